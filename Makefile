@@ -1,0 +1,94 @@
+# Everything runs in .venv, which is made here and rebuilt only if pyproject.toml changes.
+# Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
+# ROWS (of the demo), PYTEST_ARGS.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
+ROWS ?= 1000000
+MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
+
+# With the JIT off every loop runs in Python: tests that compare kernels with oracles on tiny data.
+KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policies.py \
+	tests/test_seed_examples.py
+KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/groups.py,fastrank_eval/ordering.py,$\
+	fastrank_eval/ranking.py,fastrank_eval/states.py
+KERNEL_COVERAGE := 90
+
+.PHONY: help demo test lint bench coverage boundscheck wheel-demo clean
+
+help:
+	@echo "make demo         generate a click log, evaluate it, print the report"
+	@echo "make test         run all tests"
+	@echo "make lint         ruff and mypy"
+	@echo "make bench        measure speed, write bench/RESULTS.md"
+	@echo "make coverage     coverage of the kernels, JIT off"
+	@echo "make boundscheck  all quick tests with array bounds checked"
+	@echo "make wheel-demo   the demo from the built wheel in a clean environment"
+	@echo "make clean        remove .venv and everything built"
+
+# $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
+define run_demo
+"$(1)/python" -m data_gen "$(2)/impressions.parquet" --rows $(ROWS) --seed 1 --overwrite && \
+"$(1)/fastrank-eval" evaluate "$(2)/impressions.parquet" --group user_id --label click \
+	--score score_a,score_b --measures "$(MEASURES)"
+endef
+
+demo: $(VENV)/.core
+	@mkdir -p build/demo
+	$(call run_demo,$(BIN),build/demo)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.test
+	$(BIN)/python -m bench
+
+coverage: $(VENV)/.test
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" $(KERNEL_TESTS)
+	$(BIN)/python -m coverage report --include "$(KERNEL_FILES)" --fail-under $(KERNEL_COVERAGE)
+
+boundscheck: $(VENV)/.test
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-boundscheck \
+		$(BIN)/python -m pytest -q -m "not slow" tests $(PYTEST_ARGS)
+
+wheel-demo: $(VENV)/.dev
+	rm -rf build/wheel build/wheel-env
+	$(BIN)/python -m build --outdir build/wheel .
+	$(BIN)/python -m venv build/wheel-env
+	build/wheel-env/bin/python -m pip --quiet --disable-pip-version-check install build/wheel/*.whl
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && bin="$(CURDIR)/build/wheel-env/bin" && \
+	cd "$$folder" && $(call run_demo,$$bin,$$folder)
+
+clean:
+	rm -rf $(VENV) build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@for python in $(PYTHON); do \
+		if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			echo "making $(VENV) with $$python"; \
+			"$$python" -m venv --clear $(VENV) && touch $@ && exit 0; \
+			rm -rf $(VENV); exit 1; \
+		fi; \
+	done; \
+	echo "error: none of '$(PYTHON)' is Python 3.11 or newer; install one," \
+		"or name it: make PYTHON=/path/to/python3.11" >&2; exit 1
+
+$(VENV)/.core: pyproject.toml $(VENV)/.made
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.made
+	$(PIP) install --editable ".[test]"
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.made
+	$(PIP) install --editable ".[test,dev]"
+	@touch $@ $(VENV)/.test $(VENV)/.core

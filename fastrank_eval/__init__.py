@@ -1,0 +1,158 @@
+"""Evaluation of ad click prediction, search and recommendation.
+
+Columns in (Arrow, Parquet, CSV, pandas, polars, NumPy), exact numbers out::
+
+    import fastrank_eval as fe
+
+    result = fe.evaluate(
+        "impressions.parquet", group="user_id", label="click", score="pctr",
+        measures=[fe.GAUC, fe.nDCG @ 10],
+    )
+
+Importing this package loads nothing heavy: each public name is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastrank_eval.errors import (
+        ArgumentError,
+        ColumnError,
+        FastRankEvalError,
+        MeasureError,
+        OrderError,
+        OutputError,
+        SourceError,
+        UndefinedError,
+    )
+    from fastrank_eval.evaluate import evaluate
+    from fastrank_eval.measures import (
+        AP,
+        AUC,
+        CG,
+        DCG,
+        ERR,
+        GAUC,
+        RR,
+        F,
+        Measure,
+        P,
+        R,
+        Rprec,
+        Success,
+        measure,
+        nDCG,
+        parse_measures,
+    )
+    from fastrank_eval.result import MeasureValue, Meta, Result
+    from fastrank_eval.sources import open_source
+
+__version__ = "0.1.0"
+
+_ERRORS = "fastrank_eval.errors"
+_MEASURES = "fastrank_eval.measures"
+_RESULT = "fastrank_eval.result"
+
+_HOME = {
+    "AP": _MEASURES,
+    "AUC": _MEASURES,
+    "CG": _MEASURES,
+    "DCG": _MEASURES,
+    "ERR": _MEASURES,
+    "GAUC": _MEASURES,
+    "RR": _MEASURES,
+    "ArgumentError": _ERRORS,
+    "ColumnError": _ERRORS,
+    "F": _MEASURES,
+    "FastRankEvalError": _ERRORS,
+    "Measure": _MEASURES,
+    "MeasureError": _ERRORS,
+    "MeasureValue": _RESULT,
+    "Meta": _RESULT,
+    "OrderError": _ERRORS,
+    "OutputError": _ERRORS,
+    "P": _MEASURES,
+    "R": _MEASURES,
+    "Result": _RESULT,
+    "Rprec": _MEASURES,
+    "SourceError": _ERRORS,
+    "Success": _MEASURES,
+    "UndefinedError": _ERRORS,
+    "evaluate": "fastrank_eval.evaluate",
+    "measure": _MEASURES,
+    "nDCG": _MEASURES,
+    "open_source": "fastrank_eval.sources",
+    "parse_measures": _MEASURES,
+}
+
+__all__ = [
+    "AP",
+    "AUC",
+    "CG",
+    "DCG",
+    "ERR",
+    "GAUC",
+    "RR",
+    "ArgumentError",
+    "ColumnError",
+    "F",
+    "FastRankEvalError",
+    "Measure",
+    "MeasureError",
+    "MeasureValue",
+    "Meta",
+    "OrderError",
+    "OutputError",
+    "P",
+    "R",
+    "Result",
+    "Rprec",
+    "SourceError",
+    "Success",
+    "UndefinedError",
+    "__version__",
+    "evaluate",
+    "measure",
+    "nDCG",
+    "open_source",
+    "parse_measures",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from the file that holds it, once."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    if name != "evaluate":
+        globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps ``fastrank_eval.evaluate`` the function.
+
+    Importing the file ``evaluate.py`` binds the *module* under that name in its package; without
+    this, whether ``fastrank_eval.evaluate(...)`` works would hang on who imported what first.
+    """
+
+    @property
+    def evaluate(self) -> Any:
+        return __getattr__("evaluate")
+
+    @evaluate.setter
+    def evaluate(self, _module: ModuleType) -> None:
+        return
+
+
+sys.modules[__name__].__class__ = _Package

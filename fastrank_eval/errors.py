@@ -1,0 +1,79 @@
+"""Errors of fastrank_eval: each message says what, where, which value, and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ArgumentError",
+    "ColumnError",
+    "FastRankEvalError",
+    "MeasureError",
+    "OrderError",
+    "OutputError",
+    "SourceError",
+    "UndefinedError",
+    "near",
+]
+
+
+class FastRankEvalError(ValueError):
+    """Base of every error raised on purpose by fastrank_eval."""
+
+
+class SourceError(FastRankEvalError):
+    """A source cannot be read: missing, corrupt, or of unknown format; the file is named."""
+
+
+class ColumnError(FastRankEvalError):
+    """A column is missing, of the wrong type, or holds a bad value (first row and count)."""
+
+
+class MeasureError(FastRankEvalError):
+    """A measure or one of its options is unknown, or its cutoff is out of range."""
+
+
+class OrderError(FastRankEvalError):
+    """Rows break the promised order: a group key returns, or a score rises inside a group."""
+
+
+class UndefinedError(FastRankEvalError):
+    """A measure is undefined for a group and ``undefined='error'`` was asked for."""
+
+
+class OutputError(FastRankEvalError):
+    """An output exists already or cannot be written."""
+
+
+class ArgumentError(FastRankEvalError):
+    """An option has a value outside what it accepts."""
+
+
+def near(name: str, candidates: Iterable[str]) -> str:
+    """Suggest the candidate spelt most like ``name``.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    candidates : iterable of str
+        What exists.
+
+    Returns
+    -------
+    str
+        ``" Did you mean 'x'?"``, or ``""`` if nothing is close.
+
+    Examples
+    --------
+    >>> near("lable", ["label", "score"])
+    " Did you mean 'label'?"
+    >>> near("lable", ["x", "y"])
+    ''
+    """
+    folded: dict[str, str] = {}
+    for candidate in candidates:
+        folded.setdefault(candidate.casefold(), candidate)
+    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f" Did you mean {folded[found[0]]!r}?" if found else ""
