@@ -1,0 +1,37 @@
+"""The one way a loop is compiled: lazily, without the GIL, cached on disk where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+
+def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile `loop` on its first call.
+
+    Numba looks for a cache folder when the decorator runs and raises where none is writable (a
+    read-only installation, a container without a home): the loop is then compiled for this process
+    only. Division follows IEEE 754, so every loop guards its own divisions.
+
+    Parameters
+    ----------
+    loop : callable
+        A plain loop over flat contiguous arrays and scalars, ``out`` and scratch passed in.
+
+    Returns
+    -------
+    callable
+        The same function, compiled when it is first called.
+
+    Notes
+    -----
+    Numba's cache does not notice an edit in a function of another file: a kernel and the kernels it
+    calls live in one file.
+    """
+    try:
+        compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")(loop)
+    except RuntimeError:
+        compiled = njit(nogil=True, error_model="numpy")(loop)
+    return compiled

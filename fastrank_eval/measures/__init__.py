@@ -1,0 +1,30 @@
+"""The measures, each a declaration with its kernel beside it."""
+
+from fastrank_eval.measures.auc import AUC, GAUC
+from fastrank_eval.measures.average_precision import AP
+from fastrank_eval.measures.base import Measure, Param, measure, parse_measures, registry
+from fastrank_eval.measures.cascade import ERR
+from fastrank_eval.measures.gain import CG, DCG, nDCG
+from fastrank_eval.measures.hits import F, P, R, Rprec, Success
+from fastrank_eval.measures.reciprocal_rank import RR
+
+__all__ = [
+    "AP",
+    "AUC",
+    "CG",
+    "DCG",
+    "ERR",
+    "GAUC",
+    "RR",
+    "F",
+    "Measure",
+    "P",
+    "Param",
+    "R",
+    "Rprec",
+    "Success",
+    "measure",
+    "nDCG",
+    "parse_measures",
+    "registry",
+]

@@ -1,0 +1,178 @@
+"""AP, the mean precision at the ranks of the relevant rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import cast
+
+import numpy as np
+
+from fastrank_eval.errors import MeasureError
+from fastrank_eval.kernel import kernel
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, one_of
+from fastrank_eval.measures.discounts import discount_table, longest
+from fastrank_eval.ranking import Ranking
+
+
+class AveragePrecision(Measure):
+    """AP@k, the precision at each relevant rank up to k, summed and divided by R."""
+
+    name = "AP"
+    summary = "mean over the relevant rows of the precision at their rank"
+    formula = "1/R sum over relevant ranks i <= k of hits@i / i"
+    reference = "Buckley & Voorhees (2000), doi:10.1145/345508.345543"
+    options = (
+        REL,
+        Param(
+            "over",
+            "relevant",
+            "divide by 'relevant': R; 'min': min(k, R); 'retrieved': the "
+            "relevant rows that have a score",
+            one_of("relevant", "min", "retrieved"),
+        ),
+        Param(
+            "interpolated",
+            False,
+            "take the best precision at this or a later rank; no closed form under ties",
+            one_of(False, True),
+        ),
+        WEIGHT,
+    )
+    spellings = ("MAP", "AveragePrecision")
+
+    def check(self) -> None:
+        if self.over == "min" and self.cutoff is None:
+            raise MeasureError("AP(over='min') divides by min(k, R) and so needs a cutoff: @k.")
+
+    def refuses(self, ties: str) -> str | None:
+        if self.interpolated and ties == "expected":
+            return (
+                f"{self} has no closed form for ties='expected'; choose ties='input', 'item', "
+                "'best' or 'worst'"
+            )
+        return None
+
+    def pass_key(self) -> Hashable:
+        return "average precision", self.rel, self.interpolated
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[AveragePrecision],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        first = measures[0]
+        cutoffs = np.array(sorted({m.cutoff or 0 for m in measures}), np.int64)
+        summed = np.empty((len(cutoffs), ranking.groups))
+        if first.interpolated:
+            _interpolated(
+                ranking.offsets,
+                ranking.above,
+                ranking.grade,
+                float(first.rel),
+                ranking.retrieved,
+                cutoffs,
+                summed,
+            )
+        else:
+            _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, ranking.retrieved))
+            _expected_precisions(
+                ranking.offsets,
+                ranking.above,
+                ranking.size,
+                ranking.grade,
+                float(first.rel),
+                ranking.retrieved,
+                cutoffs,
+                harmonic,
+                summed,
+            )
+        at = {int(cutoff): values for cutoff, values in zip(cutoffs, summed, strict=True)}
+        relevant = ranking.relevant(first.rel)
+        for m, out in zip(measures, outs, strict=True):
+            below = relevant
+            if m.over == "min":
+                below = np.minimum(relevant, cast(int, m.cutoff))
+            elif m.over == "retrieved":
+                below = np.maximum(ranking.relevant_retrieved(first.rel), relevant > 0)
+            out[:] = np.nan
+            np.divide(at[m.cutoff or 0], below, out=out, where=relevant > 0)
+            # A block's rounding may pass 1 by one unit in the last place.
+            np.minimum(out, 1.0, out=out)
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant"
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        yield "no_relevant", ranking.relevant(self.rel) == 0
+
+
+AP = AveragePrecision()
+
+
+@kernel
+def _expected_precisions(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, rel, retrieved, cutoffs, harmonic, out
+):
+    """Sum of precisions at relevant ranks.
+
+    A block of n rows with r relevant after c rows with A relevant, m of its ranks above the cutoff:
+    r/n [ (A + 1) dH + (r - 1)/(n - 1) (m - (c + 1) dH) ],  dH = H(c + m) - H(c).
+    """
+    for g in range(offsets.shape[0] - 1):
+        for k in range(cutoffs.shape[0]):
+            out[k, g] = 0.0
+        e = offsets[g]
+        end = offsets[g + 1]
+        before = 0
+        while e < end and above[e] < retrieved[g]:
+            c = above[e]
+            n = size[e]
+            r = 0
+            while e < end and above[e] == c:
+                if grade[e] >= rel:
+                    r += 1
+                e += 1
+            if r == 0:
+                continue
+            in_sight = False
+            for k in range(cutoffs.shape[0]):
+                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
+                if m <= 0:
+                    continue
+                in_sight = True
+                if n == 1:
+                    out[k, g] += (before + 1) / (c + 1)
+                else:
+                    step = harmonic[c + m] - harmonic[c]
+                    later = (r - 1) / (n - 1) * (m - (c + 1) * step)
+                    out[k, g] += r / n * ((before + 1) * step + later)
+            if not in_sight:
+                break
+            before += r
+
+
+@kernel
+def _interpolated(  # type: ignore[no-untyped-def]
+    offsets, above, grade, rel, retrieved, cutoffs, out
+):
+    """Each relevant rank counts the best precision at this or a later rank."""
+    for g in range(offsets.shape[0] - 1):
+        for k in range(cutoffs.shape[0]):
+            out[k, g] = 0.0
+            hits = 0
+            for e in range(offsets[g], offsets[g + 1]):
+                if above[e] >= retrieved[g] or (cutoffs[k] > 0 and above[e] >= cutoffs[k]):
+                    break
+                if grade[e] >= rel:
+                    hits += 1
+            best = 0.0
+            e = offsets[g + 1] - 1
+            while hits > 0:
+                within = above[e] < retrieved[g] and (cutoffs[k] == 0 or above[e] < cutoffs[k])
+                if within and grade[e] >= rel:
+                    best = max(best, hits / (above[e] + 1))
+                    out[k, g] += best
+                    hits -= 1
+                e -= 1

@@ -1,0 +1,398 @@
+"""Measures as values: their options, their text, and the registry that everything else reads."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fastrank_eval.errors import MeasureError, near
+from fastrank_eval.ranking import Ranking
+
+#: Group weights every measure understands; any other word names a column.
+GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
+
+registry: dict[str, type[Measure]] = {}
+_spellings: dict[str, str] = {}
+_TREC_CUTOFF = re.compile(r"(ndcg_cut|map_cut|P|recall|success)_([1-9][0-9]*)", re.IGNORECASE)
+_TREC_NAMES = {
+    "ndcg_cut": "nDCG",
+    "map_cut": "AP",
+    "p": "P",
+    "recall": "R",
+    "success": "Success",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One option of a measure.
+
+    Parameters
+    ----------
+    name : str
+    default : object
+    doc : str
+        What it does, with its choices.
+    read : callable
+        Turns what the user wrote into the canonical value, or raises ValueError with the wanted
+        form.
+    """
+
+    name: str
+    default: Any
+    doc: str
+    read: Callable[[Any], Any]
+
+
+def one_of(*choices: Any) -> Callable[[Any], Any]:
+    """Accept one of `choices`."""
+
+    def read(value: Any) -> Any:
+        for choice in choices:
+            if isinstance(value, bool) == isinstance(choice, bool) and value == choice:
+                return choice
+        raise ValueError("one of " + ", ".join(repr(choice) for choice in choices))
+
+    return read
+
+
+def number(
+    above: float = -np.inf, least: float = -np.inf, most: float = np.inf, optional: bool = False
+) -> Callable[[Any], Any]:
+    """Accept a finite number in ]above, inf[ and [least, most]; integral ones become int."""
+
+    def read(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        if isinstance(value, bool | str | bytes) or value is None:
+            raise ValueError("a number")
+        try:
+            value = float(value)
+        except (TypeError, ValueError):
+            raise ValueError("a number") from None
+        if not (np.isfinite(value) and value > above and least <= value <= most):
+            wanted = [f"above {above:g}"] if above > -np.inf else []
+            wanted += [f"at least {least:g}"] if least > -np.inf else []
+            wanted += [f"at most {most:g}"] if most < np.inf else []
+            raise ValueError("a finite number " + " and ".join(wanted))
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+    return read
+
+
+def whole(least: int, most: float = np.inf, optional: bool = False) -> Callable[[Any], Any]:
+    """Accept an integer in [least, most]."""
+    as_number = number(least=least, most=most, optional=optional)
+
+    def read(value: Any) -> Any:
+        value = as_number(value)
+        if isinstance(value, float):
+            raise ValueError("a whole number")
+        return value
+
+    return read
+
+
+def group_weight(value: Any) -> str:
+    """Accept the name of a group weight or of a column."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(
+            "one of " + ", ".join(repr(name) for name in GROUP_WEIGHTS) + " or a column's name"
+        )
+    return value
+
+
+WEIGHT = Param(
+    "weight",
+    "uniform",
+    "what a group counts for in the mean: 'uniform', 'impressions', 'positives', 'pairs' or the "
+    "name of a column that is constant inside each group",
+    group_weight,
+)
+REL = Param("rel", 1, "the least grade that is relevant", number(above=0))
+
+
+class Measure:
+    """A measure with its options and cutoff: a value whose text is its identity.
+
+    ``measure(str(m)) == m``; calling one gives a copy with other options, ``@`` one with a cutoff.
+
+    Parameters
+    ----------
+    **options
+        See `options` of each class.
+
+    Examples
+    --------
+    >>> from fastrank_eval import nDCG
+    >>> nDCG(gain="linear") @ 10
+    nDCG(gain='linear')@10
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    formula: ClassVar[str]
+    reference: ClassVar[str]
+    options: ClassVar[tuple[Param, ...]] = ()
+    spellings: ClassVar[tuple[str, ...]] = ()
+    takes_cutoff: ClassVar[bool] = True
+    pooled: ClassVar[bool] = False
+    uses_row_weights: ClassVar[bool] = False
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    cutoff: int | None
+    chosen: dict[str, Any]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "name" in cls.__dict__:
+            registry[cls.name] = cls
+            for spelling in (cls.name, *cls.spellings):
+                _spellings[spelling.lower()] = cls.name
+
+    def __init__(self, _cutoff: int | None = None, **options: Any) -> None:
+        known = {param.name: param for param in self.options}
+        for name in options:
+            if name not in known:
+                raise MeasureError(
+                    f"{self.name} has no option '{name}'.{near(name, list(known))} "
+                    f"It takes: {', '.join(known) or 'none'}."
+                )
+        chosen = {}
+        for param in self.options:
+            value = param.default
+            if param.name in options:
+                try:
+                    value = param.read(options[param.name])
+                except ValueError as wrong:
+                    raise MeasureError(
+                        f"{self.name}: option {param.name}={options[param.name]!r} is not {wrong}."
+                    ) from None
+            chosen[param.name] = value
+        object.__setattr__(self, "chosen", chosen)
+        object.__setattr__(self, "cutoff", self._read_cutoff(_cutoff))
+        self.check()
+
+    def _read_cutoff(self, cutoff: Any) -> int | None:
+        if cutoff is None:
+            return None
+        if not self.takes_cutoff:
+            raise MeasureError(f"{self.name} takes no cutoff; write {self.name} without @{cutoff}.")
+        try:
+            return int(whole(1, most=2**53)(cutoff))
+        except ValueError:
+            raise MeasureError(
+                f"{self.name}@{cutoff!r}: a cutoff is a whole number of at least 1."
+            ) from None
+
+    def check(self) -> None:
+        """Refuse options that contradict each other; overridden where there are any."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{self} is a value; call it to get one with other options")
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["chosen"][name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}") from None
+
+    def __call__(self, **options: Any) -> Self:
+        set_before = {
+            param.name: self.chosen[param.name]
+            for param in self.options
+            if self.chosen[param.name] != param.default
+        }
+        return type(self)(self.cutoff, **{**set_before, **options})
+
+    def __matmul__(self, cutoff: int) -> Self:
+        return type(self)(cutoff, **self.chosen)
+
+    def __str__(self) -> str:
+        options = ", ".join(
+            f"{param.name}={_text(self.chosen[param.name])}"
+            for param in self.options
+            if not _same(self.chosen[param.name], param.default)
+        )
+        text = f"{self.name}({options})" if options else self.name
+        return text if self.cutoff is None else f"{text}@{self.cutoff}"
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Measure) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return measure, (str(self),)
+
+    # ---- what the engine asks -------------------------------------------------------------------
+
+    def undefined_if_empty(self) -> str | None:
+        """Why a group whose labels are all 0 is undefined; None: its value is 0."""
+        return None
+
+    def empty_is_known(self) -> bool:
+        """Whether `undefined_if_empty` holds for every such group, whatever its rows."""
+        return True
+
+    @property
+    def rel_or_default(self) -> float:
+        """The relevance threshold group weights count positives by."""
+        return float(self.chosen.get("rel", 1))
+
+    def refuses(self, ties: str) -> str | None:
+        """Why this measure cannot be had under a tie policy, or None."""
+        return None
+
+    def check_grades(self, ranking: Ranking) -> None:
+        """Refuse grades this measure cannot take; overridden where there are any."""
+
+    def pass_key(self) -> Hashable:
+        """Measures with equal keys are computed together, in one pass over the entries."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @classmethod
+    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
+        """Write each measure's value of each group, NaN where undefined."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        """Why groups are undefined: (reason, groups as a mask); the first that holds counts."""
+        return iter(())
+
+
+def _same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "{" + ", ".join(f"{_text(grade)}: {_text(gain)}" for grade, gain in value) + "}"
+    return repr(value)
+
+
+def measure(spelling: str | Measure) -> Measure:
+    """Read a measure from its text; a measure is returned as it is.
+
+    Parameters
+    ----------
+    spelling : str or Measure
+        ``"nDCG(gain='linear')@10"``, or another tool's name for one of ours (``"ndcg@10"``,
+        ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``).
+
+    Returns
+    -------
+    Measure
+
+    Raises
+    ------
+    MeasureError
+        Unknown name (with the nearest one), unknown option, bad value or cutoff.
+
+    Examples
+    --------
+    >>> from fastrank_eval.measures import measure
+    >>> measure("ndcg_cut_10")
+    nDCG@10
+    """
+    if isinstance(spelling, Measure):
+        return spelling
+    if not isinstance(spelling, str):
+        raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
+    text = spelling.strip()
+    trec = _TREC_CUTOFF.fullmatch(text)
+    if trec:
+        text = f"{_TREC_NAMES[trec[1].lower()]}@{trec[2]}"
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise MeasureError(_unreadable(spelling)) from None
+    cutoff: Any = None
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
+        cutoff = _literal(tree.right, spelling)
+        tree = tree.left
+    options: dict[str, Any] = {}
+    if isinstance(tree, ast.Call):
+        if tree.args or any(word.arg is None for word in tree.keywords):
+            raise MeasureError(_unreadable(spelling))
+        options = {str(word.arg): _literal(word.value, spelling) for word in tree.keywords}
+        tree = tree.func
+    if not isinstance(tree, ast.Name):
+        raise MeasureError(_unreadable(spelling))
+    if tree.id.lower() not in _spellings:
+        close = get_close_matches(tree.id.lower(), _spellings, 1)
+        hint = f" Did you mean '{_spellings[close[0]]}'?" if close else ""
+        raise MeasureError(
+            f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
+        )
+    return registry[_spellings[tree.id.lower()]](cutoff, **options)
+
+
+def _unreadable(spelling: str) -> str:
+    return (
+        f"cannot read the measure {spelling!r}; write Name(option=value)@cutoff, "
+        "for example nDCG(gain='linear')@10."
+    )
+
+
+def _literal(node: ast.expr, spelling: str) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise MeasureError(_unreadable(spelling)) from None
+
+
+def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """Read one or several measures; commas inside brackets do not separate.
+
+    Parameters
+    ----------
+    measures : str, Measure or sequence of them
+        ``"GAUC,nDCG(gain={1: 1, 2: 3})@10"``.
+
+    Returns
+    -------
+    tuple of Measure
+        In the order given, each once.
+
+    Raises
+    ------
+    MeasureError
+        Nothing given, or one cannot be read.
+    """
+    if isinstance(measures, str | Measure):
+        measures = [measures]
+    read: dict[Measure, None] = {}
+    for given in measures:
+        for part in _split(given) if isinstance(given, str) else [given]:
+            read.setdefault(measure(part))
+    if not read:
+        raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
+    return tuple(read)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, quote, start = [], 0, "", 0
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]

@@ -1,0 +1,200 @@
+"""ERR, the expected reciprocal rank at which a reader who scans the list is satisfied."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from fastrank_eval.errors import MeasureError
+from fastrank_eval.kernel import kernel
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, number, one_of
+from fastrank_eval.measures.discounts import discount_table, longest
+from fastrank_eval.ranking import Ranking
+
+
+class ExpectedReciprocalRank(Measure):
+    """ERR@k under the cascade model: a row of grade g stops the reader with probability R(g)."""
+
+    name = "ERR"
+    summary = "expected reciprocal rank at which a reader going down the list stops"
+    formula = "sum over i <= k of 1/i R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
+    reference = "Chapelle et al. (2009), doi:10.1145/1645953.1646033"
+    options = (
+        Param(
+            "max_grade",
+            4,
+            "top of the grade scale; a grade above it is an error",
+            number(above=0, most=1000),
+        ),
+        Param(
+            "stop",
+            "grade",
+            "'grade': R as in the formula; 'label': the label is R itself, in [0, 1]",
+            one_of("grade", "label"),
+        ),
+        Param(
+            "normalize", False, "divide by the ERR of the best order (nERR)", one_of(False, True)
+        ),
+        Param(
+            "discount",
+            "reciprocal",
+            "of rank i: 'reciprocal' 1/i or 'log2' 1/log2(i + 1)",
+            one_of("reciprocal", "log2"),
+        ),
+        WEIGHT,
+    )
+
+    def pass_key(self) -> Hashable:
+        return "cascade", self._stop_key(), self.discount
+
+    def _stop_key(self) -> Hashable:
+        return "stop", self.stop, self.max_grade if self.stop == "grade" else None
+
+    def check_grades(self, ranking: Ranking) -> None:
+        if self.stop == "label":
+            if ranking.most_grade > 1 or ranking.least_grade < 0:
+                wrong = ranking.most_grade if ranking.most_grade > 1 else ranking.least_grade
+                raise MeasureError(
+                    f"{self}: label {wrong:g} is no probability; with stop='label' labels must "
+                    "lie in [0, 1]."
+                )
+        elif ranking.most_grade > self.max_grade:
+            raise MeasureError(
+                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; give "
+                f"the top of the scale, for example ERR(max_grade={ranking.most_grade:g})."
+            )
+
+    def _stops(self, ranking: Ranking) -> np.ndarray:
+        def stops() -> np.ndarray:
+            grade = np.maximum(ranking.grade, 0.0)
+            if self.stop == "label":
+                return grade
+            return (np.exp2(grade) - 1.0) / 2.0**self.max_grade
+
+        return ranking.once(self._stop_key(), stops)
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[ExpectedReciprocalRank],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        first = measures[0]
+        cutoffs = np.array(sorted({m.cutoff or 0 for m in measures}), np.int64)
+        stops = first._stops(ranking)
+        values = np.empty((len(cutoffs), ranking.groups))
+        block = int(ranking.size.max(initial=1))
+        entries = int(np.diff(ranking.offsets).max(initial=0))
+        ranks = max(longest(cutoffs, ranking.retrieved), entries)
+        discount, _ = discount_table(first.discount, 0.0, ranks)
+        scratch = np.empty(block + 1 if block > 1 else 1)
+        _expected_cascade(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            stops,
+            ranking.retrieved,
+            cutoffs,
+            discount,
+            scratch,
+            values,
+        )
+        at = {int(cutoff): value for cutoff, value in zip(cutoffs, values, strict=True)}
+        for m, out in zip(measures, outs, strict=True):
+            out[:] = at[m.cutoff or 0]
+            if m.normalize:
+                ideal = m._ideal(ranking)
+                out[ideal == 0] = np.nan
+                np.divide(out, ideal, out=out, where=ideal > 0)
+                np.minimum(out, 1.0, out=out)
+
+    def _ideal(self, ranking: Ranking) -> np.ndarray:
+        def best() -> np.ndarray:
+            stops = ranking.descending(self._stop_key(), self._stops(ranking))
+            entries = np.diff(ranking.offsets)
+            above = np.arange(len(stops)) - np.repeat(ranking.offsets[:-1], entries)
+            values = np.empty((1, ranking.groups))
+            discount, _ = discount_table(self.discount, 0.0, int(entries.max(initial=0)))
+            _expected_cascade(
+                ranking.offsets,
+                above,
+                np.ones(len(stops), np.int64),
+                stops,
+                entries,
+                np.array([self.cutoff or 0]),
+                discount,
+                np.empty(1),
+                values,
+            )
+            return values[0]
+
+        return ranking.once(("ideal cascade", self._stop_key(), self.discount, self.cutoff), best)
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant" if self.normalize else None
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        if self.normalize:
+            yield "no_relevant", self._ideal(ranking) == 0
+
+
+ERR = ExpectedReciprocalRank()
+
+
+@kernel
+def _expected_cascade(  # type: ignore[no-untyped-def]
+    offsets, above, size, stop, retrieved, cutoffs, discount, scratch, out
+):
+    """Stop probabilities down the list, exact in expectation over tied blocks.
+
+    In a block, the reader passes j rows with the mean probability q_j over all ways to draw them:
+    e_j(x)/C(n, j) of the passing probabilities x. Adding a row with factor x to the first i - 1:
+    q_j <- (i - j)/i q_j + j/i x q_(j-1). Rows that never stop leave q at 1.
+    By Maclaurin's inequality q_j <= (mean x)^j: past the j where that falls below 1e-22 nothing is
+    left to add, which keeps a giant block linear in its rows.
+    """
+    for k in range(cutoffs.shape[0]):
+        for g in range(offsets.shape[0] - 1):
+            passing = 1.0
+            total = 0.0
+            e = offsets[g]
+            end = offsets[g + 1]
+            while e < end and above[e] < retrieved[g]:
+                c = above[e]
+                n = size[e]
+                first = e
+                while e < end and above[e] == c:
+                    e += 1
+                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
+                if m <= 0:
+                    break
+                if n == 1:
+                    total += passing * stop[first] * discount[c]
+                    passing *= 1.0 - stop[first]
+                    continue
+                stopping = 0.0
+                for i in range(first, e):
+                    stopping += stop[i]
+                mean = 1.0 - stopping / n
+                if mean <= 0.0:
+                    m = min(m, 1)
+                elif mean < 1.0:
+                    deepest = -50.7 / np.log(mean)
+                    if deepest < m:
+                        m = np.int64(deepest) + 1
+                for j in range(m + 1):
+                    scratch[j] = 1.0
+                drawn = n - (e - first)
+                for i in range(first, e):
+                    drawn += 1
+                    x = 1.0 - stop[i]
+                    for j in range(min(m, drawn), 0, -1):
+                        kept = (drawn - j) / drawn
+                        scratch[j] = kept * scratch[j] + (1.0 - kept) * x * scratch[j - 1]
+                for j in range(1, m + 1):
+                    total += passing * (scratch[j - 1] - scratch[j]) * discount[c + j - 1]
+                for i in range(first, e):
+                    passing *= 1.0 - stop[i]
+            out[k, g] = total

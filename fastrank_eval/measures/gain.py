@@ -1,0 +1,287 @@
+"""Cumulated gain and its discounted and normalised forms: CG, DCG, nDCG."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastrank_eval.errors import MeasureError
+from fastrank_eval.kernel import kernel
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, number, one_of
+from fastrank_eval.measures.discounts import discount_table, longest
+from fastrank_eval.ranking import Ranking
+
+
+def _read_gain(value: Any) -> Any:
+    """'exp', 'linear', or a table as a tuple of (grade, gain) in order of grade."""
+    if isinstance(value, str):
+        return one_of("exp", "linear")(value)
+    if isinstance(value, tuple):
+        value = dict(value)
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError("'exp', 'linear' or a table {grade: gain}")
+    read = number()
+    table = {read(grade): read(gain) for grade, gain in value.items()}
+    if table.get(0, 0) != 0:
+        raise ValueError("a table that gives grade 0 no gain: rows of grade 0 are only counted")
+    return tuple(sorted(table.items()))
+
+
+GAIN = Param("gain", "exp", "'exp': 2^g - 1; 'linear': g; or a table {grade: gain}", _read_gain)
+DISCOUNT = Param(
+    "discount",
+    "log2",
+    "'log2': 1/log2(i + 1); 'jarvelin': none before rank `base`, then 1/log_base(i)",
+    one_of("log2", "jarvelin"),
+)
+BASE = Param("base", 2, "base of the 'jarvelin' logarithm", number(above=1))
+
+
+class _Gain(Measure):
+    """What the measures of this family share: gains, and one pass over discounted ranks."""
+
+    discount_kind = ""
+
+    def gain_key(self) -> Hashable:
+        """What the gains of the entries depend on."""
+        return "gain", self.gain
+
+    def pass_key(self) -> Hashable:
+        return ("dcg", self.gain_key(), self.discounts())
+
+    def discounts(self) -> tuple[str, float]:
+        return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
+
+    def gains(self, ranking: Ranking) -> np.ndarray:
+        """Gain of each entry. float64, shape (entries,)."""
+        return ranking.once(self.gain_key(), lambda: self._gains(ranking.grade))
+
+    def _gains(self, grade: np.ndarray) -> np.ndarray:
+        if self.gain == "exp":
+            # exp2, not expm1: exact for whole grades.
+            return np.exp2(grade) - 1.0
+        if self.gain == "linear":
+            return grade
+        known = np.array([pair[0] for pair in self.gain], np.float64)
+        gain = np.array([pair[1] for pair in self.gain], np.float64)
+        at = np.minimum(np.searchsorted(known, grade), len(known) - 1)
+        return gain[at]
+
+    def check_grades(self, ranking: Ranking) -> None:
+        if self.gain == "exp" and ranking.most_grade > 1023:
+            raise MeasureError(
+                f"{self}: grade {ranking.most_grade:g} is too large for gain='exp' "
+                "(2^grade overflows); use gain='linear' or a table."
+            )
+        if isinstance(self.gain, tuple) and len(ranking.grade):
+            known = np.array([pair[0] for pair in self.gain], np.float64)
+            strange = ~np.isin(ranking.grade, known)
+            if strange.any():
+                raise MeasureError(
+                    f"{self}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
+                    "table; give it a gain."
+                )
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[_Gain],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        first = measures[0]
+        cutoffs = np.array(sorted({m.cutoff or 0 for m in measures}), np.int64)
+        discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
+        gained = np.empty((len(cutoffs), ranking.groups))
+        _expected_gain(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            first.gains(ranking),
+            ranking.retrieved,
+            cutoffs,
+            discount,
+            summed,
+            gained,
+        )
+        at = {int(cutoff): values for cutoff, values in zip(cutoffs, gained, strict=True)}
+        for m, out in zip(measures, outs, strict=True):
+            out[:] = m.from_gain(at[m.cutoff or 0], ranking)
+
+    def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return gained
+
+
+class CumulatedGain(_Gain):
+    """CG@k, the gains of the first k rows, added."""
+
+    name = "CG"
+    summary = "sum of the gains of the first k rows"
+    formula = "sum over i <= k of gain(g_i)"
+    reference = "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
+    options = (GAIN, WEIGHT)
+    range = (-np.inf, np.inf)
+
+    def discounts(self) -> tuple[str, float]:
+        return "none", 0.0
+
+
+class DiscountedGain(_Gain):
+    """DCG@k, gains divided by a logarithm of their rank."""
+
+    name = "DCG"
+    summary = "sum of the gains of the first k rows, each discounted by its rank"
+    formula = "sum over i <= k of gain(g_i) discount(i)"
+    reference = (
+        "Burges et al. (2005), doi:10.1145/1102351.1102363; "
+        "Jarvelin & Kekalainen (2002), doi:10.1145/582415.582418"
+    )
+    options = (GAIN, DISCOUNT, BASE, WEIGHT)
+    range = (-np.inf, np.inf)
+
+
+class NormalizedGain(_Gain):
+    """nDCG@k, DCG@k divided by the DCG@k of the best order."""
+
+    name = "nDCG"
+    summary = "DCG@k over the DCG@k of the best order of the group's judged rows"
+    formula = "DCG@k / IDCG@k"
+    reference = DiscountedGain.reference
+    options = (
+        GAIN,
+        DISCOUNT,
+        BASE,
+        Param(
+            "ideal",
+            "judged",
+            "best order of 'judged': all rows of the group; 'retrieved': those "
+            "with a score; 'perfect': grade max_grade at each of the k ranks",
+            one_of("judged", "retrieved", "perfect"),
+        ),
+        Param(
+            "max_grade",
+            None,
+            "top of the grade scale, for ideal='perfect'",
+            number(above=0, optional=True),
+        ),
+        WEIGHT,
+    )
+    spellings = ("ndcg",)
+
+    def check(self) -> None:
+        if (self.ideal == "perfect") != (self.max_grade is not None):
+            raise MeasureError(
+                "nDCG: ideal='perfect' and max_grade=... go together: the best list has the top "
+                "grade at every rank."
+            )
+        if self.ideal == "perfect" and not self._perfect_gain() > 0:
+            raise MeasureError(f"nDCG: max_grade={self.max_grade} has no gain to normalise by.")
+
+    def gain_key(self) -> Hashable:
+        return "positive gain", self.gain
+
+    def _gains(self, grade: np.ndarray) -> np.ndarray:
+        return np.where(grade > 0, np.maximum(super()._gains(grade), 0.0), 0.0)
+
+    def _perfect_gain(self) -> float:
+        grade = np.array([self.max_grade], np.float64)
+        if isinstance(self.gain, tuple) and self.max_grade not in dict(self.gain):
+            raise MeasureError(f"nDCG: max_grade={self.max_grade} is not in the gain table.")
+        return float(self._gains(grade)[0])
+
+    def check_grades(self, ranking: Ranking) -> None:
+        super().check_grades(ranking)
+        if self.max_grade is not None and ranking.most_grade > self.max_grade:
+            raise MeasureError(
+                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; "
+                "give the top of the scale."
+            )
+
+    def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
+        ideal = self._ideal(ranking)
+        value = np.full(ranking.groups, np.nan)
+        np.divide(gained, ideal, out=value, where=ideal > 0)
+        # A block's rounding may pass 1 by one unit in the last place.
+        return np.minimum(value, 1.0, out=value)
+
+    def _ideal(self, ranking: Ranking) -> np.ndarray:
+        cutoff = self.cutoff or 0
+        if self.ideal == "perfect":
+            ranks = np.full(ranking.groups, cutoff) if cutoff else ranking.retrieved
+            _, summed = discount_table(*self.discounts(), int(ranks.max(initial=0)))
+            ideal = self._perfect_gain() * summed[ranks]
+            return np.where(ranking.relevant(np.nextafter(0, 1)) > 0, ideal, np.nan)
+
+        def best() -> np.ndarray:
+            gains = self.gains(ranking)
+            key = self.gain_key()
+            if self.ideal == "retrieved":
+                per_entry = np.repeat(ranking.retrieved, np.diff(ranking.offsets))
+                gains = np.where(ranking.block_above < per_entry, gains, 0.0)
+                key = key, "retrieved"
+            entries = int(np.diff(ranking.offsets).max(initial=0))
+            discount, _ = discount_table(
+                *self.discounts(), min(entries, cutoff) if cutoff else entries
+            )
+            out = np.empty(ranking.groups)
+            _ideal_gain(ranking.offsets, ranking.descending(key, gains), cutoff, discount, out)
+            return out
+
+        return ranking.once(("ideal", self.gain_key(), self.discounts(), self.ideal, cutoff), best)
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant"
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        yield "no_relevant", ~(self._ideal(ranking) > 0)
+
+
+CG = CumulatedGain()
+DCG = DiscountedGain()
+nDCG = NormalizedGain()
+
+
+@kernel
+def _expected_gain(  # type: ignore[no-untyped-def]
+    offsets, above, size, gain, retrieved, cutoffs, discount, summed, out
+):
+    """A block earns its mean gain at each of its ranks: mean gain (D(c + m) - D(c))."""
+    for g in range(offsets.shape[0] - 1):
+        for k in range(cutoffs.shape[0]):
+            out[k, g] = 0.0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            c = above[e]
+            n = size[e]
+            block = 0.0
+            while e < end and above[e] == c:
+                block += gain[e]
+                e += 1
+            in_sight = False
+            for k in range(cutoffs.shape[0]):
+                m = n if cutoffs[k] == 0 else min(cutoffs[k] - c, n)
+                if m <= 0:
+                    continue
+                in_sight = True
+                if n == 1:
+                    out[k, g] += block * discount[c]
+                else:
+                    out[k, g] += block * ((summed[c + m] - summed[c]) / n)
+            if not in_sight:
+                break
+
+
+@kernel
+def _ideal_gain(offsets, gain, cutoff, discount, out):  # type: ignore[no-untyped-def]
+    """DCG of gains in descending order, added as the list itself is, so a perfect list gives 1."""
+    for g in range(offsets.shape[0] - 1):
+        ranks = offsets[g + 1] - offsets[g]
+        if cutoff > 0:
+            ranks = min(ranks, cutoff)
+        total = 0.0
+        for i in range(ranks):
+            total += gain[offsets[g] + i] * discount[i]
+        out[g] = total

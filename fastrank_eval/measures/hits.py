@@ -1,0 +1,292 @@
+"""Measures that count relevant rows above a cutoff: P, R, F, Success, Rprec."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from fastrank_eval.errors import MeasureError
+from fastrank_eval.kernel import kernel
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number, one_of
+from fastrank_eval.ranking import Ranking
+
+#: Cutoffs the kernels read as "the whole list" and "as many ranks as there are relevant rows".
+WHOLE_LIST, AS_MANY_AS_RELEVANT = 0, -1
+
+SHORT = Param(
+    "short",
+    "k",
+    "'k': a list shorter than the cutoff still divides by k; 'length': by its rows",
+    one_of("k", "length"),
+)
+
+
+def cutoffs_of(measures: Sequence[Measure]) -> np.ndarray:
+    """Cutoffs as an array, 0 for the whole list. int64, shape (measures,)."""
+    return np.array([m.cutoff or WHOLE_LIST for m in measures], np.int64)
+
+
+class _Hits(Measure):
+    """What the measures of this family share: expected hits above a cutoff, in one pass."""
+
+    def pass_key(self) -> Hashable:
+        return "hits", self.rel
+
+    def depth(self) -> int:
+        return self.cutoff or WHOLE_LIST
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        """The measure, given the expected hits of each group."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[_Hits],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        rel = float(measures[0].rel)
+        depths = sorted({m.depth() for m in measures})
+        hits = np.empty((len(depths), ranking.groups))
+        _expected_hits(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            rel,
+            ranking.retrieved,
+            ranking.relevant(rel),
+            np.array(depths, np.int64),
+            hits,
+        )
+        for m, out in zip(measures, outs, strict=True):
+            out[:] = m.from_hits(hits[depths.index(m.depth())], ranking)
+
+    def no_relevant(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        yield "no_relevant", ranking.relevant(self.rel) == 0
+
+    def ranks(self, ranking: Ranking) -> np.ndarray | float:
+        """What P divides by: the cutoff, or the rows of the list."""
+        if self.cutoff is None:
+            return ranking.retrieved.astype(np.float64)
+        if self.short == "length":
+            return np.minimum(ranking.retrieved, self.cutoff).astype(np.float64)
+        return float(self.cutoff)
+
+
+def _ratio(above: np.ndarray, below: np.ndarray | float, otherwise: float) -> np.ndarray:
+    """Above / below, `otherwise` where below is 0."""
+    if isinstance(below, float):
+        return above / below
+    out = np.full(len(above), otherwise)
+    np.divide(above, below, out=out, where=below != 0)
+    return out
+
+
+class Precision(_Hits):
+    """P@k, the share of relevant rows among the first k."""
+
+    name = "P"
+    summary = "share of relevant rows among the first k"
+    formula = "hits@k / k"
+    reference = "Cleverdon (1967)"
+    options = (REL, SHORT, WEIGHT)
+    spellings = ("Precision", "Prec", "set_P")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return _ratio(hits, self.ranks(ranking), 0.0)
+
+
+class Recall(_Hits):
+    """R@k, the share of the relevant rows found among the first k."""
+
+    name = "R"
+    summary = "share of the group's relevant rows found among the first k"
+    formula = "hits@k / R"
+    reference = "Cleverdon (1967)"
+    options = (REL, WEIGHT)
+    spellings = ("Recall", "set_recall")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return _ratio(hits, ranking.relevant(self.rel).astype(np.float64), np.nan)
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant"
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        return self.no_relevant(ranking)
+
+
+class FMeasure(_Hits):
+    """F@k, the weighted harmonic mean of precision and recall."""
+
+    name = "F"
+    summary = "weighted harmonic mean of P@k and R@k; beta > 1 favours recall"
+    formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
+    reference = "van Rijsbergen (1979)"
+    options = (
+        Param("beta", 1, "weight of recall, beta itself and not its square", number(above=0)),
+        Param(
+            "alpha",
+            None,
+            "1 / (1 + beta^2) instead of beta, in ]0, 1]",
+            number(above=0, most=1, optional=True),
+        ),
+        REL,
+        SHORT,
+        WEIGHT,
+    )
+    spellings = ("F1", "FMeasure", "set_F")
+
+    def check(self) -> None:
+        if self.alpha is not None and self.beta != 1:
+            raise MeasureError("F: give beta or alpha = 1 / (1 + beta^2), not both.")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        square = self.beta**2 if self.alpha is None else 1.0 / self.alpha - 1.0
+        relevant = ranking.relevant(self.rel)
+        below = square * relevant + self.ranks(ranking)
+        value = _ratio((1.0 + square) * hits, below, 0.0)
+        value[relevant == 0] = np.nan
+        return np.minimum(value, 1.0)
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant"
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        return self.no_relevant(ranking)
+
+
+class RPrecision(_Hits):
+    """Precision at the rank that equals the number of relevant rows."""
+
+    name = "Rprec"
+    summary = "precision among the first R rows, R being the group's relevant rows"
+    formula = "hits@R / R"
+    reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
+    options = (REL, WEIGHT)
+    spellings = ("RPrecision", "R-precision")
+    takes_cutoff = False
+
+    def depth(self) -> int:
+        return AS_MANY_AS_RELEVANT
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return _ratio(hits, ranking.relevant(self.rel).astype(np.float64), np.nan)
+
+    def undefined_if_empty(self) -> str | None:
+        return "no_relevant"
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        return self.no_relevant(ranking)
+
+
+class SuccessRate(Measure):
+    """Success@k, whether any of the first k rows is relevant."""
+
+    name = "Success"
+    summary = "1 if any of the first k rows is relevant (hit rate)"
+    formula = "[hits@k > 0]; with ties 1 - C(n - r, m) / C(n, m) in the block that straddles k"
+    reference = "Craswell & Hawking (2004)"
+    options = (REL, WEIGHT)
+    spellings = ("HR", "HitRate", "Hit", "hit_rate")
+
+    def pass_key(self) -> Hashable:
+        return "success", self.rel
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[SuccessRate],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        found = np.empty((len(measures), ranking.groups))
+        _expected_success(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            float(measures[0].rel),
+            ranking.retrieved,
+            cutoffs_of(measures),
+            found,
+        )
+        for out, values in zip(outs, found, strict=True):
+            out[:] = values
+
+
+P = Precision()
+R = Recall()
+F = FMeasure()
+Rprec = RPrecision()
+Success = SuccessRate()
+
+
+@kernel
+def _expected_hits(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, rel, retrieved, relevant, depths, out
+):
+    """Expected relevant rows above each depth: r m / n of a block with m of its n ranks there."""
+    for g in range(offsets.shape[0] - 1):
+        for d in range(depths.shape[0]):
+            out[d, g] = 0.0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            first = e
+            found = 0
+            while e < end and above[e] == above[first]:
+                if grade[e] >= rel:
+                    found += 1
+                e += 1
+            if found == 0:
+                continue
+            in_sight = False
+            for d in range(depths.shape[0]):
+                depth = depths[d]
+                if depth == 0:
+                    depth = retrieved[g]
+                elif depth < 0:
+                    depth = relevant[g]
+                m = min(depth - above[first], size[first])
+                if m > 0:
+                    out[d, g] += (found * m) / size[first]
+                    in_sight = True
+            if not in_sight:
+                break
+
+
+@kernel
+def _expected_success(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, rel, retrieved, cutoffs, out
+):
+    for g in range(offsets.shape[0] - 1):
+        for c in range(cutoffs.shape[0]):
+            out[c, g] = 0.0
+        e = offsets[g]
+        end = offsets[g + 1]
+        # Only the first block that holds a relevant row decides.
+        while e < end and above[e] < retrieved[g]:
+            first = e
+            found = 0
+            while e < end and above[e] == above[first]:
+                if grade[e] >= rel:
+                    found += 1
+                e += 1
+            if found == 0:
+                continue
+            n = size[first]
+            for c in range(cutoffs.shape[0]):
+                m = n if cutoffs[c] == 0 else min(cutoffs[c] - above[first], n)
+                if m <= 0:
+                    continue
+                missed = 1.0
+                few = min(found, m)
+                many = max(found, m)
+                for i in range(few):
+                    missed *= max(n - many - i, 0) / (n - i)
+                out[c, g] = 1.0 - missed
+            break

@@ -1,0 +1,195 @@
+"""Order the rows of a chunk by score inside their groups, exactly, with one SIMD sort.
+
+A chunk of whole groups is packed into one uint64 a row,
+``[group | order-preserving bits of the score, descending | row]``, and sorted at once: NumPy's
+vectorised sort orders every group and carries each row's number along. Scores of 64 bits are sorted
+by their upper half, and runs that share it are put right by comparing in full.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from fastrank_eval.kernel import kernel
+
+#: Bits of the packed key that hold group and row together.
+_NUMBER_BITS = 32
+
+
+def broken_order(score: np.ndarray, starts: np.ndarray) -> int:
+    """First row whose score rises inside its group, or -1.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,), read-only
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    """
+    if _count_rises(score) == _count_rises_at(score, starts):
+        return -1
+    rises = score[1:] > score[:-1]
+    edges = starts[(starts > 0) & (starts < len(score))]
+    rises[edges - 1] = False
+    return int(np.argmax(rises)) + 1
+
+
+@kernel
+def _count_rises(score):  # type: ignore[no-untyped-def]
+    rises = 0
+    for i in range(1, score.shape[0]):
+        rises += score[i] > score[i - 1]
+    return rises
+
+
+@kernel
+def _count_rises_at(score, starts):  # type: ignore[no-untyped-def]
+    rises = 0
+    before = 0
+    for g in range(1, starts.shape[0] - 1):
+        # A group whose rows all lack a score is empty here: its edge is that of its neighbour.
+        if before < starts[g] < score.shape[0]:
+            rises += score[starts[g]] > score[starts[g] - 1]
+        before = starts[g]
+    return rises
+
+
+def order_by_score(
+    score: np.ndarray, starts: np.ndarray, precedence: np.ndarray | None = None
+) -> np.ndarray:
+    """Sort rows by score, descending, inside their groups.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,)
+        No NaN; -0.0 equals 0.0. No score is rounded.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    precedence : ndarray of int64, shape (rows,), or None
+        A permutation of the rows that keeps groups together: rows with equal scores come in this
+        order. None: in row order.
+
+    Returns
+    -------
+    ndarray of int32 or int64, shape (rows,)
+        Row number at each place.
+    """
+    rows = len(score)
+    if precedence is not None:
+        score = score[precedence]
+    order = np.empty(rows, np.int32 if rows < 1 << 31 else np.int64)
+    row_bits = max(1, (rows - 1).bit_length())
+    if row_bits > _NUMBER_BITS:
+        # A packed key has no room for the row.
+        for lo, hi in pairwise(starts.tolist()):
+            order[lo:hi] = lo + np.argsort(-score[lo:hi], kind="stable")
+    else:
+        packed = np.empty(rows, np.uint64)
+        most_groups = 1 << (_NUMBER_BITS - row_bits)
+        wide = score.dtype == np.float64
+        bits = score.view(np.uint64 if wide else np.uint32)
+        bits.flags.writeable = False
+        for first in range(0, len(starts) - 1, most_groups):
+            part = starts[first : first + most_groups + 1]
+            lo, hi = int(part[0]), int(part[-1])
+            (_pack_doubles if wide else _pack_floats)(bits, part, row_bits, packed)
+            packed[lo:hi].sort()
+            if wide:
+                _mend_doubles(bits, packed, lo, hi, row_bits)
+        _unpack(packed, row_bits, order)
+    return order if precedence is None else precedence[order]
+
+
+@kernel
+def _descending_float(bits):  # type: ignore[no-untyped-def]
+    if bits & np.uint32(0x80000000):
+        if bits == np.uint32(0x80000000):
+            return np.uint32(0x7FFFFFFF)
+        return bits
+    return bits ^ np.uint32(0x7FFFFFFF)
+
+
+@kernel
+def _descending_double(bits):  # type: ignore[no-untyped-def]
+    if bits & np.uint64(0x8000000000000000):
+        if bits == np.uint64(0x8000000000000000):
+            return np.uint64(0x7FFFFFFFFFFFFFFF)
+        return bits
+    return bits ^ np.uint64(0x7FFFFFFFFFFFFFFF)
+
+
+@kernel
+def _pack_floats(bits, starts, row_bits, packed):  # type: ignore[no-untyped-def]
+    shift = np.uint64(row_bits)
+    for g in range(starts.shape[0] - 1):
+        group = np.uint64(g) << (shift + np.uint64(32))
+        for i in range(starts[g], starts[g + 1]):
+            code = np.uint64(_descending_float(bits[i]))
+            packed[i] = group | (code << shift) | np.uint64(i)
+
+
+@kernel
+def _pack_doubles(bits, starts, row_bits, packed):  # type: ignore[no-untyped-def]
+    shift = np.uint64(row_bits)
+    for g in range(starts.shape[0] - 1):
+        group = np.uint64(g) << (shift + np.uint64(32))
+        for i in range(starts[g], starts[g + 1]):
+            code = _descending_double(bits[i]) >> np.uint64(32)
+            packed[i] = group | (code << shift) | np.uint64(i)
+
+
+@kernel
+def _unpack(packed, row_bits, order):  # type: ignore[no-untyped-def]
+    mask = (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
+    for i in range(packed.shape[0]):
+        order[i] = packed[i] & mask
+
+
+@kernel
+def _mend_doubles(bits, packed, lo, hi, row_bits):  # type: ignore[no-untyped-def]
+    """Put runs that share group and upper half in order of the whole score, then of the row."""
+    shift = np.uint64(row_bits)
+    mask = (np.uint64(1) << shift) - np.uint64(1)
+    i = lo
+    while i < hi:
+        block = packed[i] >> shift
+        j = i + 1
+        falls = True
+        while j < hi and packed[j] >> shift == block:
+            if _descending_double(bits[packed[j] & mask]) < _descending_double(
+                bits[packed[j - 1] & mask]
+            ):
+                falls = False
+            j += 1
+        if not falls:
+            _sort_run(bits, packed, i, j, mask)
+        i = j
+
+
+@kernel
+def _above(bits, left, right, mask):  # type: ignore[no-untyped-def]
+    a = _descending_double(bits[left & mask])
+    b = _descending_double(bits[right & mask])
+    return a < b or (a == b and (left & mask) < (right & mask))
+
+
+@kernel
+def _sort_run(bits, packed, lo, hi, mask):  # type: ignore[no-untyped-def]
+    """Heap sort: runs of near-equal scores can be as long as a group."""
+    n = hi - lo
+    for turn in range(n // 2 + n - 1):
+        if turn < n // 2:
+            root, end = n // 2 - 1 - turn, n
+        else:
+            end = n - 1 - (turn - n // 2)
+            packed[lo], packed[lo + end] = packed[lo + end], packed[lo]
+            root = 0
+        while 2 * root + 1 < end:
+            child = 2 * root + 1
+            if child + 1 < end and _above(bits, packed[lo + child], packed[lo + child + 1], mask):
+                child += 1
+            if not _above(bits, packed[lo + root], packed[lo + child], mask):
+                break
+            packed[lo + root], packed[lo + child] = packed[lo + child], packed[lo + root]
+            root = child

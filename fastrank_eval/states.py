@@ -1,0 +1,193 @@
+"""Mergeable, exactly reproducible sums: a value does not depend on how the rows were split.
+
+A mean over groups is a ratio of sums. Each sum is kept exactly, as whole multiples of powers of
+two, one pair of int64 for each binary exponent: adding is two integer additions, merging is
+addition, and the quotient is rounded once, at the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastrank_eval.kernel import kernel
+
+#: Bits of a mantissa kept in the lower cell: 2**36 additions fit before a cell overflows.
+_LOW_BITS = 27
+#: Binary exponents of a finite double.
+_EXPONENTS = 2047
+#: Value of the lowest cell is 2**-_SCALE.
+_SCALE = 1074
+
+# Cells of the counters of one measure.
+_USED, _ROWS, _POSITIVES = range(3)
+
+
+class MeanState:
+    """Sums of one model's measures over groups, and their coverage.
+
+    Parameters
+    ----------
+    measures : int
+        Number of measures.
+    """
+
+    def __init__(self, measures: int) -> None:
+        self._weighted = np.zeros((measures, _EXPONENTS, 2), np.int64)
+        self._weights = np.zeros((measures, _EXPONENTS, 2), np.int64)
+        self._counts = np.zeros((measures, 3), np.int64)
+        self._dropped: list[dict[str, int]] = [{} for _ in range(measures)]
+
+    def add(
+        self,
+        m: int,
+        values: np.ndarray,
+        weights: np.ndarray | None,
+        rows: np.ndarray,
+        positives: np.ndarray,
+    ) -> None:
+        """Add groups; those whose value is NaN are passed over.
+
+        Parameters
+        ----------
+        m : int
+            Which measure.
+        values : ndarray of float64, shape (groups,)
+            NaN where the group is not used.
+        weights : ndarray of float64, shape (groups,), or None
+            Group weights; None: 1 each.
+        rows, positives : ndarray of int64, shape (groups,)
+            What the groups hold, for coverage.
+        """
+        if weights is None:
+            _add_values(values, rows, positives, self._weighted[m], self._counts[m])
+        else:
+            _add_weighted(
+                values,
+                weights,
+                rows,
+                positives,
+                self._weighted[m],
+                self._weights[m],
+                self._counts[m],
+            )
+
+    def add_zeros(self, m: int, groups: int, rows: int) -> None:
+        """Add groups of value 0, weight 1 and no positives."""
+        self._counts[m, _USED] += groups
+        self._counts[m, _ROWS] += rows
+
+    def drop(self, m: int, reason: str, groups: int) -> None:
+        """Count groups that measure `m` does not use."""
+        if groups:
+            self._dropped[m][reason] = self._dropped[m].get(reason, 0) + groups
+
+    def merge(self, other: MeanState) -> None:
+        """Add another state; the order of merging does not matter."""
+        self._weighted += other._weighted
+        self._weights += other._weights
+        self._counts += other._counts
+        for m, dropped in enumerate(other._dropped):
+            for reason, groups in dropped.items():
+                self.drop(m, reason, groups)
+
+    def mean(self, m: int, weighted: bool) -> float:
+        """The weighted mean, correctly rounded from the exact sums; NaN without a group."""
+        above = _whole(self._weighted[m])
+        below = _whole(self._weights[m]) if weighted else self.used(m) << _SCALE
+        return above / below if below else float("nan")
+
+    def used(self, m: int) -> int:
+        """Groups used."""
+        return int(self._counts[m, _USED])
+
+    def rows(self, m: int) -> int:
+        """Rows of the groups used."""
+        return int(self._counts[m, _ROWS])
+
+    def positives(self, m: int) -> int:
+        """Positives of the groups used."""
+        return int(self._counts[m, _POSITIVES])
+
+    def dropped(self, m: int) -> dict[str, int]:
+        """Groups not used, by reason, in the order of the alphabet."""
+        return dict(sorted(self._dropped[m].items()))
+
+
+def _whole(cells: np.ndarray) -> int:
+    """An exact sum as a whole multiple of 2**-_SCALE."""
+    total = 0
+    for exponent in np.flatnonzero(cells.any(axis=1)):
+        low, high = cells[exponent]
+        total += (int(low) + (int(high) << _LOW_BITS)) << max(int(exponent) - 1, 0)
+    return total
+
+
+@kernel
+def _add_values(values, rows, positives, cells, counts):  # type: ignore[no-untyped-def]
+    bits = values.view(np.int64)
+    used = 0
+    used_rows = 0
+    used_positives = 0
+    for g in range(values.shape[0]):
+        value = values[g]
+        if value != value:
+            continue
+        used += 1
+        used_rows += rows[g]
+        used_positives += positives[g]
+        if value == 0.0:
+            continue
+        b = bits[g]
+        exponent = (b >> 52) & 0x7FF
+        mantissa = b & 0xFFFFFFFFFFFFF
+        if exponent > 0:
+            mantissa |= 1 << 52
+        low = mantissa & 0x7FFFFFF
+        high = mantissa >> 27
+        if b < 0:
+            low = -low
+            high = -high
+        cells[exponent, 0] += low
+        cells[exponent, 1] += high
+    counts[0] += used
+    counts[1] += used_rows
+    counts[2] += used_positives
+
+
+@kernel
+def _add_weighted(  # type: ignore[no-untyped-def]
+    values, weights, rows, positives, cells, weight_cells, counts
+):
+    product = np.empty(1)
+    bits = product.view(np.int64)
+    used = 0
+    used_rows = 0
+    used_positives = 0
+    for g in range(values.shape[0]):
+        value = values[g]
+        if value != value:
+            continue
+        used += 1
+        used_rows += rows[g]
+        used_positives += positives[g]
+        for turn in range(2):
+            product[0] = weights[g] * value if turn == 0 else weights[g]
+            b = bits[0]
+            exponent = (b >> 52) & 0x7FF
+            mantissa = b & 0xFFFFFFFFFFFFF
+            if exponent > 0:
+                mantissa |= 1 << 52
+            low = mantissa & 0x7FFFFFF
+            high = mantissa >> 27
+            if b < 0:
+                low = -low
+                high = -high
+            if turn == 0:
+                cells[exponent, 0] += low
+                cells[exponent, 1] += high
+            else:
+                weight_cells[exponent, 0] += low
+                weight_cells[exponent, 1] += high
+    counts[0] += used
+    counts[1] += used_rows
+    counts[2] += used_positives
