@@ -1,0 +1,242 @@
+"""A chunk of whole groups -> values and sums; threads that do so side by side.
+
+Every way in (a stream of contiguous groups, gathered rows) ends in `evaluate_chunk`. A thread adds
+to a tally of its own, and tallies merge in any order: sums are exact, so neither chunks nor threads
+show in the result.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from fastrank_eval.columns import Columns
+from fastrank_eval.errors import ColumnError, UndefinedError
+from fastrank_eval.groups import Keys, key_text
+from fastrank_eval.measures.auc import class_weights
+from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
+from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.pooled import PooledScores
+from fastrank_eval.ranking import Chunk, Ranking, rank
+from fastrank_eval.states import MeanState
+
+
+def evaluate_chunk(chunk: Chunk, plan: Plan, tally: Tally, keys: Callable[[], Keys]) -> GroupValues:
+    """Rank whole groups, compute every measure and add to the tally.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        Whole groups.
+    plan : Plan
+    tally : Tally
+        This thread's own.
+    keys : callable
+        Gives the groups' keys, for messages.
+
+    Returns
+    -------
+    GroupValues
+        Empty unless ``plan.per_group``.
+    """
+    columns = chunk.columns
+    group_weights = _constant_columns(chunk, plan, keys)
+    passes = plan.passes()
+    seen = GroupValues.empty(chunk, plan)
+    for model, name in enumerate(plan.roles.scores):
+        ranking = rank(
+            chunk,
+            model,
+            plan.ties,
+            weighted=plan.weighted,
+            presorted=plan.presorted,
+            skip_empty=plan.skip_empty,
+            score_name=name,
+        )
+        positives = ranking.relevant(1.0)
+        for together in passes:
+            members = [plan.measures[m] for m in together]
+            for measure in members:
+                measure.check_grades(ranking)
+            values = np.empty((len(members), ranking.groups))
+            type(members[0]).compute(members, ranking, values)
+            for m, value in zip(together, values, strict=True):
+                _settle(plan, m, ranking, value, group_weights, tally.means[model], keys)
+                if plan.per_group:
+                    seen.put(model, m, ranking, value)
+        if ranking.ranked is not None:
+            _settle_empty(plan, chunk, ranking, tally.means[model])
+        for rel, pool in tally.pools[model].items():
+            _pool(columns, model, rel, pool)
+        if model == 0:
+            tally.positives += int(positives.sum())
+            if plan.per_group:
+                seen.put_positives(ranking, positives)
+    tally.rows += columns.rows
+    tally.groups += chunk.groups
+    return seen
+
+
+def _settle_empty(plan: Plan, chunk: Chunk, ranking: Ranking, state: MeanState) -> None:
+    """Count the groups that were not ranked because their labels are all 0."""
+    groups = chunk.groups - ranking.groups
+    rows = chunk.columns.rows - int(ranking.rows.sum())
+    for m, measure in enumerate(plan.measures):
+        if measure.pooled:
+            continue
+        reason = "no_relevant" if plan.groups == "with_relevant" else measure.undefined_if_empty()
+        if reason:
+            state.drop(m, reason, groups)
+        else:
+            state.add_zeros(m, groups, rows)
+
+
+def _pool(columns: Columns, model: int, rel: float, pool: PooledScores) -> None:
+    score, label, weight = columns.scores[model], columns.label, columns.weight
+    missing = columns.unretrieved[model]
+    if missing is not None:
+        here = ~missing
+        score, label = score[here], label[here]
+        weight = None if weight is None else weight[here]
+    pool.add(score, np.flatnonzero(label >= rel), weight)
+
+
+def _settle(
+    plan: Plan,
+    m: int,
+    ranking: Ranking,
+    value: np.ndarray,
+    group_weights: dict[str, np.ndarray],
+    state: MeanState,
+    keys: Callable[[], Keys],
+) -> None:
+    """Apply the policy for undefined groups, weigh the groups and add them to the state."""
+    measure = plan.measures[m]
+    positives = ranking.relevant(1.0)
+    if plan.groups == "with_relevant":
+        left_out = positives == 0
+        state.drop(m, "no_relevant", int(np.count_nonzero(left_out)))
+        value[left_out] = np.nan
+        unsettled = np.isnan(value) & ~left_out
+    else:
+        unsettled = np.isnan(value)
+    if unsettled.any():
+        for reason, holds in measure.reasons(ranking):
+            mine = unsettled & holds
+            count = int(np.count_nonzero(mine))
+            if not count:
+                continue
+            unsettled &= ~holds
+            policy = plan.policy(measure, reason)
+            if policy == "error":
+                at = int(np.argmax(mine))
+                group = at if ranking.ranked is None else int(ranking.ranked[at])
+                raise UndefinedError(
+                    f"{measure} is undefined for the group "
+                    f"{key_text(keys(), plan.roles.group, group)} ({reason}), and undefined groups "
+                    "are an error; choose undefined='skip', 'zero' or 'one'."
+                )
+            if policy == "skip":
+                state.drop(m, reason, count)
+            else:
+                value[mine] = policy
+    weights = _group_weights(measure, ranking, group_weights)
+    used = value
+    if weights is not None:
+        weightless = (weights == 0) & ~np.isnan(value)
+        if weightless.any():
+            state.drop(m, "zero_weight", int(np.count_nonzero(weightless)))
+            used = np.where(weightless, np.nan, value)
+    state.add(m, used, weights, ranking.rows, positives)
+
+
+def _group_weights(
+    measure: Measure, ranking: Ranking, columns: dict[str, np.ndarray]
+) -> np.ndarray | None:
+    """What each group counts for; None where each counts 1."""
+    kind = measure.weight
+    if kind == "uniform":
+        return None
+    if kind not in GROUP_WEIGHTS:
+        column = columns[kind]
+        return column if ranking.ranked is None else column[ranking.ranked]
+    if measure.uses_row_weights:
+        positive, negative = class_weights(ranking, measure.rel_or_default)
+    else:
+        positive = ranking.relevant(measure.rel_or_default)
+        negative = ranking.retrieved - ranking.relevant_retrieved(measure.rel_or_default)
+        if kind == "impressions":
+            return ranking.retrieved.astype(np.float64)
+    if kind == "impressions":
+        return (positive + negative).astype(np.float64)
+    if kind == "positives":
+        return positive.astype(np.float64)
+    return positive.astype(np.float64) * negative
+
+
+def _constant_columns(chunk: Chunk, plan: Plan, keys: Callable[[], Keys]) -> dict[str, np.ndarray]:
+    """Columns used as group weights, one value a group; refuse one that varies inside a group."""
+    found = {}
+    firsts = chunk.starts[:-1]
+    for name, column in zip(plan.roles.group_weights, chunk.columns.group_weights, strict=True):
+        varies = column[1:] != column[:-1]
+        varies[firsts[1:] - 1] = False
+        if varies.any():
+            row = int(np.argmax(varies)) + 1
+            group = int(np.searchsorted(chunk.starts, row, side="right")) - 1
+            raise ColumnError(
+                f"group weight column '{name}' is not constant inside the group "
+                f"{key_text(keys(), plan.roles.group, group)}: {column[row - 1]:g} is followed by "
+                f"{column[row]:g}; a group weight has one value a group."
+            )
+        found[name] = column[firsts]
+    return found
+
+
+@dataclass
+class Workers:
+    """Threads with a tally each."""
+
+    plan: Plan
+    tallies: list[Tally] = field(default_factory=list)
+    _own: threading.local = field(default_factory=threading.local)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tally(self) -> Tally:
+        """The calling thread's own tally."""
+        mine = getattr(self._own, "tally", None)
+        if mine is None:
+            mine = self._own.tally = Tally(self.plan)
+            with self._lock:
+                self.tallies.append(mine)
+        return cast(Tally, mine)
+
+    def merged(self) -> Tally:
+        """The sum of all threads' tallies."""
+        total = Tally(self.plan)
+        for tally in self.tallies:
+            total.merge(tally)
+        return total
+
+    def in_order(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
+        """Results of `work` in the order of `jobs`, a few jobs ahead."""
+        if self.plan.threads == 1:
+            yield from map(work, jobs)
+            return
+        waiting: deque[Future[Any]] = deque()
+        pool = ThreadPoolExecutor(self.plan.threads, thread_name_prefix="fastrank")
+        try:
+            for job in jobs:
+                waiting.append(pool.submit(work, job))
+                if len(waiting) > 2 * self.plan.threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,420 @@
+"""evaluate(): arguments in, Result out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval import __version__
+from fastrank_eval.columns import Roles, columns_of
+from fastrank_eval.errors import ArgumentError, OrderError, UndefinedError, near
+from fastrank_eval.gathering import evaluate_gathered
+from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_text, number_keys
+from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, parse_measures
+from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
+from fastrank_eval.result import MeasureValue, Meta, Result
+from fastrank_eval.sources import Source, open_source, require_columns
+from fastrank_eval.stream import evaluate_stream
+from fastrank_eval.ties import TIES
+
+#: Rows looked at to see whether keys are scattered.
+_PEEK = 1 << 16
+
+_CHOICES = {
+    "ties": TIES,
+    "undefined": ("skip", "zero", "one", "error"),
+    "groups": ("all", "with_relevant"),
+    "unretrieved": ("error", "allow"),
+    "unjudged": ("error", "allow", "drop"),
+    "weight_rows": ("refuse", "ignore"),
+    "order": ("auto", "sorted", "grouped", "scattered"),
+}
+
+
+def evaluate(
+    source: object,
+    *,
+    group: str | Sequence[str],
+    label: str,
+    score: str | Sequence[str],
+    measures: str | Measure | Sequence[str | Measure],
+    weight: str | None = None,
+    item: str | None = None,
+    ties: str = "expected",
+    undefined: str = "skip",
+    groups: str = "all",
+    unretrieved: str = "error",
+    unjudged: str = "error",
+    weight_rows: str = "refuse",
+    order: str = "auto",
+    presorted: bool = False,
+    threads: int | None = None,
+    per_group: bool = True,
+    limit: int | None = None,
+    batch_rows: int | None = None,
+    format: str | None = None,  # noqa: A002 - what the option is called everywhere
+) -> Result:
+    """Rank the rows of every group by score and average ranking measures over groups.
+
+    Parameters
+    ----------
+    source : object
+        One row per shown or judged item: a pyarrow Table, RecordBatch, RecordBatchReader or
+        Dataset, a path, folder, glob or list of them (Parquet, Arrow IPC, CSV), anything with
+        ``__arrow_c_stream__`` (pandas, polars, DuckDB), or a mapping of one-dimensional arrays.
+    group : str or sequence of str
+        Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
+        type. A null is an error.
+    label : str
+        Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
+    score : str or sequence of str
+        float16, float32, float64 or integer; higher ranks first; one column a model. NaN is an
+        error. A null means relevant but not retrieved: see `unretrieved`.
+    measures : str, Measure or sequence of them
+        ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``.
+    weight : str, optional
+        Row weight, finite and at least 0. Used by AUC and GAUC.
+    item : str, optional
+        Item id, for ``ties="item"``.
+    ties : {"expected", "input", "item", "best", "worst"}
+        Tied scores: the exact mean over all their orders, the order of the input, item id
+        descending, or the best or worst case. AUC counts a tied pair one half in each.
+    undefined : {"skip", "zero", "one", "error"}
+        Value of a group for which a measure is undefined.
+    groups : {"all", "with_relevant"}
+        ``"with_relevant"`` leaves out groups without a row of grade >= 1, for every measure.
+    unretrieved : {"error", "allow"}
+        Rows without a score: ``"allow"`` counts them in R and in the ideal.
+    unjudged : {"error", "allow", "drop"}
+        Rows without a label: ``"allow"`` lets them take a rank without gain, ``"drop"`` moves later
+        rows up.
+    weight_rows : {"refuse", "ignore"}
+        What measures of rank positions, which have no weighted form, do with `weight`.
+    order : {"auto", "sorted", "grouped", "scattered"}
+        ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
+        groups contiguous, verified. ``"scattered"``: rows are gathered in memory. ``"auto"`` finds
+        out.
+    presorted : bool
+        The same as ``order="sorted"``.
+    threads : int, optional
+        Default: the processors this process may use. The result has the same bits for any number.
+    per_group : bool
+        Keep every group's values for `Result.per_group`; False bounds memory for endless groups.
+    limit : int, optional
+        Read only the first rows: a quick look, in which groups may be cut.
+    batch_rows : int, optional
+        Rows a thread takes at a time. The result has the same bits for any number.
+    format : {"parquet", "arrow", "csv"}, optional
+        Format of the files, where their names do not tell.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    FastRankEvalError
+        Its children say what is wrong, where, and what to do: `ArgumentError`, `MeasureError`,
+        `SourceError`, `ColumnError`, `OrderError`, `UndefinedError`.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fr
+    >>> log = {"user": [1, 1, 2, 2, 2], "click": [0, 1, 1, 0, 0], "pctr": [0.1, 0.4, 0.2, 0.3, 0.1]}
+    >>> result = fr.evaluate(log, group="user", label="click", score="pctr", measures="GAUC,RR")
+    >>> result.value("GAUC")
+    0.7
+    """
+    started = perf_counter()
+    given = {
+        "ties": ties,
+        "undefined": undefined,
+        "groups": groups,
+        "unretrieved": unretrieved,
+        "unjudged": unjudged,
+        "weight_rows": weight_rows,
+        "order": order,
+    }
+    for name, value in given.items():
+        if value not in _CHOICES[name]:
+            raise ArgumentError(
+                f"{name}={value!r} is not one of {', '.join(map(repr, _CHOICES[name]))}."
+                f"{near(str(value), _CHOICES[name])}"
+            )
+    if presorted:
+        if order not in ("auto", "sorted"):
+            raise ArgumentError(f"presorted=True contradicts order={order!r}; give one of them.")
+        order = "sorted"
+    wanted = parse_measures(measures)
+    roles = Roles(
+        group=_names("group", group),
+        label=_name("label", label),
+        scores=_names("score", score),
+        weight=None if weight is None else _name("weight", weight),
+        item=None if item is None else _name("item", item),
+        group_weights=tuple(
+            dict.fromkeys(
+                m.weight for m in wanted if not m.pooled and m.weight not in GROUP_WEIGHTS
+            )
+        ),
+        unretrieved=unretrieved,
+        unjudged=unjudged,
+    )
+    _check_measures(wanted, ties, roles, weight_rows)
+    plan = Plan(
+        roles=roles,
+        measures=wanted,
+        ties=ties,
+        undefined=undefined,
+        groups=groups,
+        presorted=order == "sorted",
+        per_group=per_group,
+        threads=_at_least_one("threads", threads, _processors()),
+        stretch=_at_least_one("batch_rows", batch_rows, STRETCH),
+    )
+    opened = open_source(source, format=format)
+    parts = roles.by_column()
+    for name, part in parts.items():
+        require_columns(opened.schema, [name], role=part)
+    reading = _Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
+    tally, keys, values, order = _run(reading, plan, order)
+    conventions: dict[str, object] = {**given, "weight": weight, "order": order}
+    if limit is not None:
+        conventions["limit"] = limit
+    table = _per_group_table(plan, keys, values, opened.schema) if per_group else None
+    return Result(
+        _summary(plan, tally),
+        table,
+        Meta(__version__, tally.rows, tally.groups, conventions, perf_counter() - started),
+        roles.scores,
+        [str(m) for m in wanted],
+    )
+
+
+def _name(part: str, given: object) -> str:
+    if not isinstance(given, str) or not given:
+        raise ArgumentError(f"{part}={given!r} is not a column name.")
+    return given
+
+
+def _names(part: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names:
+        raise ArgumentError(f"{part} names no column.")
+    for name in names:
+        _name(part, name)
+        if names.count(name) > 1:
+            raise ArgumentError(f"{part} names column '{name}' more than once.")
+    return names
+
+
+def _at_least_one(part: str, given: Any, otherwise: Any) -> Any:
+    if given is None:
+        return otherwise
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
+        raise ArgumentError(f"{part}={given!r} is not a whole number of at least 1.")
+    return int(given)
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _check_measures(wanted: tuple[Measure, ...], ties: str, roles: Roles, weight_rows: str) -> None:
+    for m in wanted:
+        refusal = m.refuses(ties)
+        if refusal:
+            raise ArgumentError(f"{refusal}.")
+    if ties == "item" and roles.item is None:
+        raise ArgumentError("ties='item' needs the column of item ids: item=...")
+    unweighted = [str(m) for m in wanted if not m.uses_row_weights]
+    if roles.weight is not None and unweighted and weight_rows == "refuse":
+        raise ArgumentError(
+            f"row weights ('{roles.weight}') have no meaning for measures of rank positions: "
+            f"{', '.join(unweighted)}; leave them out, or pass weight_rows='ignore' to compute "
+            "them without weights."
+        )
+
+
+class _Reading:
+    """The batches of a source, as often as they can be read."""
+
+    def __init__(self, source: Source, columns: tuple[str, ...], limit: int | None) -> None:
+        self.rereadable = source.rereadable
+        self.schema = pa.schema([source.schema.field(name) for name in columns])
+        self._source, self._columns, self._limit = source, columns, limit
+        self._begun: tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]] | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All batches, those already peeked at included."""
+        if self._begun is None:
+            return self._limited()
+        peeked, rest = self._begun
+        self._begun = None
+        return chain(peeked, rest)
+
+    def peek(self) -> pa.RecordBatch | None:
+        """The first batch; it is read again by `batches`."""
+        rest = self._limited()
+        first = next(rest, None)
+        self._begun = ([] if first is None else [first], rest)
+        return first
+
+    def _limited(self) -> Iterator[pa.RecordBatch]:
+        left = self._limit
+        for batch in self._source.batches(self._columns):
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            if batch.num_rows:
+                yield batch
+            if left == 0:
+                return
+
+
+def _run(
+    reading: _Reading, plan: Plan, order: str
+) -> tuple[Tally, list[Keys], list[GroupValues], str]:
+    """Evaluate by the way that `order` says, or that the keys call for."""
+    if order == "auto":
+        first = reading.peek()
+        if first is not None and _scattered(first.slice(0, _PEEK), plan):
+            order = "scattered"
+    if order == "scattered":
+        return *_gather(reading, plan), order
+    keep = not reading.rereadable
+    while True:
+        try:
+            tally, pieces = evaluate_stream(reading.batches(), plan, keep)
+        except ReturningKey as returning:
+            if returning.keys is None and reading.rereadable:
+                keep = True
+            elif order == "auto" and reading.rereadable:
+                return *_gather(reading, plan), "scattered"
+            else:
+                raise _returned(returning, plan, order) from None
+        else:
+            keys = [piece.keys for piece in pieces]
+            values = [piece.values for piece in pieces if piece.values is not None]
+            return tally, keys, values, order
+
+
+def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
+    which = key_text(returning.keys, plan.roles.group, 0) if returning.keys is not None else "?"
+    promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
+    return OrderError(
+        f"the group {which} comes back after other groups{promise}; pass order='scattered' "
+        "(--order scattered) to gather rows in memory, or sort the input by group."
+    )
+
+
+def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
+    keys = columns_of(batch, plan.roles, 0).keys
+    starts = np.concatenate([[0], group_starts(keys)])
+    at_starts = tuple(key.take(pa.array(starts[: batch.num_rows])) for key in keys)
+    codes, firsts = number_keys(at_starts)
+    return len(firsts) < len(codes)
+
+
+def _gather(reading: _Reading, plan: Plan) -> tuple[Tally, list[Keys], list[GroupValues]]:
+    table = pa.Table.from_batches(list(reading.batches()), reading.schema)
+    if not table.num_rows:
+        return Tally(plan), [], []
+    batch = table.combine_chunks().to_batches()[0]
+    del table
+    columns = columns_of(batch, plan.roles, 0)
+    if not columns.rows:
+        return Tally(plan), [], []
+    tally, values, firsts = evaluate_gathered(columns, plan)
+    if not plan.per_group:
+        return tally, [], []
+    return tally, [tuple(key.take(pa.array(firsts)) for key in columns.keys)], values
+
+
+def _summary(plan: Plan, tally: Tally) -> list[MeasureValue]:
+    lines = []
+    for model, name in enumerate(plan.roles.scores):
+        state = tally.means[model]
+        for m, measure in enumerate(plan.measures):
+            if measure.pooled:
+                value = tally.pools[model][float(measure.rel)].auc(measure.max_fpr)
+                undefined = np.isnan(value)
+                used, rows, positives = (
+                    (0, 0, 0) if undefined else (tally.groups, tally.rows, tally.positives)
+                )
+                dropped = {"single_class": tally.groups} if undefined and tally.groups else {}
+                if undefined and plan.undefined == "error" and tally.groups:
+                    raise _undefined_pool(measure)
+                if undefined and plan.undefined in ("zero", "one") and tally.groups:
+                    value = float(plan.undefined == "one")
+            else:
+                value = state.mean(m, measure.weight != "uniform")
+                used, rows, positives = state.used(m), state.rows(m), state.positives(m)
+                dropped = state.dropped(m)
+            lines.append(
+                MeasureValue(
+                    score=name,
+                    slice="all",
+                    measure=str(measure),
+                    value=value,
+                    groups=tally.groups,
+                    groups_used=used,
+                    dropped=dropped,
+                    rows_share=_share(rows, tally.rows),
+                    positives_share=_share(positives, tally.positives),
+                )
+            )
+    return lines
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _undefined_pool(measure: Measure) -> Exception:
+    return UndefinedError(
+        f"{measure} is undefined: all rows are of one class, and undefined values are an error; "
+        "choose undefined='skip', 'zero' or 'one'."
+    )
+
+
+def _per_group_table(
+    plan: Plan, keys: list[Keys], values: list[GroupValues], schema: pa.Schema
+) -> pa.Table:
+    names: list[str] = []
+    columns: list[Any] = []
+    for k, name in enumerate(plan.roles.group):
+        names.append(name)
+        if keys:
+            columns.append(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
+        else:
+            columns.append(pa.array([], schema.field(name).type))
+
+    def add(name: str, column: pa.Array) -> None:
+        while name in names:
+            name += "_"
+        names.append(name)
+        columns.append(column)
+
+    empty = np.empty(0)
+    for name, parts in (
+        ("rows", [v.rows for v in values]),
+        ("positives", [v.positives for v in values]),
+    ):
+        add(name, pa.array(np.concatenate(parts) if parts else empty.astype(np.int64)))
+    for model, score in enumerate(plan.roles.scores):
+        for m, measure in enumerate(plan.measures):
+            if measure.pooled:
+                continue
+            numbers = np.concatenate([v.values[model, m] for v in values]) if values else empty
+            title = str(measure) if len(plan.roles.scores) == 1 else f"{score}.{measure}"
+            add(title, pa.array(numbers, mask=np.isnan(numbers)))
+    return pa.table(columns, names=names)

@@ -1,0 +1,173 @@
+"""Files written whole or not at all: checked before the work, renamed into place after it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fastrank_eval.errors import OutputError
+
+__all__ = ["atomic_path", "check_writable"]
+
+
+def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Make sure that a file can be written, before the work that fills it starts.
+
+    A file is created in the folder and removed again, so that a read-only disk or a missing right
+    shows now. Nothing else is touched.
+
+    Parameters
+    ----------
+    path : str or path
+        File to be written; a symbolic link is followed.
+    overwrite : bool
+        Whether a file that exists may be replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The file itself, links resolved.
+
+    Raises
+    ------
+    OutputError
+        If the file exists and `overwrite` is false, if it is no regular file, if its folder is
+        missing, or if either cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_writable(Path(folder) / "missing" / "report.json")
+    Traceback (most recent call last):
+    fastrank_eval.errors.OutputError: cannot write '...report.json': folder '...missing' does not
+    exist; create it first.
+    """
+    shown = os.fspath(path)
+    if not shown:
+        raise OutputError("cannot write to an empty path: name a file.")
+    target = Path(os.path.realpath(shown))
+    folder = target.parent
+    try:
+        _check_existing(target, shown, overwrite)
+        if not folder.is_dir():
+            lack = "is not a folder" if folder.exists() else "does not exist; create it first"
+            raise OutputError(f"cannot write {shown!r}: folder {str(folder)!r} {lack}.")
+        trial = _create_beside(target)
+        trial.unlink()
+    except OSError as error:
+        raise _unwritable(shown, error) from error
+    return target
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
+    """Give a temporary file to fill; it takes its real name only if all went well.
+
+    The temporary file lies in the same folder. It is flushed to disk before it is renamed, and
+    removed after any error, interruption included, so that readers see the old file or the new
+    one, never a half.
+
+    Parameters
+    ----------
+    path : str or path
+        File to be written; a symbolic link is followed.
+    overwrite : bool
+        Whether a file that has appeared there meanwhile may be replaced.
+
+    Yields
+    ------
+    pathlib.Path
+        The temporary file, empty.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written: no right, no space, or it exists and `overwrite` is false.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = Path(folder) / "report.txt"
+    ...     with atomic_path(report) as part:
+    ...         _ = part.write_text("done")
+    ...     report.read_text()
+    'done'
+    """
+    shown = os.fspath(path)
+    target = Path(os.path.realpath(shown))
+    part: Path | None = None
+    try:
+        _check_existing(target, shown, overwrite)
+        part = _create_beside(target)
+        yield part
+        if target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        _sync(part)
+        if overwrite:
+            part.replace(target)
+        else:
+            _rename_new(part, target, shown)
+        with suppress(OSError):  # the file is in place; not every system can sync a folder
+            _sync(target.parent)
+    except OSError as error:
+        raise _unwritable(shown, error) from error
+    finally:
+        if part is not None:
+            part.unlink(missing_ok=True)
+
+
+def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise OutputError(f"cannot write {shown!r}: it is a folder; name a file in it.")
+    if not stat.S_ISREG(mode):
+        raise OutputError(
+            f"cannot write {shown!r}: it is a device or pipe; name a file, or redirect the "
+            "standard output."
+        )
+    if not overwrite:
+        raise OutputError(
+            f"{shown!r} exists already; name another file, or pass --overwrite (in Python: "
+            "overwrite=True)."
+        )
+    if not os.access(target, os.W_OK):
+        raise OutputError(f"cannot write {shown!r}: no right to write to this file.")
+
+
+def _create_beside(target: Path) -> Path:
+    part = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.part")
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return part
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _rename_new(part: Path, target: Path, shown: str) -> None:
+    """Rename without ever replacing: a hard link fails where the name is taken."""
+    try:
+        target.hardlink_to(part)
+    except FileExistsError:
+        _check_existing(target, shown, overwrite=False)
+        raise
+    except OSError:  # a file system without hard links
+        _check_existing(target, shown, overwrite=False)
+        part.replace(target)
+
+
+def _unwritable(shown: str, error: OSError) -> OutputError:
+    return OutputError(f"cannot write {shown!r}: {error.strerror or error}.")

@@ -1,0 +1,158 @@
+"""What to compute and by which conventions, and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastrank_eval.columns import Roles
+from fastrank_eval.measures.base import Measure
+from fastrank_eval.pooled import PooledScores
+from fastrank_eval.ranking import Chunk, Ranking
+from fastrank_eval.states import MeanState
+
+#: Rows a worker takes at a time.
+STRETCH = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to compute, and by which conventions.
+
+    Parameters
+    ----------
+    roles : Roles
+    measures : tuple of Measure
+    ties, undefined, groups, weight_rows : str
+        As `evaluate` takes them.
+    presorted : bool
+        Refuse scores that rise inside a group.
+    contiguous : bool
+        The caller promised that groups are contiguous.
+    per_group : bool
+        Keep the values of every group.
+    threads : int
+    stretch : int
+        Rows a worker takes at a time.
+    """
+
+    roles: Roles
+    measures: tuple[Measure, ...]
+    ties: str = "expected"
+    undefined: str = "skip"
+    groups: str = "all"
+    weight_rows: str = "refuse"
+    presorted: bool = False
+    contiguous: bool = False
+    per_group: bool = True
+    threads: int = 1
+    stretch: int = STRETCH
+
+    @property
+    def weighted(self) -> bool:
+        """Whether row weights are in force."""
+        return self.roles.weight is not None
+
+    @property
+    def skip_empty(self) -> bool:
+        """Whether groups whose labels are all 0 need not be ranked: their values are known."""
+        if self.weighted:
+            return False
+        for m in self.measures:
+            if m.pooled:
+                continue
+            if not m.empty_is_known() or (m.weight != "uniform" and not m.undefined_if_empty()):
+                return False
+            if m.undefined_if_empty() and self.policy(m, "no_relevant") != "skip":
+                return False
+        return True
+
+    def policy(self, measure: Measure, reason: str) -> Any:
+        """What to do with groups undefined for a reason: 'skip', 'error' or the value to take."""
+        if reason in ("few_rows", "few_positives"):
+            return "skip"
+        chosen: Any = measure.chosen.get("single_class")
+        if chosen is None:
+            chosen = self.undefined
+        return {"zero": 0.0, "one": 1.0}.get(chosen, chosen)
+
+    def passes(self) -> list[list[int]]:
+        """Per-group measures that are computed together, as positions in `measures`."""
+        by_key: dict[Hashable, list[int]] = {}
+        for m, measure in enumerate(self.measures):
+            if not measure.pooled:
+                by_key.setdefault(measure.pass_key(), []).append(m)
+        return list(by_key.values())
+
+    def pools(self) -> list[float]:
+        """Relevance thresholds for which pooled scores are kept."""
+        return sorted({float(m.rel) for m in self.measures if m.pooled})
+
+
+class Tally:
+    """Everything a thread adds up; tallies merge in any order."""
+
+    def __init__(self, plan: Plan) -> None:
+        models = len(plan.roles.scores)
+        self.rows = 0
+        self.positives = 0
+        self.groups = 0
+        self.means = [MeanState(len(plan.measures)) for _ in range(models)]
+        self.pools = [
+            {rel: PooledScores(plan.weighted) for rel in plan.pools()} for _ in range(models)
+        ]
+
+    def merge(self, other: Tally) -> None:
+        """Add another tally."""
+        self.rows += other.rows
+        self.positives += other.positives
+        self.groups += other.groups
+        for mine, theirs in zip(self.means, other.means, strict=True):
+            mine.merge(theirs)
+        for pools, others in zip(self.pools, other.pools, strict=True):
+            for rel, pool in pools.items():
+                pool.merge(others[rel])
+
+
+@dataclass(slots=True)
+class GroupValues:
+    """Per-group results of consecutive groups.
+
+    Parameters
+    ----------
+    rows, positives : ndarray of int64, shape (groups,)
+    values : ndarray of float64, shape (models, measures, groups)
+        NaN where undefined; unused for pooled measures.
+    """
+
+    rows: np.ndarray
+    positives: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def empty(cls, chunk: Chunk, plan: Plan) -> GroupValues:
+        """Room for a chunk's groups, none of them ranked yet."""
+        groups = chunk.groups if plan.per_group else 0
+        values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
+        for m, measure in enumerate(plan.measures):
+            if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
+                values[:, m] = np.nan
+        rows = np.diff(chunk.starts) if plan.per_group else np.empty(0, np.int64)
+        return cls(rows, np.zeros(groups, np.int64), values)
+
+    def put(self, model: int, m: int, ranking: Ranking, value: np.ndarray) -> None:
+        """Enter a measure's values of the ranked groups."""
+        if ranking.ranked is None:
+            self.values[model, m] = value
+        else:
+            self.values[model, m, ranking.ranked] = value
+
+    def put_positives(self, ranking: Ranking, positives: np.ndarray) -> None:
+        """Enter the rows of grade >= 1 of the ranked groups."""
+        if ranking.ranked is None:
+            self.positives = positives
+        else:
+            self.positives[ranking.ranked] = positives

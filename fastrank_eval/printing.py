@@ -1,0 +1,227 @@
+"""A result for people: plain text, markdown and the terminal, from the same cells."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fastrank_eval.result import Result
+
+__all__ = ["markdown", "plain", "terminal"]
+
+_GAP = 2  # blanks between columns
+_NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
+
+
+def plain(result: Result) -> str:
+    """Lay a result out as text without markup.
+
+    Parameters
+    ----------
+    result : Result
+
+    Returns
+    -------
+    str
+        One line a score, slice and measure; then size and speed; then the conventions.
+    """
+    table = _table(result)
+    lines = [[cell.replace("\n", ", ") for cell in row] for row in [table.header, *table.rows]]
+    widths = _widths(lines)
+    body = [
+        (" " * _GAP)
+        .join(
+            cell.ljust(wide) if i < table.names else cell.rjust(wide)
+            for i, (cell, wide) in enumerate(zip(line, widths, strict=True))
+        )
+        .rstrip()
+        for line in lines
+    ]
+    return "\n".join([*body, *filter(None, _footer(result))])
+
+
+def markdown(result: Result) -> str:
+    """Lay a result out as a markdown table.
+
+    Parameters
+    ----------
+    result : Result
+
+    Returns
+    -------
+    str
+        Names that come from data stand in code spans, so that nothing in them is markup.
+    """
+    table = _table(result)
+    rule = [" --- " if i < table.names else " ---: " for i in range(len(table.header))]
+    lines = [_markdown_row(table.header), f"|{'|'.join(rule)}|"]
+    for row in table.rows:
+        names, numbers = row[: table.names], row[table.names :]
+        cells = [*map(_code, names), *(cell.replace("\n", ", ") for cell in numbers)]
+        lines.append(_markdown_row(cells))
+    size, conventions = _footer(result)
+    return "\n".join([*lines, "", f"{size}  ", _code(conventions)]) + "\n"
+
+
+def terminal(result: Result, room: int) -> Iterator[RenderableType]:
+    """Lay a result out for a terminal.
+
+    Parameters
+    ----------
+    result : Result
+    room : int
+        Columns of the terminal, at least 1. Where they are few, group totals are left to the
+        footer and names and reasons are folded; no digit is ever cut off.
+
+    Yields
+    ------
+    rich renderable
+        A titled table a score; size and speed; conventions.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    content = _table(result)
+    _, *widths = _widths([content.header, *content.rows])
+    if sum(widths) + _GAP * len(widths) > room:
+        content = _table(result, totals=False)
+        _, *widths = _widths([content.header, *content.rows])
+    header = content.header[1:]
+    dropped = header.index("dropped")
+    # The name and the reasons share what the numbers leave, and are folded into it.
+    left = room - _GAP * len(widths) - sum(widths) + widths[0] + widths[dropped]
+    widths[0] = max(_NARROW, min(widths[0], left - min(widths[dropped], _REASON)))
+    widths[dropped] = max(_REASON, min(widths[dropped], left - widths[0]))
+    for score, section in groupby(content.rows, key=lambda row: row[0]):
+        yield Text(score, style="bold cyan", overflow="fold")
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for i, title in enumerate(header):
+            table.add_column(
+                Text(title),
+                justify="left" if i < content.names - 1 else "right",
+                overflow="fold",
+                width=widths[i],
+                style="bold" if title == "value" else "",
+            )
+        for row in section:
+            table.add_row(*map(Text, row[1:]))
+        yield table
+        yield Text()
+    size, conventions = _footer(result)
+    yield Text(size)
+    yield Text(conventions, style="dim")
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The printed table; its first `names` columns hold names, the others numbers."""
+
+    header: list[str]
+    names: int
+    rows: list[list[str]]
+
+
+def _table(result: Result, totals: bool = True) -> _Cells:
+    slices = any(v.slice != "all" for v in result.values)
+    names = ["score", *["slice"] * slices, "measure"]
+    rows = [
+        [
+            _printable(v.score),
+            *[_printable(v.slice)] * slices,
+            _printable(v.measure),
+            _number(v.value),
+            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
+            "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
+            or "none",
+            _share(v.rows_share),
+            _share(v.positives_share),
+        ]
+        for v in result.values
+    ]
+    used = "groups used" if totals else "groups\nused"
+    return _Cells([*names, "value", used, "dropped", "rows", "positives"], len(names), rows)
+
+
+def _footer(result: Result) -> tuple[str, str]:
+    """Build the lines under the table: size and speed; conventions."""
+    meta = result.meta
+    if meta.groups == 0:
+        rows = _count(meta.rows, "row") if meta.rows else "no rows"
+        size = f"{rows}, no groups: no value is defined"
+    else:
+        size = (
+            f"{_count(meta.rows, 'row')}, {_count(meta.groups, 'group')}, "
+            f"{meta.seconds:.3g} s, {_speed(meta.rows, meta.seconds)}"
+        )
+    conventions = (
+        f"{name}={_convention(value)}"
+        for name, value in meta.conventions.items()
+        if value is not None
+    )
+    return size, _printable(", ".join(conventions))
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Measure the longest line of each column."""
+    return [
+        max(len(line) for cell in column for line in cell.split("\n"))
+        for column in zip(*rows, strict=True)
+    ]
+
+
+def _printable(text: str) -> str:
+    """Escape line breaks, terminal codes and other unprintable characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _number(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:#.6g}"
+
+
+def _share(value: float) -> str:
+    """Format a share in percent; only the whole prints as 100%, only nothing as 0%."""
+    if math.isnan(value):
+        return "n/a"
+    if value in (0, 1):
+        return f"{value:.0%}"
+    return "<0.1%" if value < 0.001 else ">99.9%" if value > 0.999 else f"{value:.1%}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
+def _speed(rows: int, seconds: float) -> str:
+    if seconds <= 0:
+        return "too fast to time"
+    speed = rows / seconds
+    return f"{speed / 1e6:.3g} Mrows/s" if speed >= 1e6 else f"{speed:,.0f} rows/s"
+
+
+def _convention(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_convention(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return "+".join(map(_convention, value))
+    return str(value)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _code(text: str) -> str:
+    """Put `text` in a code span that nothing inside it can end."""
+    if not text:
+        return ""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")

@@ -1,0 +1,391 @@
+"""Result: what an evaluation found, as Arrow tables, JSON, CSV, markdown and terminal print."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.errors import ArgumentError, MeasureError, near
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from fastrank_eval.measures import Measure
+
+__all__ = ["MeasureValue", "Meta", "Result"]
+
+_SUMMARY = pa.schema(
+    [
+        pa.field("score", pa.string(), nullable=False),
+        pa.field("slice", pa.string(), nullable=False),
+        pa.field("measure", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+        pa.field("groups", pa.int64(), nullable=False),
+        pa.field("groups_used", pa.int64(), nullable=False),
+        pa.field("dropped", pa.map_(pa.string(), pa.int64()), nullable=False),
+        pa.field("rows_share", pa.float64()),
+        pa.field("positives_share", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class MeasureValue:
+    """One number with its coverage.
+
+    Parameters
+    ----------
+    score : str
+        Score column, that is, the model.
+    slice : str
+        Part of the rows it speaks of; ``"all"`` for all of them.
+    measure : str
+        Canonical text of the measure.
+    value : float
+        The value; NaN where undefined.
+    groups : int
+        Groups seen.
+    groups_used : int
+        Groups in the mean; for a pooled measure, groups whose rows are in the pool.
+    dropped : dict of str to int
+        Groups left out, by reason.
+    rows_share : float
+        Rows of the groups used over all rows, in [0, 1]; NaN without rows.
+    positives_share : float
+        Positives of the groups used over all positives, in [0, 1]; NaN without positives.
+
+    Examples
+    --------
+    >>> MeasureValue("pctr", "all", "GAUC", 0.75, 4, 3, {"all_negative": 1}, 0.8, 1.0).value
+    0.75
+    """
+
+    score: str
+    slice: str
+    measure: str
+    value: float
+    groups: int
+    groups_used: int
+    dropped: dict[str, int]
+    rows_share: float
+    positives_share: float
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What the values rest on: version, size of the input, conventions in force, time taken.
+
+    Parameters
+    ----------
+    version : str
+        Version of fastrank_eval.
+    rows : int
+        Rows read.
+    groups : int
+        Groups found.
+    conventions : dict
+        Every convention in force, by name.
+    seconds : float
+        Wall time of the evaluation, reading included.
+
+    Examples
+    --------
+    >>> Meta("1.0", 1000, 40, {"ties": "expected"}, 0.5).rows
+    1000
+    """
+
+    version: str
+    rows: int
+    groups: int
+    conventions: dict[str, object]
+    seconds: float
+
+
+class Result:
+    """What :func:`fastrank_eval.evaluate` returns.
+
+    Parameters
+    ----------
+    values : sequence of MeasureValue
+        One entry a score, slice and measure.
+    per_group : pyarrow.Table or None
+        Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
+        there are several scores), null where undefined; None if it was not asked for.
+    meta : Meta
+        What the values rest on.
+    scores : sequence of str
+        Score columns, in the order asked for.
+    measures : sequence of str
+        Canonical texts of the measures, in the order asked for.
+
+    Examples
+    --------
+    >>> value = MeasureValue("pctr", "all", "P@1", 0.5, 2, 2, {}, 1.0, 1.0)
+    >>> table = pa.table({"user": [7, 8], "rows": [3, 2], "positives": [1, 1], "P@1": [1.0, 0.0]})
+    >>> result = Result([value], table, Meta("1.0", 5, 2, {"ties": "expected"}, 0.5), ["pctr"],
+    ...                 ["P@1"])
+    >>> result.value("P@1")
+    0.5
+    >>> result["P@1"]
+    array([1., 0.])
+    >>> result
+    score  measure     value  groups used  dropped  rows  positives
+    pctr   P@1      0.500000          2/2     none  100%       100%
+    5 rows, 2 groups, 0.5 s, 10 rows/s
+    ties=expected
+    """
+
+    def __init__(
+        self,
+        values: Sequence[MeasureValue],
+        per_group: pa.Table | None,
+        meta: Meta,
+        scores: Sequence[str],
+        measures: Sequence[str],
+    ) -> None:
+        self.values = tuple(values)
+        self.meta = meta
+        self.scores = tuple(scores)
+        self.measures = tuple(measures)
+        self._per_group = per_group
+
+    @property
+    def summary(self) -> pa.Table:
+        """One row a score, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            score, slice, measure, value (null if undefined), groups, groups_used, dropped
+            (map of reason to count), rows_share, positives_share (null without rows or positives).
+        """
+        rows = [
+            {
+                "score": v.score,
+                "slice": v.slice,
+                "measure": v.measure,
+                "value": _finite(v.value),
+                "groups": v.groups,
+                "groups_used": v.groups_used,
+                "dropped": list(v.dropped.items()),
+                "rows_share": _finite(v.rows_share),
+                "positives_share": _finite(v.positives_share),
+            }
+            for v in self.values
+        ]
+        return pa.Table.from_pylist(rows, schema=_SUMMARY)
+
+    @property
+    def per_group(self) -> pa.Table:
+        """One row a group, in the order groups were met.
+
+        Returns
+        -------
+        pyarrow.Table
+            Key columns, ``rows``, ``positives`` and a float64 column a measure, null where
+            undefined; with several scores the columns are called ``score.measure``.
+
+        Raises
+        ------
+        ArgumentError
+            If the evaluation was run with ``per_group=False``.
+        """
+        if self._per_group is None:
+            raise ArgumentError(
+                "values per group were not kept: evaluate() was called with per_group=False; "
+                "call it with per_group=True."
+            )
+        return self._per_group
+
+    def value(self, measure: str | Measure, score: str | None = None) -> float:
+        """Value of a measure over all groups.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            In any accepted spelling: ``"nDCG@10"``, ``"ndcg_cut_10"`` or ``nDCG @ 10``.
+        score : str, optional
+            Score column; may be left out if there is one.
+
+        Returns
+        -------
+        float
+            The value; NaN where undefined.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the evaluation.
+        ArgumentError
+            If the score column was not part of it, or is left out where there are several.
+        """
+        text, score = str(self._known(measure)), self._score(score)
+        for v in self.values:
+            if (v.measure, v.score, v.slice) == (text, score, "all"):
+                return v.value
+        raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
+
+    def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
+        """Values per group: ``result["nDCG@10"]`` or ``result["model_a", "nDCG@10"]``.
+
+        Parameters
+        ----------
+        key : str, Measure or tuple of (str, str or Measure)
+            A measure, or a score column and a measure.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, one entry a group in the order of `per_group`, NaN where undefined.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the evaluation, or pools all rows (AUC).
+        ArgumentError
+            If the score column is unknown, or left out where there are several, or if the
+            evaluation was run with ``per_group=False``.
+        """
+        score, wanted = key if isinstance(key, tuple) else (None, key)
+        known = self._known(wanted)
+        score = self._score(score)
+        if known.pooled:
+            raise MeasureError(
+                f"{known} pools the rows of all groups and has no value per group; "
+                "GAUC is the AUC of each group."
+            )
+        # By place, because a key column may carry the name of a measure: measures stand last.
+        texts = [text for text in self.measures if not self._known(text).pooled]
+        before_last = (len(self.scores) - self.scores.index(score)) * len(texts)
+        column = self.per_group.column(
+            self.per_group.num_columns - before_last + texts.index(str(known))
+        )
+        return np.asarray(column.to_numpy(), dtype=np.float64)
+
+    def __iter__(self) -> Iterator[MeasureValue]:
+        """Iterate over the values, in the order of `summary`."""
+        return iter(self.values)
+
+    def _known(self, wanted: str | Measure) -> Measure:
+        from fastrank_eval.measures import measure
+
+        found = measure(wanted)
+        if str(found) not in self.measures:
+            raise MeasureError(
+                f"measure {found} was not part of this evaluation, which holds "
+                f"{', '.join(self.measures)}.{near(str(found), self.measures)}"
+            )
+        return found
+
+    def _score(self, wanted: str | None) -> str:
+        if wanted is None and len(self.scores) == 1:
+            return self.scores[0]
+        names = ", ".join(map(repr, self.scores))
+        if wanted is None:
+            raise ArgumentError(
+                f"this evaluation has several score columns ({names}): name the one you mean, "
+                f"as in result[{self.scores[0]!r}, {self.measures[0]!r}]."
+            )
+        if wanted not in self.scores:
+            raise ArgumentError(
+                f"score column {wanted!r} was not part of this evaluation, which holds "
+                f"{names}.{near(wanted, self.scores)}"
+            )
+        return wanted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the JSON contract.
+
+        Returns
+        -------
+        dict
+            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
+            [{"score", "slice", "measure", "value", "groups", "groups_used", "dropped",
+            "rows_share", "positives_share"}]}`` of plain Python values; None for NaN.
+        """
+        return {
+            "meta": _plain(vars(self.meta)),
+            "results": [_plain(vars(v)) for v in self.values],
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Write :meth:`to_dict` as JSON.
+
+        Parameters
+        ----------
+        indent : int or None
+            Spaces a level; None for one line.
+
+        Returns
+        -------
+        str
+            Strictly valid JSON in ASCII; a value that is undefined is null.
+        """
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_csv(self) -> str:
+        """Write the summary as CSV.
+
+        Returns
+        -------
+        str
+            A header and one line a score, slice and measure; values with all their digits, empty
+            where undefined; ``dropped`` as ``reason=count`` joined by semicolons.
+        """
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(_SUMMARY.names)
+        for row in self.to_dict()["results"]:
+            dropped = ";".join(f"{reason}={count}" for reason, count in row["dropped"].items())
+            writer.writerow((row | {"dropped": dropped}).values())
+        return out.getvalue()
+
+    def to_markdown(self) -> str:
+        """Write the report as a markdown table with the conventions under it.
+
+        Returns
+        -------
+        str
+            Names that come from data stand in code spans, so that nothing in them is markup.
+        """
+        from fastrank_eval.printing import markdown
+
+        return markdown(self)
+
+    def __repr__(self) -> str:
+        from fastrank_eval.printing import plain
+
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from fastrank_eval.printing import terminal
+
+        yield from terminal(self, options.max_width)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _plain(value: object) -> Any:
+    """Turn `value` into what JSON knows, NaN into None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return _finite(value)
+    if isinstance(value, Iterable):
+        return [_plain(inner) for inner in value]
+    return str(value)
