@@ -1,0 +1,208 @@
+"""Exact averages over all orders of tied rows, rank by rank, where enumeration is out of reach.
+
+After McSherry and Najork, "Computing information retrieval performance measures efficiently in the
+presence of tied scores", ECIR 2008; ERR by elementary symmetric functions. Written from the
+probabilities of a random permutation, one rank at a time: no prefix tables, no shortcuts.
+`test_oracles.py` compares every one with enumeration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tests import oracles
+from tests.oracles import Ranked, Row
+
+
+class Block(NamedTuple):
+    """Rows that share a score: they take the ranks above + 1 ... above + len(labels)."""
+
+    above: int
+    labels: list[float | None]
+
+
+def blocks_of(rows: Sequence[Row]) -> Iterator[Block]:
+    above = 0
+    for block in oracles.tie_blocks(rows):
+        yield Block(above, [row.label for row in block])
+        above += len(block)
+
+
+def relevant_in(block: Block, rel: float) -> int:
+    return sum(oracles.is_relevant(label, rel) for label in block.labels)
+
+
+def average(
+    name: str,
+    rows: Sequence[Row],
+    judged: tuple[float, ...],
+    k: int | None,
+    options: dict[str, Any],
+) -> float:
+    """Mean of a measure over every order of the tied rows."""
+    blocks = list(blocks_of(rows))
+    ranked = Ranked(oracles.resolved(rows, "input"), judged)
+    total = oracles.relevant_total(ranked, options.get("rel", 1))
+    if name in ("R", "AP", "F", "Rprec") and total == 0:
+        return math.nan
+    if name == "P":
+        ranks = oracles.depth(ranked, k, options.get("short", "k"))
+        return hits_within(blocks, k, options.get("rel", 1)) / ranks if ranks else 0.0
+    if name == "R":
+        return hits_within(blocks, k, **options) / total
+    if name == "Rprec":
+        return hits_within(blocks, total, **options) / total
+    if name == "F":
+        return average_f(blocks, ranked, k, total, **options)
+    if name == "Success":
+        return average_success(blocks, k, **options)
+    if name == "RR":
+        return average_rr(blocks, k, **options)
+    if name == "AP":
+        return average_ap(blocks, ranked, k, **options)
+    if name in ("CG", "DCG"):
+        return average_dcg(blocks, k, constant=name == "CG", **options)
+    if name == "nDCG":
+        return average_ndcg(blocks, ranked, k, **options)
+    assert name == "ERR", name
+    return average_err(blocks, ranked, k, **options)
+
+
+def within(k: int | None, rank: int) -> bool:
+    return k is None or rank <= k
+
+
+def hits_within(blocks: Sequence[Block], k: int | None, rel: float = 1) -> float:
+    """Each rank of a block holds a relevant row with probability r / n."""
+    return math.fsum(
+        relevant_in(block, rel) / len(block.labels)
+        for block in blocks
+        for place in range(1, len(block.labels) + 1)
+        if within(k, block.above + place)
+    )
+
+
+def average_f(
+    blocks: Sequence[Block],
+    ranked: Ranked,
+    k: int | None,
+    total: int,
+    beta: float = 1,
+    alpha: float | None = None,
+    rel: float = 1,
+    short: str = "k",
+) -> float:
+    """F is linear in the hits once the two denominators are fixed."""
+    a = 1 / (1 + beta**2) if alpha is None else alpha
+    return hits_within(blocks, k, rel) / (a * oracles.depth(ranked, k, short) + (1 - a) * total)
+
+
+def average_success(blocks: Sequence[Block], k: int | None, rel: float = 1) -> float:
+    """Blocks are permuted independently: multiply the chances of finding nothing."""
+    nothing = 1.0
+    for block in blocks:
+        n, r = len(block.labels), relevant_in(block, rel)
+        m = n if k is None else max(0, min(n, k - block.above))
+        nothing *= math.comb(n - r, m) / math.comb(n, m)
+    return 1 - nothing
+
+
+def average_rr(blocks: Sequence[Block], k: int | None, rel: float = 1) -> float:
+    """The first relevant of a block stands at place i in C(n - i, r - 1) of C(n, r) layouts."""
+    for block in blocks:
+        n, r = len(block.labels), relevant_in(block, rel)
+        if r:
+            return math.fsum(
+                math.comb(n - place, r - 1) / math.comb(n, r) / (block.above + place)
+                for place in range(1, n + 1)
+                if within(k, block.above + place)
+            )
+    return 0.0
+
+
+def average_ap(
+    blocks: Sequence[Block],
+    ranked: Ranked,
+    k: int | None,
+    rel: float = 1,
+    over: str = "relevant",
+) -> float:
+    """At a relevant place i: itself, all relevant above the block, and (i-1)(r-1)/(n-1) inside."""
+    terms, before = [], 0
+    for block in blocks:
+        n, r = len(block.labels), relevant_in(block, rel)
+        for place in range(1, n + 1):
+            rank = block.above + place
+            if within(k, rank) and r:
+                inside = (place - 1) * (r - 1) / (n - 1) if n > 1 else 0.0
+                terms.append(r / n * (1 + before + inside) / rank)
+        before += r
+    denominator = oracles.ap_denominator(ranked, k, rel, over)
+    return math.fsum(terms) / denominator if denominator else 0.0
+
+
+def average_dcg(
+    blocks: Sequence[Block],
+    k: int | None,
+    constant: bool = False,
+    gain: Any = "exp",
+    discount: str = "log2",
+    base: float = 2,
+) -> float:
+    """Every rank of a block carries the block's mean gain."""
+    terms: list[float] = []
+    for block in blocks:
+        mean = math.fsum(oracles.gain_of(g, gain) for g in block.labels) / len(block.labels)
+        terms += [
+            mean if constant else mean * oracles.discount_at(rank, discount, base)
+            for rank in range(block.above + 1, block.above + len(block.labels) + 1)
+            if within(k, rank)
+        ]
+    return math.fsum(terms)
+
+
+def average_ndcg(blocks: Sequence[Block], ranked: Ranked, k: int | None, **options: Any) -> float:
+    ideal = oracles.ideal_dcg(ranked, k, **options)
+    if ideal == 0 or not any(label > 0 for label in ranked.judged):
+        return math.nan
+    options.pop("ideal", None)
+    options.pop("max_grade", None)
+    lifted = [Block(b.above, [None if g is None else max(g, 0) for g in b.labels]) for b in blocks]
+    return average_dcg(lifted, k, **options) / ideal
+
+
+def average_err(
+    blocks: Sequence[Block],
+    ranked: Ranked,
+    k: int | None,
+    max_grade: float = 4,
+    stop: str = "grade",
+    normalize: bool = False,
+    discount: str = "reciprocal",
+) -> float:
+    """P(still looking after j of n tied rows) = e_j(x) / C(n, j), x the chances of going on."""
+    total, looking = 0.0, 1.0
+    for block in blocks:
+        going_on = [1.0]
+        for size, label in enumerate(block.labels, start=1):
+            x = 1 - oracles.stop_probability(label, max_grade, stop)
+            longer = [*going_on, 0.0]
+            going_on = [
+                (size - j) / size * longer[j] + j / size * x * longer[j - 1] * (j > 0)
+                for j in range(size + 1)
+            ]
+        for place in range(1, len(block.labels) + 1):
+            rank = block.above + place
+            if within(k, rank):
+                stops_here = going_on[place - 1] - going_on[place]
+                total += oracles.position_share(rank, discount) * looking * stops_here
+        looking *= going_on[-1]
+    if not normalize:
+        return total
+    best = sorted(
+        (oracles.stop_probability(g, max_grade, stop) for g in ranked.judged), reverse=True
+    )
+    ideal = oracles.cascade(best[:k], discount)
+    return total / ideal if ideal else math.nan

@@ -1,0 +1,94 @@
+"""The mean of a measure over groups and its coverage, spelled out group by group."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.oracles import NAN, Row, classes, is_relevant, oracle, read, reason, weight_of
+
+
+@dataclass
+class Mean:
+    """What a measure's line in the summary must say."""
+
+    value: float = NAN
+    groups: int = 0
+    groups_used: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    rows_share: float = NAN
+    positives_share: float = NAN
+
+
+def group_weight(rows: Sequence[Row], weight: str, rel: float, of_pairs: bool) -> float:
+    """What a group counts for; the AUC family sees retrieved rows only, and their weights."""
+    if of_pairs:
+        positive, negative = (weight_of(part) for part in classes(rows, rel))
+    else:
+        positive = float(sum(is_relevant(row.label, rel) for row in rows))
+        negative = float(len(classes(rows, rel)[1]))
+    return {
+        "uniform": 1.0,
+        "impressions": positive + negative if of_pairs else float(retrieved(rows)),
+        "positives": positive,
+        "pairs": positive * negative,
+    }[weight]
+
+
+def retrieved(rows: Sequence[Row]) -> int:
+    return sum(row.score is not None for row in rows)
+
+
+def mean_over_groups(
+    text: str,
+    groups: Sequence[Sequence[Row]],
+    *,
+    ties: str = "expected",
+    undefined: str = "skip",
+    with_relevant: bool = False,
+) -> Mean:
+    """Weighted mean of the defined groups, with the coverage that goes with it."""
+    name, options, _ = read(text)
+    weight = options.get("weight", "impressions" if name == "GAUC" else "uniform")
+    fill = {"skip": None, "zero": 0.0, "one": 1.0}[undefined]
+    if options.get("single_class") == "skip":
+        fill = None
+    dropped, used = Counter[str](), []
+    for rows in groups:
+        value, why = oracle(text, rows, ties), reason(text, rows)
+        if why in ("no_relevant", "all_negative", "all_positive") and fill is not None:
+            value, why = fill, None
+        if with_relevant and not has_positive(rows):
+            why = "no_relevant"
+        counts_for = group_weight(rows, weight, options.get("rel", 1), name == "GAUC")
+        if why is None and counts_for == 0:
+            why = "zero_weight"
+        if why is None:
+            used.append((counts_for, value, rows))
+        else:
+            dropped[why] += 1
+    mean = Mean(groups=len(groups), groups_used=len(used), dropped=dict(dropped))
+    if used:
+        total = math.fsum(w for w, _, _ in used)
+        mean.value = math.fsum(w * value for w, value, _ in used) / total
+    everything = list(itertools.chain(*groups))
+    kept = list(itertools.chain(*(rows for _, _, rows in used)))
+    mean.rows_share = share(len(kept), len(everything))
+    mean.positives_share = share(positives(kept), positives(everything))
+    return mean
+
+
+def positives(rows: Sequence[Row]) -> int:
+    """Rows of grade 1 or more, whatever a measure calls relevant."""
+    return sum(is_relevant(row.label, 1) for row in rows)
+
+
+def has_positive(rows: Sequence[Row]) -> bool:
+    return positives(rows) > 0
+
+
+def share(part: int, whole: int) -> float:
+    return part / whole if whole else NAN

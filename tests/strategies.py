@@ -1,0 +1,122 @@
+"""Measures and random groups that several test files share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from tests.oracles import Row
+
+GRADES = (0, 1, 2, 3)
+
+# Every option of every measure appears at least once; test_tie_policies.py fails when one does not.
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "P": ("P", "P@1", "P@3", "P@10", "P(rel=2)@3", "P(short='length')@10"),
+    "R": ("R", "R@1", "R@4", "R(rel=2)@3"),
+    "F": (
+        "F",
+        "F@3",
+        "F(beta=2)@3",
+        "F(beta=0.5)@10",
+        "F(alpha=0.25)@3",
+        "F(rel=2)@4",
+        "F(short='length')@10",
+    ),
+    "Success": ("Success", "Success@1", "Success@4", "Success(rel=2)@2"),
+    "Rprec": ("Rprec", "Rprec(rel=2)"),
+    "AP": (
+        "AP",
+        "AP@1",
+        "AP@4",
+        "AP(rel=2)@4",
+        "AP(over='min')@3",
+        "AP(over='retrieved')",
+        "AP(over='retrieved')@3",
+        "AP(interpolated=True)",
+        "AP(interpolated=True)@4",
+    ),
+    "RR": ("RR", "RR@1", "RR@3", "RR(rel=2)@5"),
+    "CG": ("CG", "CG@3", "CG(gain='linear')@4", "CG(gain={1: 1, 2: 3, 3: 4})@2"),
+    "DCG": (
+        "DCG",
+        "DCG@1",
+        "DCG@3",
+        "DCG(gain='linear')@4",
+        "DCG(gain={1: 1, 2: 3, 3: 4})@3",
+        "DCG(discount='jarvelin')",
+        "DCG(discount='jarvelin', base=3)@4",
+    ),
+    "nDCG": (
+        "nDCG",
+        "nDCG@1",
+        "nDCG@3",
+        "nDCG@10",
+        "nDCG(gain='linear')@4",
+        "nDCG(gain={1: 1, 2: 3, 3: 4})@3",
+        "nDCG(discount='jarvelin')@4",
+        "nDCG(discount='jarvelin', base=3)",
+        "nDCG(ideal='retrieved')@4",
+        "nDCG(ideal='perfect', max_grade=3)@5",
+    ),
+    "ERR": (
+        "ERR",
+        "ERR@1",
+        "ERR@3",
+        "ERR(max_grade=3)",
+        "ERR(max_grade=3, normalize=True)@4",
+        "ERR(discount='log2')@5",
+    ),
+    "GAUC": (
+        "GAUC",
+        "GAUC(weight='uniform')",
+        "GAUC(weight='positives')",
+        "GAUC(weight='pairs')",
+        "GAUC(rel=2)",
+        "GAUC(single_class='skip')",
+        "GAUC(single_class=0)",
+        "GAUC(single_class=0.5)",
+        "GAUC(single_class=1)",
+        "GAUC(min_rows=4)",
+        "GAUC(min_positives=2)",
+    ),
+    "AUC": ("AUC", "AUC(rel=2)", "AUC(max_fpr=0.3)"),
+}
+
+PER_GROUP = tuple(text for name, texts in VARIANTS.items() if name != "AUC" for text in texts)
+POOLED = VARIANTS["AUC"]
+
+# Labels that are probabilities need their own data, so this one stands apart.
+LABEL_AS_PROBABILITY = ("ERR(stop='label')", "ERR(stop='label')@3")
+
+
+def has_expectation(text: str) -> bool:
+    """Interpolated AP has no closed form: the engine refuses it under ties='expected'."""
+    return "interpolated" not in text
+
+
+def random_group(
+    rng: random.Random,
+    *,
+    most_rows: int = 7,
+    levels: int = 3,
+    grades: Sequence[int] = GRADES,
+    unretrieved: float = 0.0,
+    unjudged: float = 0.0,
+    weights: Sequence[float] = (1.0,),
+) -> list[Row]:
+    """Few score levels, so ties are everywhere; at most one of score and label is missing."""
+    rows = []
+    for number in range(rng.randint(1, most_rows)):
+        score: float | None = rng.randrange(levels) - 1.0
+        label: float | None = rng.choice(grades)
+        if rng.random() < unretrieved:
+            score = None
+        elif rng.random() < unjudged:
+            label = None
+        rows.append(Row(score, label, rng.choice(weights), f"d{rng.randrange(10**4)}.{number}"))
+    return rows
+
+
+def random_groups(seed: int, count: int, **options: object) -> list[list[Row]]:
+    rng = random.Random(seed)  # noqa: S311
+    return [random_group(rng, **options) for _ in range(count)]  # type: ignore[arg-type]

@@ -1,0 +1,106 @@
+"""The line a measure gets in the summary: its weighted mean, and whom that mean covers."""
+
+import math
+
+import pytest
+
+import fastrank_eval
+from fastrank_eval.measures import measure, registry
+from tests.oracle_means import mean_over_groups
+from tests.strategies import PER_GROUP, VARIANTS, has_expectation, random_groups
+from tests.tables import table_of
+
+GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
+
+
+def summary_lines(rows_of_groups, measures, **options):
+    result = fastrank_eval.evaluate(
+        table_of(rows_of_groups),
+        group="group",
+        label="label",
+        score="score",
+        measures=measures,
+        unretrieved="allow",
+        per_group=False,
+        **options,
+    )
+    return {line["measure"]: line for line in result.to_dict()["results"]}
+
+
+def assert_line(line: dict, wanted, text: str) -> None:
+    value = math.nan if line["value"] is None else line["value"]
+    assert value == pytest.approx(wanted.value, abs=1e-12, nan_ok=True), text
+    assert (line["groups"], line["groups_used"]) == (wanted.groups, wanted.groups_used), text
+    assert line["dropped"] == wanted.dropped, text
+    for share in ("rows_share", "positives_share"):
+        given = math.nan if line[share] is None else line[share]
+        assert given == pytest.approx(getattr(wanted, share), nan_ok=True), (text, share)
+
+
+POLICIES = [
+    {},
+    {"undefined": "zero"},
+    {"undefined": "one"},
+    {"groups": "with_relevant"},
+    {"groups": "with_relevant", "undefined": "zero"},
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: "-".join(policy.values()) or "skip")
+@pytest.mark.parametrize("grades", [(0, 0, 0, 1), (0, 1, 1, 2, 3)], ids=["clicks", "grades"])
+def test_summary__equals_the_mean_group_by_group(policy, grades):
+    groups = random_groups(201, 80, grades=grades, most_rows=5, unretrieved=0.1)
+    texts = [text for text in PER_GROUP if has_expectation(text)]
+    lines = summary_lines(groups, texts, **policy)
+    for text in texts:
+        wanted = mean_over_groups(
+            text,
+            groups,
+            undefined=policy.get("undefined", "skip"),
+            with_relevant=policy.get("groups") == "with_relevant",
+        )
+        assert_line(lines[text], wanted, text)
+
+
+def test_group_weights__of_every_measure():
+    groups = random_groups(202, 80, most_rows=5, unretrieved=0.2)
+    texts = [
+        str(measure(VARIANTS[name][0])(weight=weight))
+        for name in registry
+        if not registry[name].pooled
+        for weight in GROUP_WEIGHTS
+    ]
+    lines = summary_lines(groups, texts)
+    for text in texts:
+        assert_line(lines[text], mean_over_groups(text, groups), text)
+
+
+def test_group_weights__a_column():
+    groups = random_groups(203, 40)
+    weights = [float(number % 4) for number in range(len(groups))]
+    weighted = [
+        [row._replace(weight=weight) for row in rows]
+        for rows, weight in zip(groups, weights, strict=True)
+    ]
+    lines = summary_lines(weighted, "RR(weight='weight')")
+    per_group = [mean_over_groups("RR", [rows]).value for rows in groups]
+    mean = math.fsum(w * v for w, v in zip(weights, per_group, strict=True)) / math.fsum(weights)
+    (line,) = lines.values()
+    assert line["value"] == pytest.approx(mean, abs=1e-12)
+    assert line["dropped"] == {"zero_weight": 10}
+
+
+def test_group_weights__follow_row_weights():
+    groups = random_groups(204, 80, weights=(0.0, 0.5, 1.0, 4.0))
+    texts = [f"GAUC(weight='{weight}')" for weight in GROUP_WEIGHTS]
+    texts = [str(measure(text)) for text in texts]
+    lines = summary_lines(groups, texts, weight="weight")
+    for text in texts:
+        assert_line(lines[text], mean_over_groups(text, groups), text)
+
+
+def test_summary__without_any_group():
+    lines = summary_lines([], ["GAUC", "AUC", "nDCG@5", "RR"])
+    for text, line in lines.items():
+        assert line["value"] is None, text
+        assert (line["groups"], line["groups_used"], line["dropped"]) == (0, 0, {}), text
