@@ -1,0 +1,102 @@
+"""Fixtures of the benchmark: generated inputs, one at a time, and a clock beside the wall's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench.machine import Clock, describe
+from bench.workload import (
+    INPUTS,
+    LARGE,
+    SMALL_ROWS,
+    Input,
+    rounds_wanted,
+    rows_wanted,
+    table_of,
+    write_sorted,
+)
+
+ENOUGH_SECONDS = 1.5  # a fast case gets more rounds, until they take this long
+MOST_ROUNDS = 25
+
+Measure = Callable[..., None]
+
+
+_AT_START: dict[str, Any] = {}
+
+
+def pytest_sessionstart() -> None:
+    _AT_START.update(machine=describe(), clock=Clock())
+
+
+def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
+    machine_info["bench"] = {**_AT_START["machine"], "others": _AT_START["clock"].others()}
+
+
+@pytest.fixture
+def rounds_of(benchmark: BenchmarkFixture) -> Measure:
+    """Time a call: wall clock by pytest-benchmark, this process's processor time beside it."""
+
+    def timed(call: Callable[..., object], setup: Callable[[], Any] | None = None) -> None:
+        seconds: list[float] = []
+
+        def clocked(*args: Any) -> None:
+            before = time.process_time()
+            call(*args)
+            seconds.append(time.process_time() - before)
+
+        started = time.perf_counter()
+        clocked(*(setup()[0] if setup else ()))
+        warm = time.perf_counter() - started
+        fitting = min(MOST_ROUNDS, int(ENOUGH_SECONDS / max(warm, 1e-9)))
+        least = rounds_wanted()
+        rounds = least if least < 5 else max(least, fitting)
+        seconds.clear()
+        benchmark.pedantic(clocked, setup=setup, rounds=rounds, iterations=1)
+        benchmark.extra_info["cpu"] = seconds
+
+    return timed
+
+
+@pytest.fixture(scope="session")
+def rows() -> int:
+    return rows_wanted()
+
+
+@pytest.fixture(scope="module", params=INPUTS, ids=lambda given: given.name)
+def given(request: pytest.FixtureRequest) -> Input:
+    chosen: Input = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def table(given: Input, rows: int) -> Any:
+    return table_of(given, rows)
+
+
+@pytest.fixture(scope="module")
+def sorted_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield from _file(tmp_path_factory, rows)
+
+
+@pytest.fixture(scope="module")
+def large_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield from _file(tmp_path_factory, LARGE * rows)
+
+
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield from _file(tmp_path_factory, SMALL_ROWS)
+
+
+def _file(factory: pytest.TempPathFactory, rows: int) -> Iterator[Path]:
+    path = factory.mktemp("sorted") / f"{rows}.parquet"
+    write_sorted(path, rows)
+    yield path
+    path.unlink()

@@ -1,0 +1,105 @@
+"""What only a fresh process can show: start-up with and without a kernel cache, peak memory.
+
+`python -m bench.fresh SMALL LARGE MEASURES` prints the peak memory of streaming LARGE above what
+the process held after evaluating SMALL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["command_line", "peak_memory", "run_command"]
+
+ROOT = Path(__file__).parent.parent
+
+
+def command_line(path: Path, measures: str) -> list[str]:
+    """The command of a user who evaluates a file for the first time."""
+    columns = ["--group", "user_id", "--label", "click", "--score", "score_a"]
+    program = [sys.executable, "-m", "fastrank_eval", "evaluate", str(path)]
+    return [*program, *columns, "--measures", measures]
+
+
+def run_command(command: list[str], kernel_cache: Path) -> float:
+    """Run a command in a fresh process that keeps its compiled kernels in `kernel_cache`.
+
+    Returns
+    -------
+    float
+        Processor time of the process and its children, user and system, in seconds.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        The command failed.
+    """
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernel_cache)}
+    before = _children_seconds()
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=environment)
+    return _children_seconds() - before
+
+
+def peak_memory(small: Path, large: Path, measures: str, threads: int) -> dict[str, float]:
+    """Stream a sorted file in a fresh process and see how much memory that takes.
+
+    Parameters
+    ----------
+    small : Path
+        File evaluated first, so that imports and compiled kernels are in the baseline.
+    large : Path
+        File that is streamed.
+    measures : str
+    threads : int
+
+    Returns
+    -------
+    dict
+        `baseline_mb`, `peak_mb` (of the whole process) and `above_mb`, in units of 10**6 bytes.
+    """
+    command = [sys.executable, "-m", "bench.fresh", str(small), str(large), measures, str(threads)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    measured: dict[str, float] = json.loads(done.stdout)
+    return measured
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _resident() -> tuple[int, int]:
+    """Memory held now and at most so far, in bytes."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Not ru_maxrss: Linux counts the parent's memory at the time of the fork into it.
+        lines = (line.split() for line in status.read_text(encoding="utf-8").splitlines())
+        held = {words[0]: int(words[1]) << 10 for words in lines if words[0].startswith("Vm")}
+        return held["VmRSS:"], held["VmHWM:"]
+    import psutil
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return psutil.Process().memory_info().rss, most if sys.platform == "darwin" else most << 10
+
+
+def _stream(small: Path, large: Path, measures: str, threads: int) -> dict[str, float]:
+    from bench.workload import evaluate
+
+    evaluate(small, measures, threads=threads, presorted=True)
+    baseline, _ = _resident()
+    evaluate(large, measures, threads=threads, presorted=True)
+    _, peak = _resident()
+    return {
+        "baseline_mb": baseline / 1e6,
+        "peak_mb": peak / 1e6,
+        "above_mb": (peak - baseline) / 1e6,
+    }
+
+
+if __name__ == "__main__":
+    _small, _large, _measures, _threads = sys.argv[1:]
+    print(json.dumps(_stream(Path(_small), Path(_large), _measures, int(_threads))))

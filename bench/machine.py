@@ -1,0 +1,127 @@
+"""What this machine can do by itself: read bandwidth, np.sort, its name and its load."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+__all__ = ["CHUNK", "Clock", "describe", "random_words", "read_all", "sort_chunks", "sort_whole"]
+
+Words: TypeAlias = NDArray[np.uint64]
+
+CHUNK = 1 << 16
+LIBRARIES = ("fastrank_eval", "numba", "numpy", "pyarrow", "pytest-benchmark")
+
+
+def random_words(count: int) -> Words:
+    """Uniform 64-bit words, the same at every call."""
+    return np.random.default_rng(0).integers(0, 1 << 64, count, dtype=np.uint64)
+
+
+def read_all(words: NDArray[np.int64], threads: int) -> int:
+    """Read every word once, to its sum; NumPy adds without the GIL.
+
+    Parameters
+    ----------
+    words : ndarray of int64
+        Much larger than the caches.
+    threads : int
+        Each reads one contiguous part.
+
+    Returns
+    -------
+    int
+        The sum, modulo 2**64.
+    """
+    if threads == 1:
+        return int(words.sum())
+    with ThreadPoolExecutor(threads) as pool:
+        sums = list(pool.map(np.sum, np.array_split(words, threads)))
+    return sum(int(part) for part in sums)
+
+
+def sort_whole(words: Words) -> None:
+    """Sort in place, all at once."""
+    words.sort()
+
+
+def sort_chunks(words: Words) -> None:
+    """Sort in place, each 65,536 words by themselves: they stay in the caches."""
+    for start in range(0, words.size, CHUNK):
+        words[start : start + CHUNK].sort()
+
+
+class Clock:
+    """Tells how busy other programs kept the machine since this was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._all, self._own = time.perf_counter(), _all_seconds(), _own_seconds()
+
+    def others(self) -> float:
+        """Share of all cores' time that other programs took, 0 to 1."""
+        busy = (_all_seconds() - self._all) - (_own_seconds() - self._own)
+        wall = time.perf_counter() - self._wall
+        return min(1.0, max(0.0, busy / (wall * psutil.cpu_count())))
+
+
+def _all_seconds() -> float:
+    spent = psutil.cpu_times()._asdict()
+    # Linux counts guests' time into user's as well.
+    return float(sum(spent.get(kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq")))
+
+
+def _own_seconds() -> float:
+    own = os.times()
+    return own.user + own.system + own.children_user + own.children_system
+
+
+def describe() -> dict[str, object]:
+    """Describe the machine, its load now, and the versions in use.
+
+    Returns
+    -------
+    dict
+        JSON-ready: `cpu`, `cores`, `memory_gb` (None where unknown), `load` (three averages, empty
+        where unknown), `system`, `python`, `versions`.
+    """
+    return {
+        "cpu": _cpu_name(),
+        "cores": _cores(),
+        "memory_gb": _memory_gb(),
+        "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else [],
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in LIBRARIES},
+    }
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_name() -> str:
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file():
+        for line in listing.read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_gb() -> float | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    except (AttributeError, OSError, ValueError):
+        return None

@@ -1,0 +1,138 @@
+"""The cases of the benchmark. No case asserts a time: report.py sets the numbers beside targets."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench.fresh import command_line, peak_memory, run_command
+from bench.machine import random_words, read_all, sort_chunks, sort_whole
+from bench.workload import (
+    EIGHT,
+    LARGE,
+    MEASURES,
+    SEVEN,
+    SMALL_ROWS,
+    THREADS,
+    Input,
+    bytes_read,
+    evaluate,
+    rounds_wanted,
+)
+
+Rounds = Callable[..., None]
+
+BANDWIDTH_WORDS_A_ROW = 4  # 320 MB for 10**7 rows, far above any cache
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_read_bandwidth(
+    benchmark: BenchmarkFixture, rounds_of: Rounds, rows: int, threads: int
+) -> None:
+    words = np.ones(BANDWIDTH_WORDS_A_ROW * rows, dtype=np.int64)
+    benchmark.extra_info.update(kind="bandwidth", bytes=words.nbytes, threads=threads)
+    rounds_of(lambda: read_all(words, threads))
+
+
+@pytest.mark.parametrize("sort", [sort_whole, sort_chunks])
+def test_np_sort(
+    benchmark: BenchmarkFixture, rounds_of: Rounds, rows: int, sort: Callable[..., None]
+) -> None:
+    words = random_words(rows)
+    benchmark.extra_info.update(kind="np.sort", which=sort.__name__, rows=rows)
+    rounds_of(sort, setup=lambda: ((words.copy(),), {}))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("measures", MEASURES)
+def test_table(
+    benchmark: BenchmarkFixture,
+    rounds_of: Rounds,
+    given: Input,
+    table: pa.Table,
+    measures: str,
+    threads: int,
+) -> None:
+    gc.collect()
+    benchmark.extra_info.update(
+        kind="speed",
+        input=given.name,
+        measures=measures,
+        threads=threads,
+        rows=table.num_rows,
+        bytes=table.nbytes,
+    )
+    wanted = MEASURES[measures]
+    rounds_of(lambda: evaluate(table, wanted, threads=threads, presorted=given.presorted))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("measures", MEASURES)
+def test_parquet(
+    benchmark: BenchmarkFixture,
+    rounds_of: Rounds,
+    sorted_file: Path,
+    rows: int,
+    measures: str,
+    threads: int,
+) -> None:
+    benchmark.extra_info.update(
+        kind="speed",
+        input="presorted, Parquet file",
+        measures=measures,
+        threads=threads,
+        rows=rows,
+        bytes=bytes_read(sorted_file),
+    )
+    wanted = MEASURES[measures]
+    rounds_of(lambda: evaluate(sorted_file, wanted, threads=threads, presorted=True))
+
+
+@pytest.mark.parametrize("cache", ["empty", "filled"])
+def test_start(benchmark: BenchmarkFixture, small_file: Path, tmp_path: Path, cache: str) -> None:
+    """A first run ever compiles every kernel; the next fresh process finds them compiled."""
+    command, seconds, numbers = command_line(small_file, EIGHT), [], count()
+    if cache == "filled":
+        run_command(command, tmp_path / "filled")
+
+    def folder() -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (tmp_path / ("filled" if cache == "filled" else f"empty{next(numbers)}"),), {}
+
+    benchmark.extra_info.update(kind="start", cache=cache, rows=SMALL_ROWS)
+    benchmark.pedantic(
+        lambda kernels: seconds.append(run_command(command, kernels)),
+        setup=folder,
+        rounds=rounds_wanted(),
+        iterations=1,
+    )
+    benchmark.extra_info["cpu"] = seconds
+
+
+@pytest.mark.parametrize("measures", ["eight", "seven"])
+@pytest.mark.parametrize("times", [1, LARGE])
+def test_memory(
+    benchmark: BenchmarkFixture,
+    request: pytest.FixtureRequest,
+    small_file: Path,
+    rows: int,
+    times: int,
+    measures: str,
+) -> None:
+    file: Path = request.getfixturevalue("sorted_file" if times == 1 else "large_file")
+    wanted, threads = {"eight": EIGHT, "seven": SEVEN}[measures], max(THREADS)
+    benchmark.extra_info.update(
+        kind="memory", measures=measures, threads=threads, rows=times * rows
+    )
+    # Memory does not vary as time does: once is enough.
+    measured = benchmark.pedantic(
+        peak_memory, args=(small_file, file, wanted, threads), rounds=1, iterations=1
+    )
+    benchmark.extra_info.update(measured)

@@ -1,0 +1,122 @@
+"""What is measured: inputs from data_gen, lists of measures, and one evaluation of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import parquet
+
+import fastrank_eval
+from data_gen import impressions, write_parquet
+
+if TYPE_CHECKING:
+    from data_gen.recipe import Choices
+    from fastrank_eval import Result
+
+__all__ = [
+    "COLUMNS",
+    "EIGHT",
+    "FULL_ROWS",
+    "INPUTS",
+    "LARGE",
+    "MEASURES",
+    "SEVEN",
+    "SMALL_ROWS",
+    "THREADS",
+    "Input",
+    "bytes_read",
+    "evaluate",
+    "rounds_wanted",
+    "rows_wanted",
+    "table_of",
+    "write_sorted",
+]
+
+EIGHT = "GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10"
+SEVEN = EIGHT.replace(",AUC,", ",")  # without the pooled AUC, which has to keep every score
+MEASURES = {"GAUC": "GAUC", "eight": EIGHT}
+THREADS = (1, 2)
+
+FULL_ROWS = 10_000_000
+LARGE = 3  # the larger file of the memory test holds this many times the rows
+SMALL_ROWS = 1_000  # of the small file, whose time is all start-up
+COLUMNS = ["user_id", "click", "score_a"]
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Input:
+    """Rows in one order, with one kind of group key.
+
+    Parameters
+    ----------
+    name : str
+        As the report prints it.
+    options : dict
+        Of `data_gen.impressions`.
+    presorted : bool
+        Evaluate with ``presorted=True``; otherwise the engine finds out the order by itself.
+    """
+
+    name: str
+    options: Choices = field(hash=False)
+    presorted: bool = False
+
+
+INPUTS = (
+    Input("presorted", {"order": "sorted"}, presorted=True),
+    Input("grouped, unsorted", {"order": "grouped"}),
+    Input("shuffled int64, dense", {"order": "shuffled"}),
+    Input("shuffled int64, hash-like", {"order": "shuffled", "id_style": "random64"}),
+    Input("shuffled string", {"order": "shuffled", "ids": "string"}),
+)
+
+
+def rows_wanted() -> int:
+    """Rows of each input: 10**7, or what FASTRANK_BENCH_ROWS says (1e6 and 1_000_000 are fine)."""
+    return int(float(os.environ.get("FASTRANK_BENCH_ROWS", FULL_ROWS)))
+
+
+def rounds_wanted() -> int:
+    """Timed rounds of each case, at least: 5, or what FASTRANK_BENCH_ROUNDS says."""
+    return int(os.environ.get("FASTRANK_BENCH_ROUNDS", "5"))
+
+
+def table_of(given: Input, rows: int) -> pa.Table:
+    """Generate an input in memory: the three columns that are read, in chunks of a batch."""
+    reader = impressions(rows, seed=SEED, **given.options)
+    schema = pa.schema([reader.schema.field(name) for name in COLUMNS])
+    return pa.Table.from_batches((batch.select(COLUMNS) for batch in reader), schema)
+
+
+def write_sorted(path: Path, rows: int) -> None:
+    """Write presorted impressions, all columns of the log, to one Parquet file."""
+    write_parquet(path, rows, seed=SEED, order="sorted")
+
+
+def bytes_read(path: Path) -> int:
+    """Count the bytes of the three columns of a file once they are decoded."""
+    file = parquet.ParquetFile(path)
+    widths = [file.schema_arrow.field(name).type.bit_width // 8 for name in COLUMNS]
+    return int(file.metadata.num_rows) * sum(widths)
+
+
+def evaluate(
+    source: pa.Table | Path, measures: str, *, threads: int | None = None, presorted: bool = False
+) -> Result:
+    """Evaluate `score_a` without keeping per-group values."""
+    result: Result = fastrank_eval.evaluate(
+        source,
+        group="user_id",
+        label="click",
+        score="score_a",
+        measures=measures,
+        threads=threads,
+        presorted=presorted,
+        per_group=False,
+    )
+    return result
