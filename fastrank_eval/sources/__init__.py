@@ -1,0 +1,104 @@
+"""Open anything that holds columns and read it as one ordered stream of Arrow record batches.
+
+The rooms, each importing only from those named before it: `reading` (errors that name what is
+read), `source` (`Source`), `memory` (tables, readers, arrays), `paths` (which files a path
+stands for), `formats` (one Parquet, Arrow or CSV file), `files` (many of them as one source).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from fastrank_eval.errors import ArgumentError, SourceError, near
+from fastrank_eval.sources.files import open_files, open_standard_input
+from fastrank_eval.sources.memory import (
+    open_arrays,
+    open_dataset,
+    open_reader,
+    open_stream_object,
+    open_table,
+)
+from fastrank_eval.sources.paths import FORMATS
+from fastrank_eval.sources.reading import foreign, type_name
+from fastrank_eval.sources.source import Source, require_columns
+
+__all__ = ["Source", "open_source", "require_columns"]
+
+
+def open_source(source: object, *, format: str | None = None) -> Source:  # noqa: A002
+    """Open a table, an Arrow stream, files or arrays as one stream of record batches.
+
+    Parameters
+    ----------
+    source : object
+        One of
+
+        * pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
+        * a path or URI (``s3://...``) of a Parquet, Arrow IPC (file, stream, Feather 2), CSV or
+          TSV file (these two also compressed, ``.csv.gz``); of a folder, read recursively with
+          hive partitions (``day=3/``) as columns and hidden files (``.x``, ``_x``) left out; or
+          a glob (``*``, ``?``, ``[...]``, ``**`` for any depth), files in natural order
+          (``part-2`` before ``part-10``);
+        * a list or tuple of such paths, read in the given order;
+        * ``"-"``: an Arrow IPC stream on standard input;
+        * any object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pandas and polars
+          frames, DuckDB relations);
+        * a mapping of column name to one-dimensional array (NumPy, Arrow, or a sequence).
+    format : {"parquet", "arrow", "ipc", "feather", "csv", "tsv"}, optional
+        Format of the files. By default the suffix tells, else the first bytes.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    SourceError
+        If it cannot be read, has no known format, or holds no file.
+    ColumnError
+        If an array of a mapping is not one-dimensional, or not as long as the others.
+    ArgumentError
+        If `format` is unknown, or given for something that is not a file.
+
+    Examples
+    --------
+    >>> source = open_source({"user": [1, 1, 2], "click": [0, 1, 1]})
+    >>> source.rows
+    3
+    >>> [batch.num_rows for batch in source.batches(["click"])]
+    [3]
+    """
+    if format is not None and format not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
+    if isinstance(source, str) and source == "-":
+        return open_standard_input(format)
+    if isinstance(source, (str, os.PathLike)):
+        return open_files([source], format)
+    if isinstance(source, (list, tuple)):
+        return open_files(source, format)
+    name = type_name(source)
+    if format is not None:
+        raise ArgumentError(f"format={format!r} applies to files; {name} needs none: leave it out.")
+    if isinstance(source, pa.Table):
+        return open_table(source, name)
+    if isinstance(source, pa.RecordBatch):
+        return open_table(pa.Table.from_batches([source]), name)
+    if isinstance(source, pa.RecordBatchReader):
+        return open_reader(source, name)
+    if hasattr(source, "get_fragments") and hasattr(source, "scanner"):
+        return open_dataset(source, name)
+    if isinstance(source, Mapping):
+        return open_arrays(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        return open_stream_object(source, name)
+    if hasattr(source, "__arrow_c_array__"):
+        with foreign(name):
+            return open_table(pa.Table.from_batches([pa.record_batch(source)]), name)
+    raise SourceError(
+        f"Cannot read rows from {name}. Pass a path, a pyarrow Table or reader, "
+        "an object with __arrow_c_stream__ (pandas, polars, DuckDB), or a dict of arrays."
+    )

@@ -1,0 +1,167 @@
+"""Many files, or standard input, as one source: one schema, one order of rows."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from fastrank_eval.errors import ArgumentError, SourceError, near
+from fastrank_eval.sources.formats import DELIMITER, inspect_file, read_file
+from fastrank_eval.sources.paths import FORMATS, File, expand
+from fastrank_eval.sources.reading import checked, decoded, reading, select, type_name
+from fastrank_eval.sources.source import Source
+
+__all__ = ["open_files", "open_standard_input"]
+
+
+def open_files(places: Sequence[Any], forced: str | None) -> Source:
+    """Open all files that paths, folders, globs and URIs stand for, in the given order."""
+    files: list[File] = []
+    for place in places:
+        if not isinstance(place, (str, os.PathLike)):
+            raise SourceError(
+                f"A list of sources holds {type_name(place)}: paths only. "
+                "Join tables first (pyarrow.concat_tables)."
+            )
+        files += expand(place, forced)
+    if not files:
+        raise SourceError("The list of paths is empty. Name at least one file.")
+    seen: set[str] = set()
+    for file in files:
+        if file.name in seen:
+            raise SourceError(
+                f"{file.name!r} is named twice: its rows would count twice. Name it once."
+            )
+        seen.add(file.name)
+    name = repr(files[0].name) if len(files) == 1 else f"{places[0]!r} ({len(files)} files)"
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
+    files = [_without_own(file, schema) for file, schema in zip(files, schemas, strict=True)]
+    common, faults = _unify(files, schemas)
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for column in columns:
+            if column in faults:
+                raise SourceError(faults[column])
+        targets = {column: common.field(column).type for column in columns}
+        return (batch for file in files for batch in read_file(file, targets))
+
+    return Source(name, common, read, rows=None if None in counts else sum(counts))
+
+
+def open_standard_input(forced: str | None) -> Source:
+    """Open the Arrow IPC stream that is piped in."""
+    if forced is not None and FORMATS[forced] != "arrow":
+        raise ArgumentError(
+            f"format={forced!r}: standard input ('-') is read as an Arrow IPC stream only. "
+            "Pass the path of the file."
+        )
+    name = "standard input"
+    remedy = "Pipe in an Arrow IPC stream (pyarrow.ipc.new_stream), complete to its end."
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None or sys.stdin.isatty():
+        raise SourceError(f"Nothing is piped into {name}. {remedy}")
+    with reading(name, remedy):
+        reader = pa.ipc.open_stream(stream)
+        decoded(reader.schema)
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with reading(name, remedy):
+            yield from checked(select(reader, columns))
+
+    return Source(name, reader.schema, read, rereadable=False)
+
+
+def _without_own(file: File, schema: pa.Schema) -> File:
+    """Drop the partition keys that the file holds as a column too: the column wins."""
+    own = set(schema.names)
+    return replace(file, partitions={k: v for k, v in file.partitions.items() if k not in own})
+
+
+def _unify(files: Sequence[File], schemas: Sequence[pa.Schema]) -> tuple[pa.Schema, dict[str, str]]:
+    """Find one schema for all files and, for each column they disagree on, the error to raise."""
+    hive = _hive_types(files)
+    told = [_types(file, schema, hive) for file, schema in zip(files, schemas, strict=True)]
+    text = all(file.format in DELIMITER for file in files)
+    types, faults = dict(told[0]), dict[str, str]()
+    for file, own in zip(files[1:], told[1:], strict=True):
+        for name in own.keys() ^ types.keys():
+            lacking, others = (file, own) if name in types else (files[0], told[0])
+            faults.setdefault(
+                name,
+                f"Column {name!r} is missing in {lacking.name!r} but not in every file. Leave "
+                f"that file out, or write it again with the column.{near(name, others)}",
+            )
+        for name, kind in own.items():
+            common = _common_type(types.setdefault(name, kind), kind, text)
+            if common is None:
+                faults.setdefault(
+                    name,
+                    f"Column {name!r} is {kind} in {file.name!r} but {types[name]} in the files "
+                    "before it. Write the files with one type.",
+                )
+            else:
+                types[name] = common
+    fields = [pa.field(name, kind) for name, kind in types.items()]
+    return pa.schema(fields + _doubled(schemas)), faults
+
+
+def _types(file: File, schema: pa.Schema, hive: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Type of each column of a file, its partition keys included."""
+    types = {key: hive[key] for key in file.partitions}
+    for column in schema:
+        kind = column.type
+        types[column.name] = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    return types
+
+
+def _doubled(schemas: Sequence[pa.Schema]) -> list[pa.Field]:
+    """Columns that a file holds twice, to stand twice in the schema: asking for one is refused."""
+    doubled = {
+        column.name: column
+        for schema in schemas
+        for column in schema
+        if len(schema.get_all_field_indices(column.name)) > 1
+    }
+    return list(doubled.values())
+
+
+def _common_type(a: pa.DataType, b: pa.DataType, text: bool) -> pa.DataType | None:
+    """Find the type that holds both, if there is one (for CSV files at worst the text)."""
+    if a.equals(b):
+        return a
+    a, b = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b))
+    pair = [
+        pa.large_string() if pa.types.is_string_view(kind) and not a.equals(b) else kind
+        for kind in (a, b)
+    ]
+    if any(map(pa.types.is_boolean, pair)) and any(map(pa.types.is_integer, pair)) and not text:
+        return next(filter(pa.types.is_integer, pair))
+    try:
+        merged = pa.unify_schemas(
+            [pa.schema([("", kind)]) for kind in pair], promote_options="permissive"
+        )
+    except pa.ArrowException:
+        return pa.string() if text else None
+    return merged.field(0).type
+
+
+def _hive_types(files: Sequence[File]) -> dict[str, pa.DataType]:
+    """int64 where every value of a partition key is one, else string."""
+    values: dict[str, set[str]] = {}
+    for file in files:
+        for key, value in file.partitions.items():
+            values.setdefault(key, set()).update([] if value is None else [value])
+    return {
+        key: pa.int64()
+        if found and all(re.fullmatch(r"-?[0-9]{1,18}", value) for value in found)
+        else pa.string()
+        for key, found in values.items()
+    }

@@ -1,0 +1,188 @@
+"""Read one file: Parquet, Arrow IPC (file or stream) or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.fs as pafs
+import pyarrow.parquet as papq
+
+from fastrank_eval.errors import SourceError
+from fastrank_eval.sources.paths import File, begins_like, sniff
+from fastrank_eval.sources.reading import checked, decoded, first_line, reading, select
+
+__all__ = ["DELIMITER", "inspect_file", "read_file"]
+
+DELIMITER = {"csv": ",", "tsv": "\t"}
+_PARQUET_ROWS = 1 << 19
+_LOCAL_BUFFER = 1 << 20  # bytes a column; a remote read costs a round trip, so it fetches more
+_REMOTE_BUFFER = 1 << 23
+_CSV_SAMPLE = 4 << 20
+
+
+def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
+    """Read the schema, and the number of rows where the metadata tells."""
+    with _reading(file):
+        if file.format == "parquet":
+            with _parquet(file) as parquet:
+                return decoded(parquet.schema_arrow), parquet.metadata.num_rows
+        if file.format == "arrow":
+            with _arrow(file) as (reader, _):
+                return decoded(reader.schema), None
+        return decoded(_csv_schema(file)), None
+
+
+def read_file(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    """Read the rows of these columns, each as this type; partition columns are filled in."""
+    readers = {"parquet": _read_parquet, "arrow": _read_arrow}
+    with _reading(file):
+        for batch in readers.get(file.format, _read_csv)(file, targets):
+            yield _conform(batch, file, targets)
+
+
+def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType]) -> pa.RecordBatch:
+    """Give the asked columns their order and type, and fill in partition columns."""
+    arrays = []
+    for name, target in targets.items():
+        if name in batch.schema.names:
+            array = batch.column(name)
+            try:
+                arrays.append(array if array.type.equals(target) else array.cast(target))
+            except pa.ArrowException as error:
+                raise SourceError(
+                    f"Column {name!r} of {file.name!r} is {array.type} and does not fit the type "
+                    f"{target} that the files share: {first_line(error)}. "
+                    "Write the files with one type."
+                ) from error
+        else:
+            value = pa.scalar(file.partitions[name], pa.string()).cast(target)
+            arrays.append(pa.repeat(value, batch.num_rows))
+    return pa.RecordBatch.from_arrays(arrays, list(targets))
+
+
+@contextmanager
+def _parquet(file: File) -> Iterator[Any]:
+    # Not memory mapped: a file cut short while it is read would kill the process (SIGBUS).
+    # Not through a dataset scan: it decodes whole row groups ahead, so memory follows the file.
+    local = isinstance(file.filesystem, pafs.LocalFileSystem)
+    with (
+        file.filesystem.open_input_file(file.path) as handle,
+        papq.ParquetFile(
+            handle,
+            buffer_size=_LOCAL_BUFFER if local else _REMOTE_BUFFER,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        ) as parquet,
+    ):
+        yield parquet
+
+
+def _read_parquet(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    with _parquet(file) as parquet:
+        own = [name for name in names if name in parquet.schema_arrow.names]
+        yield from checked(parquet.iter_batches(batch_size=_PARQUET_ROWS, columns=own))
+
+
+@contextmanager
+def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, bool]]:
+    """Reader of an IPC file or stream, told apart by the first bytes."""
+    if sniff(file.filesystem, file.path) is None:
+        with (
+            file.filesystem.open_input_stream(file.path, compression="detect") as handle,
+            pa.ipc.open_stream(handle) as reader,
+        ):
+            yield reader, False
+        return
+    with file.filesystem.open_input_file(file.path) as handle:
+        with pa.ipc.open_file(handle) as reader:
+            schema = reader.schema
+        wanted = sorted(i for name in names for i in schema.get_all_field_indices(name))
+        options = pa.ipc.IpcReadOptions(included_fields=wanted)
+        with pa.ipc.open_file(handle, options=options) as reader:
+            yield reader, True
+
+
+def _read_arrow(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    with _arrow(file, names) as (reader, seekable):
+        if seekable:
+            yield from checked(map(reader.get_batch, range(reader.num_record_batches)))
+        else:
+            own = [name for name in names if name in reader.schema.names]
+            yield from checked(select(reader, own))
+
+
+def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
+    return {
+        "parse_options": pacsv.ParseOptions(delimiter=DELIMITER[file.format]),
+        # "nan" is not among the nulls: a NaN score is a fault, not a missing row.
+        "convert_options": pacsv.ConvertOptions(
+            null_values=["", "NULL", "null", "\\N"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            include_columns=list(targets) or None,
+            column_types=targets or None,
+        ),
+    }
+
+
+def _csv_schema(file: File) -> pa.Schema:
+    """Names and types from the first lines, cut at a line end."""
+    parts, size = [], 0
+    with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
+        while size < _CSV_SAMPLE and (part := handle.read(_CSV_SAMPLE - size)):
+            parts.append(part)
+            size += len(part)
+    sample = b"".join(parts)
+    if size >= _CSV_SAMPLE:
+        sample = sample[: sample.rfind(b"\n") + 1] or sample
+    return pacsv.read_csv(pa.BufferReader(sample), **_csv_options(file, {})).schema
+
+
+def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    own = {name: kind for name, kind in targets.items() if name not in file.partitions}
+    with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
+        yield from pacsv.open_csv(handle, **_csv_options(file, own))
+
+
+def _reading(file: File) -> AbstractContextManager[None]:
+    return reading(repr(file.name), _remedy(file), partial(_condition, file))
+
+
+def _remedy(file: File) -> str:
+    if file.format in DELIMITER:
+        return (
+            "Correct that line. Column types come from the first lines of the file: if they "
+            "mislead, write it as Parquet."
+        )
+    return "Write or copy the file again."
+
+
+def _condition(file: File) -> str:
+    """Tell from its first and last bytes why a file cannot be read."""
+    try:
+        with file.filesystem.open_input_file(file.path) as handle:
+            size = handle.size()
+            head = handle.read(8)
+            handle.seek(max(0, size - 6))
+            tail = handle.read(6)
+    except (pa.ArrowException, OSError):
+        return ""
+    if size == 0:
+        return "it is empty (0 bytes): "
+    kind = begins_like(head)
+    if head.startswith(b"FEA1"):
+        return "it is Feather version 1 (write it as version 2): "
+    if kind not in (None, file.format):
+        return f"it is read as {file.format} but begins like {kind} (pass format={kind!r}): "
+    if file.format == "parquet":
+        if kind is None:
+            return "it does not begin like a Parquet file: "
+        return "it is corrupt: " if tail.endswith(b"PAR1") else "it is truncated (no footer): "
+    if kind == "arrow" and tail != b"ARROW1":
+        return "it is truncated (no footer): "
+    return "it is truncated or corrupt: " if file.format == "arrow" else ""

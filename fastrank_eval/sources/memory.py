@@ -1,0 +1,113 @@
+"""Tables, readers, datasets, arrays and other libraries' frames as sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.errors import ColumnError, SourceError
+from fastrank_eval.sources.reading import first_line, foreign, reading, select, type_name
+from fastrank_eval.sources.source import Source
+
+__all__ = ["open_arrays", "open_dataset", "open_reader", "open_stream_object", "open_table"]
+
+_SCAN = {"batch_size": 1 << 17, "batch_readahead": 4, "fragment_readahead": 1}
+
+
+def open_table(table: pa.Table, name: str) -> Source:
+    """Open a table; its chunks are the batches."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return iter(table.select(list(columns)).to_batches())
+
+    return Source(name, table.schema, read, rows=table.num_rows)
+
+
+def open_reader(reader: pa.RecordBatchReader, name: str) -> Source:
+    """Open a stream of batches that can be read once."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with reading(name, "Produce the stream again."):
+            yield from select(reader, columns)
+
+    return Source(name, reader.schema, read, rereadable=False)
+
+
+def open_stream_object(source: object, name: str) -> Source:
+    """Anything with ``__arrow_c_stream__``; a container (it has a length) can be read again."""
+    with foreign(name):
+        first: list[pa.RecordBatchReader] = [pa.RecordBatchReader.from_stream(source)]
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with foreign(name):
+            reader = first.pop() if first else pa.RecordBatchReader.from_stream(source)
+            with reader:
+                yield from select(reader, columns)
+
+    return Source(name, first[0].schema, read, rereadable=hasattr(source, "__len__"))
+
+
+def open_dataset(dataset: Any, name: str) -> Source:
+    """Open a pyarrow Dataset, fragment by fragment so that an error can name the file."""
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        scan = {"columns": list(columns), **_SCAN}
+        try:
+            fragments = list(dataset.get_fragments())
+        except ValueError:  # a filtered dataset hides its fragments: errors name no file then
+            with reading("the dataset", "Write the file again."):
+                yield from dataset.scanner(**scan).to_batches()
+            return
+        for fragment in fragments:
+            with reading(repr(getattr(fragment, "path", name)), "Write the file again."):
+                yield from fragment.scanner(schema=dataset.schema, **scan).to_batches()
+
+    return Source(name, dataset.schema, read)
+
+
+def open_arrays(arrays: Mapping[Any, Any]) -> Source:
+    """Open a mapping of column name to array."""
+    if not arrays:
+        raise SourceError("The mapping holds no column. Pass {name: array, ...}.")
+    columns: dict[str, Any] = {}
+    for name, values in arrays.items():
+        if not isinstance(name, str):
+            raise ColumnError(f"Column name {name!r} is {type_name(name)}: use a string.")
+        columns[name] = _arrow_column(name, values)
+    first, *others = columns
+    for name in others:
+        if len(columns[name]) != len(columns[first]):
+            raise ColumnError(
+                f"Column {name!r} has {len(columns[name])} rows, but column {first!r} has "
+                f"{len(columns[first])}. Pass arrays of equal length."
+            )
+    return open_table(pa.table(columns), "the mapping of arrays")
+
+
+def _arrow_column(name: str, values: Any) -> Any:
+    """One column of a mapping; a contiguous NumPy array of numbers is wrapped, not copied."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise ColumnError(
+                f"Column {name!r} has shape {values.shape}: one-dimensional arrays only. "
+                "Pass one array a column."
+            )
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
+    elif isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise ColumnError(f"Column {name!r} is {type_name(values)}: pass an array.")
+    try:
+        if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        kind = f"of dtype {values.dtype}" if hasattr(values, "dtype") else type_name(values)
+        raise ColumnError(
+            f"Column {name!r} ({kind}) does not fit an Arrow type: {first_line(error)}. "
+            "Use numbers, booleans, strings or dates of one type."
+        ) from error

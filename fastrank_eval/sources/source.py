@@ -1,0 +1,126 @@
+"""An opened source, and the check that it has the columns asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from fastrank_eval.errors import ColumnError, SourceError, near
+
+__all__ = ["Source", "require_columns"]
+
+
+class Source:
+    """An ordered stream of record batches, and what is known before reading it.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it: a path, or the type of the object.
+    schema : pyarrow.Schema
+        Every column that can be asked for.
+    rows : int or None
+        Rows, where known without reading them.
+    rereadable : bool
+        Whether `batches` may be called more than once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]],
+        *,
+        rows: int | None = None,
+        rereadable: bool = True,
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.rows = rows
+        self.rereadable = rereadable
+        self._read = read
+        self._spent = False
+
+    def __repr__(self) -> str:
+        rows = "" if self.rows is None else f", {self.rows} rows"
+        return f"<Source {self.name}: {len(self.schema)} columns{rows}>"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read the rows in their order, as batches of just these columns.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Distinct names; the batches carry them in this order.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
+            Never of zero rows. In-memory data comes in its own chunks, without a copy.
+
+        Raises
+        ------
+        ColumnError
+            At the call, if a column is missing or its name occurs twice.
+        SourceError
+            At the call, if the source was read before and cannot be read again, or if its files
+            disagree on a column; while reading, naming the file that cannot be read.
+        """
+        require_columns(self.schema, columns, source=self.name)
+        if self._spent:
+            raise SourceError(
+                f"{self.name} can be read only once and was read before. "
+                "Pass a table, a file or a fresh reader."
+            )
+        rows = self._read(columns)
+        self._spent = not self.rereadable
+        return (batch for batch in rows if batch.num_rows)
+
+
+def require_columns(
+    schema: pa.Schema,
+    names: Iterable[str],
+    *,
+    role: str | None = None,
+    source: str | None = None,
+) -> None:
+    """Check that each column exists exactly once.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    names : iterable of str
+    role : str, optional
+        The option that asked for the columns, such as ``"label"``; it begins the message.
+    source : str, optional
+        Name of the source, for the message.
+
+    Raises
+    ------
+    ColumnError
+        Names the first column that is missing, and the nearest one that is not.
+
+    Examples
+    --------
+    >>> schema = pa.schema([("user", pa.int64()), ("label", pa.int8())])
+    >>> require_columns(schema, ["lable"], role="label")
+    Traceback (most recent call last):
+    fastrank_eval.errors.ColumnError: label: no column 'lable'. Did you mean 'label'? \
+Columns: user, label.
+    """
+    prefix = f"{role}: " if role else ""
+    where = f" in {source}" if source else ""
+    for name in names:
+        times = len(schema.get_all_field_indices(name))
+        if times > 1:
+            raise ColumnError(
+                f"{prefix}column {name!r} occurs {times} times{where}. Rename all but one."
+            )
+        if times == 0:
+            shown = ", ".join(schema.names[:20]) or "none"
+            more = f", and {len(schema) - 20} more" if len(schema) > 20 else ""
+            raise ColumnError(
+                f"{prefix}no column {name!r}{where}.{near(name, schema.names)} "
+                f"Columns: {shown}{more}."
+            )
