@@ -249,11 +249,7 @@ def evaluate(
     form = report_format or _REPORT_SUFFIXES.get(Path(output or "").suffix.lower(), "table")
 
     with signals_held():
-        import pyarrow as pa
-
         from fastrank_eval.evaluate import evaluate as run
-
-        pa.array([True]).to_numpy(zero_copy_only=False)  # loads pandas, where there is one
 
     result = run(
         sources[0] if len(sources) == 1 else list(sources),

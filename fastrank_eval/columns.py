@@ -1,19 +1,13 @@
-"""A record batch as validated, contiguous, read-only NumPy views; the null policy lives here."""
+"""The rows of a stretch of input as contiguous, read-only views, and the parts columns play."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-
-from fastrank_eval.errors import ColumnError
-
-_SIGN = np.uint64(1 << 63)
-_INFINITY = np.uint64(0x7FF0000000000000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +82,8 @@ class Columns:
         Item ids.
     group_weights : tuple of ndarray of float64
         Columns used as group weights.
+    numbers : ndarray of int64 or None
+        Number of each row in the whole input, where rows were left out.
     """
 
     first_row: int
@@ -98,6 +94,7 @@ class Columns:
     weight: np.ndarray | None
     item: pa.Array | None
     group_weights: tuple[np.ndarray, ...]
+    numbers: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -106,29 +103,25 @@ class Columns:
 
     def slice(self, lo: int, hi: int) -> Columns:
         """Rows `lo` to `hi` of this stretch, without copying."""
-        return Columns(
-            self.first_row + lo,
-            tuple(key.slice(lo, hi - lo) for key in self.keys),
-            self.label[lo:hi],
-            tuple(score[lo:hi] for score in self.scores),
-            tuple(None if mask is None else mask[lo:hi] for mask in self.unretrieved),
-            None if self.weight is None else self.weight[lo:hi],
-            None if self.item is None else self.item.slice(lo, hi - lo),
-            tuple(weight[lo:hi] for weight in self.group_weights),
+        return self._each(
+            lambda part: part[lo:hi], lambda part: part.slice(lo, hi - lo), self.first_row + lo
         )
 
     def take(self, rows: np.ndarray) -> Columns:
-        """The given rows, in that order, without keys."""
-        return Columns(
-            self.first_row,
-            (),
-            self.label[rows],
-            tuple(frozen(score[rows]) for score in self.scores),
-            tuple(None if mask is None else mask[rows] for mask in self.unretrieved),
-            None if self.weight is None else self.weight[rows],
-            None if self.item is None else self.item.take(pa.array(rows)),
-            tuple(weight[rows] for weight in self.group_weights),
+        """The given rows, in that order, without keys, in memory of their own."""
+        wanted = pa.array(rows)
+        return self.without_keys()._each(
+            lambda part: frozen(part[rows]), lambda part: part.take(wanted), self.first_row
         )
+
+    def only(self, kept: np.ndarray) -> Columns:
+        """The rows that a mask keeps, with their keys; they remember their numbers."""
+        rows = np.flatnonzero(kept)
+        wanted = pa.array(rows)
+        columns = self._each(
+            lambda part: frozen(part[rows]), lambda part: part.take(wanted), self.first_row
+        )
+        return replace(columns, numbers=self.first_row + rows)
 
     def rearranged(
         self,
@@ -147,38 +140,44 @@ class Columns:
         place : ndarray of integers, shape (rows,)
             Where each row goes, for columns that are no NumPy arrays.
         """
-        masks = [mask for mask in self.unretrieved if mask is not None]
-        weights = [] if self.weight is None else [self.weight]
-        moved = iter(
-            rearrange([*more, *self.scores, self.label, *masks, *weights, *self.group_weights])
-        )
-        more = [next(moved) for _ in more]
-        scores = tuple(next(moved) for _ in self.scores)
-        label = next(moved)
-        unretrieved = tuple(None if mask is None else next(moved) for mask in self.unretrieved)
-        weight = None if self.weight is None else next(moved)
-        group_weights = tuple(moved)
-        item = None
+        arrays = [*more]
+        row_at = np.empty(self.rows if self.item is not None else 0, np.int64)
         if self.item is not None:
-            row_at = np.empty(self.rows, np.int64)
             row_at[place] = np.arange(self.rows)
-            item = self.item.take(pa.array(row_at))
-        return Columns(
-            self.first_row, (), label, scores, unretrieved, weight, item, group_weights
+        here = self.without_keys()
+        here._each(lambda part: arrays.append(part) or part, lambda part: part, 0)  # type: ignore[func-returns-value]
+        moved = iter(rearrange(arrays))
+        more = [next(moved) for _ in more]
+        return here._each(
+            lambda part: next(moved), lambda part: part.take(pa.array(row_at)), self.first_row
         ), more
 
     def without_keys(self) -> Columns:
         """The same rows without their keys, once the group is known."""
+        return replace(self, keys=())
+
+    def _each(
+        self,
+        array: Callable[[np.ndarray], np.ndarray],
+        column: Callable[[pa.Array], pa.Array],
+        first_row: int,
+    ) -> Columns:
+        """Every part through a function, in the order of the fields."""
         return Columns(
-            self.first_row,
-            (),
-            self.label,
-            self.scores,
-            self.unretrieved,
-            self.weight,
-            self.item,
-            self.group_weights,
+            first_row,
+            tuple(column(key) for key in self.keys),
+            array(self.label),
+            tuple(array(score) for score in self.scores),
+            tuple(None if mask is None else array(mask) for mask in self.unretrieved),
+            None if self.weight is None else array(self.weight),
+            None if self.item is None else column(self.item),
+            tuple(array(weight) for weight in self.group_weights),
+            None if self.numbers is None else array(self.numbers),
         )
+
+    def number_of(self, row: int) -> int:
+        """Number of a row in the whole input."""
+        return self.first_row + row if self.numbers is None else int(self.numbers[row])
 
 
 def frozen(values: np.ndarray) -> np.ndarray:
@@ -188,275 +187,40 @@ def frozen(values: np.ndarray) -> np.ndarray:
 
 
 def concatenate(pieces: Sequence[Columns]) -> Columns:
-    """Stretches that follow one another, as one stretch."""
+    """Several stretches as one; where rows lie between them, rows remember their numbers."""
     if len(pieces) == 1:
         return pieces[0]
     first = pieces[0]
 
-    def joined(masks: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    def joined(parts: Iterable[Any]) -> np.ndarray:
+        return frozen(np.concatenate(list(parts)))
+
+    def joined_masks(masks: Sequence[np.ndarray | None]) -> np.ndarray | None:
         if all(mask is None for mask in masks):
             return None
-        return np.concatenate(
-            [
-                np.zeros(piece.rows, np.bool_) if mask is None else mask
-                for piece, mask in zip(pieces, masks, strict=True)
-            ]
-        )
+        pairs = zip(pieces, masks, strict=True)
+        return joined(np.zeros(p.rows, np.bool_) if mask is None else mask for p, mask in pairs)
 
-    models = range(len(first.scores))
+    def by_position(parts: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        return zip(*parts, strict=True)
+
+    numbers = None
+    ends = [piece.first_row + piece.rows for piece in pieces]
+    if any(piece.numbers is not None for piece in pieces) or any(
+        end != piece.first_row for end, piece in zip(ends, pieces[1:], strict=False)
+    ):
+        numbers = joined(
+            piece.first_row + np.arange(piece.rows) if piece.numbers is None else piece.numbers
+            for piece in pieces
+        )
     return Columns(
         first.first_row,
-        tuple(
-            pa.concat_arrays([piece.keys[k] for piece in pieces]) for k in range(len(first.keys))
-        ),
-        np.concatenate([piece.label for piece in pieces]),
-        tuple(np.concatenate([piece.scores[m] for piece in pieces]) for m in models),
-        tuple(joined([piece.unretrieved[m] for piece in pieces]) for m in models),
-        None if first.weight is None else np.concatenate([cast(Any, p.weight) for p in pieces]),
-        None if first.item is None else pa.concat_arrays([p.item for p in pieces]),
-        tuple(
-            np.concatenate([piece.group_weights[w] for piece in pieces])
-            for w in range(len(first.group_weights))
-        ),
-    )
-
-
-def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
-    """Validate a batch and view it as arrays.
-
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        Holds every column that `roles` names.
-    roles : Roles
-        Parts and null policies.
-    first_row : int
-        Number of the batch's first row in the whole input.
-
-    Returns
-    -------
-    Columns
-        Views where the type allows one; copies only of booleans, halves, 64-bit integer scores and
-        columns with nulls.
-
-    Raises
-    ------
-    ColumnError
-        Null, NaN or infinite where not allowed, a negative weight, a type that has no meaning in
-        its part: names the column, the first row and how many rows there are.
-    """
-    if roles.unjudged == "drop" and batch.column(roles.label).null_count:
-        # Row numbers in messages count the rows that remain.
-        batch = batch.filter(batch.column(roles.label).is_valid())
-    keys = tuple(_key(batch.column(name), name, first_row) for name in roles.group)
-    label = _label(batch.column(roles.label), roles, first_row)
-    scores, masks = [], []
-    for name in roles.scores:
-        score, mask = _score(batch.column(name), name, roles, first_row)
-        scores.append(score)
-        masks.append(mask)
-    weight = None
-    if roles.weight is not None:
-        weight = _weight(batch.column(roles.weight), roles.weight, "weight", first_row)
-    item = None
-    if roles.item is not None:
-        item = _key(batch.column(roles.item), roles.item, first_row, part="item")
-    group_weights = tuple(
-        _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
-    )
-    return Columns(first_row, keys, label, tuple(scores), tuple(masks), weight, item, group_weights)
-
-
-def as_array(column: pa.Array) -> np.ndarray:
-    """A primitive Arrow array without nulls as a read-only NumPy array, a view where possible."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        values = column.to_numpy(zero_copy_only=False).view(np.uint8)
-    else:
-        values = column.to_numpy(zero_copy_only=True)
-    values.flags.writeable = False
-    return values
-
-
-def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa.Array:
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return _key(column.storage, name, first_row, part)
-    if pa.types.is_string_view(kind):
-        column = column.cast(pa.large_string())
-    elif pa.types.is_binary_view(kind):
-        column = column.cast(pa.large_binary())
-    elif pa.types.is_dictionary(kind):
-        _refuse_nulls(column, name, part, first_row)
-        return _key(column.dictionary_decode(), name, first_row, part)
-    elif pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
-        raise ColumnError(
-            f"{part} column '{name}' has type {kind}, which cannot be a key; "
-            "cast it to an integer, string, date, timestamp, decimal or bool."
-        )
-    _refuse_nulls(column, name, part, first_row)
-    return column
-
-
-def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
-    name, kind = roles.label, column.type
-    if column.null_count:
-        if roles.unjudged == "error":
-            _refuse_nulls(
-                column,
-                name,
-                "label",
-                first_row,
-                "pass unjudged='allow' (takes a rank, no gain) "
-                "or unjudged='drop', if a null means that nobody judged the row",
-            )
-        column = _filled(column)
-    values = _numbers(column, name, "label", "a bool, an integer grade or a float gain")
-    if (
-        values.dtype.kind == "f"
-        and values.size
-        and not (np.isfinite(values.min()) and np.isfinite(values.max()))
-    ):
-        _refuse(
-            ~np.isfinite(values),
-            values,
-            f"label column '{name}' ({kind})",
-            first_row,
-            "is NaN or infinite",
-            "labels must be finite",
-        )
-    return values
-
-
-def _score(
-    column: pa.Array, name: str, roles: Roles, first_row: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    kind = column.type
-    mask = None
-    if column.null_count:
-        if roles.unretrieved == "error":
-            _refuse_nulls(
-                column,
-                name,
-                "score",
-                first_row,
-                "pass unretrieved='allow' if a null means that the row was not retrieved",
-            )
-        mask = column.is_null().to_numpy(zero_copy_only=False)
-        column = _filled(column)
-    if pa.types.is_decimal(kind):
-        raise ColumnError(
-            f"score column '{name}' has type {kind}, which has no exact binary form; "
-            "cast it to float64 or to an integer."
-        )
-    values = _numbers(column, name, "score", "float16, float32, float64 or an integer")
-    if values.dtype.kind == "f":
-        # The minimum is NaN as soon as one value is: one vectorised pass, no array of flags.
-        if values.size and np.isnan(values.min()):
-            _refuse(
-                np.isnan(values),
-                values,
-                f"score column '{name}' ({kind})",
-                first_row,
-                "is NaN",
-                "a NaN has no rank: drop these rows or mend the model's output",
-            )
-        return values, mask
-    if values.dtype.itemsize <= 2:
-        return values.astype(np.float32), mask
-    if values.dtype.itemsize == 4:
-        return values.astype(np.float64), mask
-    return _ordered_doubles(values, name, first_row), mask
-
-
-def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
-    """64-bit integers as doubles of the same order and the same ties (not of the same value).
-
-    A double's bits, read as sign and magnitude, are ordered as the doubles are: the integer's
-    magnitude becomes the bits. float64(values) would merge neighbours beyond 2**53.
-    """
-    if values.dtype.kind == "u":
-        negative = values < _SIGN
-        magnitude = np.where(negative, _SIGN - values, values - _SIGN)
-    else:
-        negative = values < 0
-        bits = values.view(np.uint64)
-        magnitude = np.where(negative, np.uint64(0) - bits, bits)
-    if values.size and magnitude.max() >= _INFINITY:
-        _refuse(
-            magnitude >= _INFINITY,
-            values,
-            f"score column '{name}' ({values.dtype})",
-            first_row,
-            "is too far from the middle of its type to be ordered exactly",
-            "shift the scores or cast them to float64",
-        )
-    return (magnitude | np.where(negative, _SIGN, np.uint64(0))).view(np.float64)
-
-
-def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarray:
-    _refuse_nulls(column, name, part, first_row)
-    values = _numbers(column, name, part, "a number").astype(np.float64, copy=False)
-    if values.size:
-        least, most = values.min(), values.max()
-        if not (least >= 0.0 and most < np.inf):
-            wrong = ~((values >= 0.0) & (values < np.inf))
-            _refuse(
-                wrong,
-                values,
-                f"{part} column '{name}' ({column.type})",
-                first_row,
-                "is negative, NaN or infinite",
-                "weights must be finite and not negative",
-            )
-    return values
-
-
-def _numbers(column: pa.Array, name: str, part: str, wanted: str) -> np.ndarray:
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return _numbers(column.storage, name, part, wanted)
-    if pa.types.is_decimal(kind):
-        return as_array(column.cast(pa.float64()))
-    if pa.types.is_null(kind):
-        return np.zeros(len(column), np.uint8)
-    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ColumnError(f"{part} column '{name}' has type {kind}; it must be {wanted}.")
-    values = as_array(column)
-    return values.astype(np.float32) if values.dtype == np.float16 else values
-
-
-def _filled(column: pa.Array) -> pa.Array:
-    kind = column.type
-    if pa.types.is_null(kind):
-        return pa.array(np.zeros(len(column), np.float32))
-    if pa.types.is_float16(kind):
-        column = column.cast(pa.float32())
-    if pa.types.is_boolean(column.type):
-        return pc.fill_null(column, False)
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return column
-    return pc.fill_null(column, pa.scalar(0, column.type))
-
-
-def _refuse_nulls(column: pa.Array, name: str, part: str, first_row: int, remedy: str = "") -> None:
-    nulls = column.null_count
-    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
-        column = column.dictionary_decode()
-        nulls = column.null_count
-    if nulls:
-        row = first_row + pc.index(column.is_null(), True).as_py()
-        raise ColumnError(
-            f"{part} column '{name}' is null in {nulls:,} row(s), first in row {row:,} "
-            f"(counted from 0); {remedy or 'fill or drop these rows'}."
-        )
-
-
-def _refuse(
-    wrong: np.ndarray, values: np.ndarray, where: str, first_row: int, fault: str, remedy: str
-) -> None:
-    at = int(np.argmax(wrong))
-    raise ColumnError(
-        f"{where} {fault} in {int(np.count_nonzero(wrong)):,} row(s) of this batch, first in row "
-        f"{first_row + at:,} (counted from 0), value {values[at]!s}; {remedy}."
+        tuple(pa.concat_arrays(keys) for keys in by_position(piece.keys for piece in pieces)),
+        joined(piece.label for piece in pieces),
+        tuple(joined(scores) for scores in by_position(piece.scores for piece in pieces)),
+        tuple(joined_masks(masks) for masks in by_position(p.unretrieved for p in pieces)),
+        None if first.weight is None else joined(piece.weight for piece in pieces),
+        None if first.item is None else pa.concat_arrays([piece.item for piece in pieces]),
+        tuple(joined(weights) for weights in by_position(p.group_weights for p in pieces)),
+        numbers,
     )

@@ -11,23 +11,24 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
 from fastrank_eval.columns import Columns
-from fastrank_eval.errors import ColumnError, UndefinedError
-from fastrank_eval.groups import Keys, key_text
+from fastrank_eval.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval.measures.auc import class_weights
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
-from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.plan import GroupValues, Plan, Tally, new_pools
 from fastrank_eval.pooled import PooledScores
-from fastrank_eval.ranking import Chunk, Ranking, rank
+from fastrank_eval.pooled_weights import WeightedScores
+from fastrank_eval.ranking import Chunk, Ranking, marked_rows, nonzero, rank
 from fastrank_eval.states import MeanState
 
 
-def evaluate_chunk(chunk: Chunk, plan: Plan, tally: Tally, keys: Callable[[], Keys]) -> GroupValues:
+def evaluate_chunk(
+    chunk: Chunk, plan: Plan, tally: Tally, name: Callable[[int], str]
+) -> GroupValues:
     """Rank whole groups, compute every measure and add to the tally.
 
     Parameters
@@ -37,8 +38,8 @@ def evaluate_chunk(chunk: Chunk, plan: Plan, tally: Tally, keys: Callable[[], Ke
     plan : Plan
     tally : Tally
         This thread's own.
-    keys : callable
-        Gives the groups' keys, for messages.
+    name : callable
+        A group's key as a reader would write it, for messages.
 
     Returns
     -------
@@ -46,10 +47,10 @@ def evaluate_chunk(chunk: Chunk, plan: Plan, tally: Tally, keys: Callable[[], Ke
         Empty unless ``plan.per_group``.
     """
     columns = chunk.columns
-    group_weights = _constant_columns(chunk, plan, keys)
+    group_weights = _constant_columns(chunk, plan, name)
     passes = plan.passes()
     seen = GroupValues.empty(chunk, plan)
-    for model, name in enumerate(plan.roles.scores):
+    for model, score in enumerate(plan.roles.scores):
         ranking = rank(
             chunk,
             model,
@@ -57,7 +58,7 @@ def evaluate_chunk(chunk: Chunk, plan: Plan, tally: Tally, keys: Callable[[], Ke
             weighted=plan.weighted,
             presorted=plan.presorted,
             skip_empty=plan.skip_empty,
-            score_name=name,
+            score_name=score,
         )
         positives = ranking.relevant(1.0)
         for together in passes:
@@ -67,7 +68,7 @@ def evaluate_chunk(chunk: Chunk, plan: Plan, tally: Tally, keys: Callable[[], Ke
             values = np.empty((len(members), ranking.groups))
             type(members[0]).compute(members, ranking, values)
             for m, value in zip(together, values, strict=True):
-                _settle(plan, m, ranking, value, group_weights, tally.means[model], keys)
+                _settle(plan, m, ranking, value, group_weights, tally.means[model], name)
                 if plan.per_group:
                     seen.put(model, m, ranking, value)
         if ranking.ranked is not None:
@@ -97,14 +98,14 @@ def _settle_empty(plan: Plan, chunk: Chunk, ranking: Ranking, state: MeanState) 
             state.add_zeros(m, groups, rows)
 
 
-def _pool(columns: Columns, model: int, rel: float, pool: PooledScores) -> None:
+def _pool(columns: Columns, model: int, rel: float, pool: PooledScores | WeightedScores) -> None:
     score, label, weight = columns.scores[model], columns.label, columns.weight
     missing = columns.unretrieved[model]
     if missing is not None:
         here = ~missing
         score, label = score[here], label[here]
         weight = None if weight is None else weight[here]
-    pool.add(score, np.flatnonzero(label >= rel), weight)
+    pool.add(score, marked_rows(nonzero(label >= rel)), weight)  # type: ignore[arg-type]
 
 
 def _settle(
@@ -114,7 +115,7 @@ def _settle(
     value: np.ndarray,
     group_weights: dict[str, np.ndarray],
     state: MeanState,
-    keys: Callable[[], Keys],
+    name: Callable[[int], str],
 ) -> None:
     """Apply the policy for undefined groups, weigh the groups and add them to the state."""
     measure = plan.measures[m]
@@ -139,7 +140,7 @@ def _settle(
                 group = at if ranking.ranked is None else int(ranking.ranked[at])
                 raise UndefinedError(
                     f"{measure} is undefined for the group "
-                    f"{key_text(keys(), plan.roles.group, group)} ({reason}), and undefined groups "
+                    f"{name(group)} ({reason}), and undefined groups "
                     "are an error; choose undefined='skip', 'zero' or 'one'."
                 )
             if policy == "skip":
@@ -153,7 +154,11 @@ def _settle(
         if weightless.any():
             state.drop(m, "zero_weight", int(np.count_nonzero(weightless)))
             used = np.where(weightless, np.nan, value)
-    state.add(m, used, weights, ranking.rows, positives)
+    if unsettled.any() or not state.add(m, used, weights, ranking.rows, positives):
+        raise MeasureError(
+            f"{measure}: grades or weights are so large that a sum passes the largest double; "
+            "scale them down, or take gain='linear' or a table of gains."
+        )
 
 
 def _group_weights(
@@ -180,46 +185,49 @@ def _group_weights(
     return positive.astype(np.float64) * negative
 
 
-def _constant_columns(chunk: Chunk, plan: Plan, keys: Callable[[], Keys]) -> dict[str, np.ndarray]:
+def _constant_columns(
+    chunk: Chunk, plan: Plan, name: Callable[[int], str]
+) -> dict[str, np.ndarray]:
     """Columns used as group weights, one value a group; refuse one that varies inside a group."""
     found = {}
     firsts = chunk.starts[:-1]
-    for name, column in zip(plan.roles.group_weights, chunk.columns.group_weights, strict=True):
+    for title, column in zip(plan.roles.group_weights, chunk.columns.group_weights, strict=True):
         varies = column[1:] != column[:-1]
         varies[firsts[1:] - 1] = False
         if varies.any():
             row = int(np.argmax(varies)) + 1
             group = int(np.searchsorted(chunk.starts, row, side="right")) - 1
             raise ColumnError(
-                f"group weight column '{name}' is not constant inside the group "
-                f"{key_text(keys(), plan.roles.group, group)}: {column[row - 1]:g} is followed by "
+                f"group weight column '{title}' is not constant inside the group "
+                f"{name(group)}: {column[row - 1]:g} is followed by "
                 f"{column[row]:g}; a group weight has one value a group."
             )
-        found[name] = column[firsts]
+        found[title] = column[firsts]
     return found
 
 
-@dataclass
 class Workers:
     """Threads with a tally each."""
 
-    plan: Plan
-    tallies: list[Tally] = field(default_factory=list)
-    _own: threading.local = field(default_factory=threading.local)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tallies: list[Tally] = []
+        self._pools = new_pools(plan)
+        self._own = threading.local()
+        self._lock = threading.Lock()
 
     def tally(self) -> Tally:
         """The calling thread's own tally."""
         mine = getattr(self._own, "tally", None)
         if mine is None:
-            mine = self._own.tally = Tally(self.plan)
+            mine = self._own.tally = Tally(self.plan, self._pools)
             with self._lock:
                 self.tallies.append(mine)
         return cast(Tally, mine)
 
     def merged(self) -> Tally:
         """The sum of all threads' tallies."""
-        total = Tally(self.plan)
+        total = Tally(self.plan, self._pools)
         for tally in self.tallies:
             total.merge(tally)
         return total

@@ -12,16 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval import __version__
-from fastrank_eval.columns import Roles, columns_of
+from fastrank_eval.columns import Roles
+from fastrank_eval.engine import Workers
 from fastrank_eval.errors import ArgumentError, OrderError, UndefinedError, near
 from fastrank_eval.gathering import evaluate_gathered
-from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_text, number_keys
+from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_integers, key_text, keys_at
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, parse_measures
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
 from fastrank_eval.result import MeasureValue, Meta, Result
 from fastrank_eval.sources import Source, open_source, require_columns
-from fastrank_eval.stream import evaluate_stream
+from fastrank_eval.stream import evaluate_stream, joined
 from fastrank_eval.ties import TIES
+from fastrank_eval.validation import columns_of
 
 #: Rows looked at to see whether keys are scattered.
 _PEEK = 1 << 16
@@ -249,7 +251,6 @@ class _Reading:
 
     def __init__(self, source: Source, columns: tuple[str, ...], limit: int | None) -> None:
         self.rereadable = source.rereadable
-        self.schema = pa.schema([source.schema.field(name) for name in columns])
         self._source, self._columns, self._limit = source, columns, limit
         self._begun: tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]] | None = None
 
@@ -318,25 +319,26 @@ def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
 
 def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
     keys = columns_of(batch, plan.roles, 0).keys
+    if not len(keys[0]):
+        return False
     starts = np.concatenate([[0], group_starts(keys)])
-    at_starts = tuple(key.take(pa.array(starts[: batch.num_rows])) for key in keys)
-    codes, firsts = number_keys(at_starts)
-    return len(firsts) < len(codes)
+    at_starts = keys_at(keys, starts)
+    integers = key_integers(at_starts)
+    return len(np.unique(integers)) < len(integers)
 
 
 def _gather(reading: _Reading, plan: Plan) -> tuple[Tally, list[Keys], list[GroupValues]]:
-    table = pa.Table.from_batches(list(reading.batches()), reading.schema)
-    if not table.num_rows:
+    batches = list(reading.batches())
+    if not batches:
         return Tally(plan), [], []
-    batch = table.combine_chunks().to_batches()[0]
-    del table
-    columns = columns_of(batch, plan.roles, 0)
+    columns = columns_of(joined(batches), plan.roles, 0)
+    del batches
     if not columns.rows:
         return Tally(plan), [], []
     tally, values, firsts = evaluate_gathered(columns, plan)
     if not plan.per_group:
         return tally, [], []
-    return tally, [tuple(key.take(pa.array(firsts)) for key in columns.keys)], values
+    return tally, [keys_at(columns.keys, firsts)], values
 
 
 def _summary(plan: Plan, tally: Tally) -> list[MeasureValue]:
@@ -345,7 +347,9 @@ def _summary(plan: Plan, tally: Tally) -> list[MeasureValue]:
         state = tally.means[model]
         for m, measure in enumerate(plan.measures):
             if measure.pooled:
-                value = tally.pools[model][float(measure.rel)].auc(measure.max_fpr)
+                value = tally.pools[model][float(measure.rel)].auc(
+                    measure.max_fpr, Workers(plan).in_order
+                )
                 undefined = np.isnan(value)
                 used, rows, positives = (
                     (0, 0, 0) if undefined else (tally.groups, tally.rows, tally.positives)

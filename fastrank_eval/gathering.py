@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
 from fastrank_eval.columns import Columns, frozen
 from fastrank_eval.engine import Workers, evaluate_chunk
-from fastrank_eval.groups import DENSE_RANGE, Keys, key_integers, number_integers, rows_by_group
+from fastrank_eval.groups import (
+    DENSE_RANGE,
+    Keys,
+    key_integers,
+    key_text,
+    number_integers,
+    rows_by_group,
+)
 from fastrank_eval.kernel import kernel
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.ranking import Chunk
@@ -77,12 +83,11 @@ def evaluate_gathered(columns: Columns, plan: Plan) -> tuple[Tally, list[GroupVa
     def work(bounds: tuple[int, int]) -> tuple[GroupValues, np.ndarray]:
         chunk, firsts = pieces.chunk(*bounds)
 
-        def keys() -> Keys:
-            integers = key_integers(columns.keys)
-            rows = [int(np.argmax(integers == pieces.integers[first])) for first in firsts]
-            return tuple(key.take(pa.array(rows)) for key in columns.keys)
+        def name(group: int) -> str:
+            row = int(np.argmax(key_integers(columns.keys) == pieces.integers[firsts[group]]))
+            return key_text(columns.keys, plan.roles.group, row)
 
-        values = evaluate_chunk(chunk, plan, workers.tally(), keys)
+        values = evaluate_chunk(chunk, plan, workers.tally(), name)
         return values, firsts if pieces.numbers is None else pieces.numbers[firsts]
 
     bounds = pieces.bounds.tolist()

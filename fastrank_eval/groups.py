@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastrank_eval.columns import as_array, frozen
+from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
+from fastrank_eval.scratch import scratch
+from fastrank_eval.validation import as_array
 
 Keys = tuple[pa.Array, ...]
 
@@ -33,8 +35,8 @@ def group_starts(keys: Keys) -> np.ndarray:
     """
     words = fixed_width(keys[0])
     if len(keys) == 1 and words is not None and words.ndim == 1:
-        starts = np.empty(len(words), np.int64)
-        return starts[: _edges(_frozen_bits(words), starts)]
+        starts = scratch("row numbers", len(words))
+        return starts[: _edges(_frozen_bits(words), starts)].copy()
     changed = _changes(keys[0])
     for key in keys[1:]:
         changed = changed | _changes(key)
@@ -65,7 +67,7 @@ def _changes(key: pa.Array) -> np.ndarray:
     if words is None:
         rows = len(key)
         unequal = pc.not_equal(key.slice(1), key.slice(0, max(rows - 1, 0)))
-        return unequal.to_numpy(zero_copy_only=False)
+        return as_array(unequal).view(np.bool_)
     if words.ndim == 1:
         return words[1:] != words[:-1]
     return np.any(words[1:] != words[:-1], axis=1)
@@ -132,29 +134,45 @@ class KeyRun:
     groups: int
 
 
-def key_run(keys: Keys, keep: bool) -> KeyRun:
-    """Describe the keys of consecutive groups; see `KeyRun`."""
-    groups = len(keys[0])
-    first = tuple(key.slice(0, 1) for key in keys)
-    last = tuple(key.slice(groups - 1, 1) for key in keys)
-    rises, falls = _directions(keys)
-    return KeyRun(first, last, rises, falls, keys if keep or not (rises or falls) else None, groups)
+def key_run(keys: Keys, starts: np.ndarray, keep: bool) -> KeyRun:
+    """Describe the keys of consecutive groups; see `KeyRun`.
+
+    Parameters
+    ----------
+    keys : tuple of pyarrow.Array, each of length rows
+    starts : ndarray of int64, shape (groups,)
+        First row of each group.
+    keep : bool
+        Keep keys that are sorted too.
+    """
+    first = tuple(key.slice(int(starts[0]), 1) for key in keys)
+    last = tuple(key.slice(int(starts[-1]), 1) for key in keys)
+    rises, falls = _directions(keys, starts)
+    kept = keys_at(keys, starts) if keep or not (rises or falls) else None
+    return KeyRun(first, last, rises, falls, kept, len(starts))
 
 
-def _directions(keys: Keys) -> tuple[bool, bool]:
-    """Whether keys strictly rise, and whether they strictly fall; a key alone does both."""
-    key = keys[0]
-    if len(key) < 2:
+def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
+    """The keys of some rows."""
+    wanted = pa.array(rows)
+    return tuple(key.take(wanted) for key in keys)
+
+
+def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
+    """Whether the keys of some rows strictly rise, or strictly fall; a key alone does both."""
+    if len(rows) < 2:
         return True, True
     if len(keys) > 1:
         return False, False
-    words = fixed_width(key)
+    words = fixed_width(keys[0])
     if words is not None:
         if words.ndim > 1:
             return False, False
+        words = words[rows]
         if words[1] > words[0]:
             return not np.any(words[1:] <= words[:-1]), False
         return False, not np.any(words[1:] >= words[:-1])
+    key = keys_at(keys, rows)[0]
     after, before = key.slice(1), key.slice(0, len(key) - 1)
     return pc.all(pc.greater(after, before)).as_py(), pc.all(pc.less(after, before)).as_py()
 
@@ -204,7 +222,8 @@ class KeyWatch:
         step = (True, True)
         if self._last is not None:
             pair = zip(self._last, run.first, strict=True)
-            step = _directions(tuple(pa.concat_arrays([a, b]) for a, b in pair))
+            both = tuple(pa.concat_arrays([a, b]) for a, b in pair)
+            step = _directions(both, np.arange(2))
         self._rises &= run.rises and step[0]
         self._falls &= run.falls and step[1]
         self._last = run.last

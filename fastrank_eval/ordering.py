@@ -27,7 +27,7 @@ def broken_order(score: np.ndarray, starts: np.ndarray) -> int:
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
     """
-    if _count_rises(score) == _count_rises_at(score, starts):
+    if not len(score) or _count_rises(score, starts) == 0:
         return -1
     rises = score[1:] > score[:-1]
     edges = starts[(starts > 0) & (starts < len(score))]
@@ -36,21 +36,16 @@ def broken_order(score: np.ndarray, starts: np.ndarray) -> int:
 
 
 @kernel
-def _count_rises(score):  # type: ignore[no-untyped-def]
+def _count_rises(score, starts):  # type: ignore[no-untyped-def]
+    """Rises in the whole list, in a loop that vectorises, less those at the edges of groups."""
     rises = 0
     for i in range(1, score.shape[0]):
         rises += score[i] > score[i - 1]
-    return rises
-
-
-@kernel
-def _count_rises_at(score, starts):  # type: ignore[no-untyped-def]
-    rises = 0
     before = 0
     for g in range(1, starts.shape[0] - 1):
         # A group whose rows all lack a score is empty here: its edge is that of its neighbour.
         if before < starts[g] < score.shape[0]:
-            rises += score[starts[g]] > score[starts[g] - 1]
+            rises -= score[starts[g]] > score[starts[g] - 1]
         before = starts[g]
     return rises
 

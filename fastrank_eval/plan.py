@@ -11,6 +11,7 @@ import numpy as np
 from fastrank_eval.columns import Roles
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.pooled import PooledScores
+from fastrank_eval.pooled_weights import WeightedScores
 from fastrank_eval.ranking import Chunk, Ranking
 from fastrank_eval.states import MeanState
 
@@ -92,29 +93,33 @@ class Plan:
         return sorted({float(m.rel) for m in self.measures if m.pooled})
 
 
-class Tally:
-    """Everything a thread adds up; tallies merge in any order."""
+#: The scores pooled for each model and relevance threshold; threads share them.
+Pools = list[dict[float, PooledScores | WeightedScores]]
 
-    def __init__(self, plan: Plan) -> None:
-        models = len(plan.roles.scores)
+
+def new_pools(plan: Plan) -> Pools:
+    """Empty pools for a plan."""
+    kind = WeightedScores if plan.weighted else PooledScores
+    return [{rel: kind() for rel in plan.pools()} for _ in plan.roles.scores]
+
+
+class Tally:
+    """Everything a thread adds up by itself; tallies merge in any order."""
+
+    def __init__(self, plan: Plan, pools: Pools | None = None) -> None:
         self.rows = 0
         self.positives = 0
         self.groups = 0
-        self.means = [MeanState(len(plan.measures)) for _ in range(models)]
-        self.pools = [
-            {rel: PooledScores(plan.weighted) for rel in plan.pools()} for _ in range(models)
-        ]
+        self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
+        self.pools = new_pools(plan) if pools is None else pools
 
     def merge(self, other: Tally) -> None:
-        """Add another tally."""
+        """Add the tally of another thread that shares the pools."""
         self.rows += other.rows
         self.positives += other.positives
         self.groups += other.groups
         for mine, theirs in zip(self.means, other.means, strict=True):
             mine.merge(theirs)
-        for pools, others in zip(self.pools, other.pools, strict=True):
-            for rel, pool in pools.items():
-                pool.merge(others[rel])
 
 
 @dataclass(slots=True)

@@ -1,232 +1,380 @@
-"""Pooled AUC's state: the scores themselves, sorted and counted."""
+"""Pooled AUC's state: every score, in order-preserving integers, dealt to buckets.
+
+AUC over all rows needs, for each positive, how many rows have a lower and how many an equal score.
+Rows are dealt to buckets by the upper bits of their score; at the end each bucket is dealt once
+more and its few positives are compared with the few rows that share their upper bits. No row is
+sorted. When many rows have come in, the buckets are counted: from then on memory grows with the
+number of distinct scores, and for float32 no further than a byte or two for each possible score.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
 import numpy as np
 
+from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
+from fastrank_eval.pooled_weights import InOrder, area_under, bits_of, codes_of
+from fastrank_eval.scratch import scratch
 
-Counted = tuple[np.ndarray, np.ndarray | None, np.ndarray]
+#: Distinct codes, ascending, with the number of rows of each; or no codes, and a number for each
+#: code that the bucket can hold.
+Counted = tuple[np.ndarray | None, np.ndarray]
+
+#: Bits of the lower part of a code, by its size: sign, exponent and 3 bits choose the bucket.
+_LOWER_BITS = {4: 20, 8: 49}
+#: Rows that should share a place when a bucket is dealt once more, and the most bits to do so by.
+_NEAR_ROWS, _MOST_BITS = 64, 13
+#: Codes that are made room for at a time.
+_ARENA = 1 << 22
 
 
 class PooledScores:
-    """The scores of all rows (of the others, if rows have weights) and of the positives.
+    """The scores of all rows and of the positives among them, without row weights.
 
-    Pooled AUC is exact.
-
-    Whenever enough rows have come in they are sorted and counted: memory grows with the number of
-    *distinct* scores, not with rows. With row weights every distinct (score, weight) is kept.
-
-    Parameters
-    ----------
-    weighted : bool
-        Whether rows have weights.
+    Threads may add at the same time; the order in which they do does not matter.
     """
 
-    #: Rows held before they are sorted and counted.
-    ROOM = 1 << 24
+    #: Bytes of scores held before they are counted.
+    ROOM = 1 << 26
 
-    def __init__(self, weighted: bool) -> None:
-        self._weighted = weighted
-        self._pending: tuple[list[Part], list[Part]] = ([], [])
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._dealt: list[tuple[np.ndarray, np.ndarray]] = []
+        self._positive: list[np.ndarray] = []
         self._waiting = 0
-        self._counted: list[Counted | None] = [None, None]
+        self._arena = np.empty(0, np.uint32)
+        self._counted: dict[int, Counted] = {}
+        self._counted_positive: dict[int, Counted] = {}
 
-    def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None) -> None:
+    def add(self, score: np.ndarray, positive: np.ndarray, weight: None = None) -> None:
         """Add rows.
 
         Parameters
         ----------
         score : ndarray of float32 or float64, shape (rows,)
-            Kept as it is, not copied.
+            Of one type throughout.
         positive : ndarray of int64
             Which of the rows are positive.
-        weight : ndarray of float64, shape (rows,), or None
+        weight : None
         """
-        if weight is None:
-            self._pending[_ALL].append((score, None))
-        else:
-            # Weights of the others are never found by subtraction: it would cancel.
-            other = np.ones(len(score), np.bool_)
-            other[positive] = False
-            self._pending[_ALL].append((score[other], weight[other]))
-        self._pending[_POSITIVE].append(
-            (score[positive], None if weight is None else weight[positive])
-        )
-        self._waiting += len(score)
-        if self._waiting >= self.ROOM:
-            self._count()
+        if not len(score):
+            return
+        positives = codes_of(score[positive])
+        room = self._room(score)
+        bounds = _deal(score, room)
+        with self._lock:
+            self._dealt.append((room, bounds))
+            self._positive.append(positives)
+            self._waiting += room.nbytes + bounds.nbytes
+            if self._waiting >= self.ROOM:
+                self._count()
+
+    def _room(self, score: np.ndarray) -> np.ndarray:
+        """Room for as many codes, cut from a large array: small fresh ones cost 1.4 ns a row."""
+        rows, kind = len(score), f"u{score.dtype.itemsize}"
+        if rows >= _ARENA:
+            return np.empty(rows, kind)
+        with self._lock:
+            if len(self._arena) < rows or self._arena.dtype != kind:
+                self._arena = np.empty(_ARENA, kind)
+            room, self._arena = self._arena[:rows], self._arena[rows:]
+        return room
 
     def merge(self, other: PooledScores) -> None:
         """Add another state, which is used up; the order of merging does not matter."""
-        for kind in (_ALL, _POSITIVE):
-            self._pending[kind].extend(other._pending[kind])
-            theirs = other._counted[kind]
-            if theirs is not None:
-                self._take(kind, theirs)
-        self._waiting += other._waiting
-
-    def _take(self, kind: int, counted: Counted) -> None:
-        mine = self._counted[kind]
-        if mine is not None:
-            weight = None
-            if mine[1] is not None and counted[1] is not None:
-                weight = np.concatenate([mine[1], counted[1]])
-            counted = _distinct(
-                np.concatenate([mine[0], counted[0]]),
-                weight,
-                np.concatenate([mine[2], counted[2]]),
-            )
-        self._counted[kind] = counted
+        with self._lock:
+            self._dealt += other._dealt
+            self._positive += other._positive
+            self._waiting += other._waiting
+            for mine, theirs in (
+                (self._counted, other._counted),
+                (self._counted_positive, other._counted_positive),
+            ):
+                for bucket, (codes, counts) in theirs.items():
+                    if codes is None:
+                        codes = np.flatnonzero(counts).astype(np.uint32)
+                        counts = counts[codes]
+                        codes |= np.uint32(bucket << _LOWER_BITS[4])
+                    mine[bucket] = _merged(mine.get(bucket), codes, counts)
 
     def _count(self) -> None:
-        for kind in (_ALL, _POSITIVE):
-            if self._pending[kind]:
-                self._take(kind, _distinct(*self._joined(kind), None))
+        """Replace the rows held by the number of rows of each distinct score."""
+        if not self._dealt:
+            return
+        for bucket, codes in self._buckets():
+            self._counted[bucket] = _merged(self._counted.get(bucket), *_distinct(codes))
+        positive = np.concatenate(self._positive)
+        codes, counts = _distinct(positive)
+        lower_bits = _LOWER_BITS[codes.dtype.itemsize]
+        of = codes >> codes.dtype.type(lower_bits)
+        edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(codes)]
+        for lo, hi in pairwise(edges):
+            if lo < hi:
+                bucket = int(of[lo])
+                self._counted_positive[bucket] = _merged(
+                    self._counted_positive.get(bucket), codes[lo:hi].copy(), counts[lo:hi]
+                )
+        self._dealt.clear()
+        self._positive.clear()
         self._waiting = 0
 
-    def _joined(self, kind: int) -> Part:
-        parts = self._pending[kind]
-        score = np.concatenate([part[0] for part in parts])
-        weight = np.concatenate([part[1] for part in parts]) if self._weighted else None
-        parts.clear()
-        return score, weight
+    def _held(self) -> np.ndarray:
+        return np.sum([np.diff(bounds) for _, bounds in self._dealt], axis=0)
 
-    def auc(self, max_fpr: float | None = None) -> float:
-        """The area under the ROC curve; NaN if either class is missing or weighs nothing.
+    def _buckets(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, np.ndarray]]:
+        """The codes of the rows held, a bucket at a time, in ascending order of the bucket."""
+        if wanted is None:
+            half = len(self._dealt[0][1]) // 2
+            held = self._held()
+            wanted = np.flatnonzero(np.concatenate([held[: half - 1 : -1], held[:half]])).tolist()
+        for bucket in wanted:
+            yield bucket, self._codes_of(bucket)
+
+    def _codes_of(self, bucket: int) -> np.ndarray:
+        """Codes of the rows held in a bucket, in scratch; raw bits of negative scores descend."""
+        half = len(self._dealt[0][1]) // 2
+        raw = bucket - half if bucket >= half else 2 * half - 1 - bucket
+        parts = [dealt[bounds[raw] : bounds[raw + 1]] for dealt, bounds in self._dealt]
+        codes = scratch("codes", sum(map(len, parts)), parts[0].dtype)
+        np.concatenate(parts, out=codes)
+        sign = 1 << (8 * codes.dtype.itemsize - 1)
+        codes ^= codes.dtype.type(sign if bucket >= half else 2 * sign - 1)
+        return codes
+
+    def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
+        """The area under the ROC curve; NaN if either class is missing.
 
         Parameters
         ----------
         max_fpr : float or None
             In ]0, 1[: McClish's standardised area up to this false positive rate.
+        in_order : callable
+            Maps a function over jobs, in threads.
         """
-        if not self._weighted and max_fpr is None and self._counted == [None, None]:
-            if not self._pending[_POSITIVE]:
+        with self._lock:
+            max_fpr = None if max_fpr is None or max_fpr >= 1 else max_fpr
+            if max_fpr is not None or self._counted:
+                self._count()
+                return self._counted_area(max_fpr)
+            return self._dealt_area(in_order) if self._dealt else float("nan")
+
+    def _dealt_area(self, in_order: InOrder) -> float:
+        """Pairs won, bucket by bucket; rows of lower buckets are below all of a bucket's."""
+        positive = np.sort(np.concatenate(self._positive))
+        held = self._held()
+        half = len(held) // 2
+        held = np.concatenate([held[: half - 1 : -1], held[:half]])
+        lower_bits = _LOWER_BITS[positive.dtype.itemsize]
+        edges = np.arange(len(held), dtype=positive.dtype) << lower_bits
+        first = [*np.searchsorted(positive, edges).tolist(), len(positive)]
+        lower = [0, *np.cumsum(held).tolist()]
+
+        def won_twice(bucket: int) -> int:
+            here = frozen(positive[first[bucket] : first[bucket + 1]])
+            below, through = _located_in_bucket(self._codes_of(bucket), here, lower_bits)
+            return int(below.sum() + through.sum()) + 2 * len(here) * lower[bucket]
+
+        wanted = [b for b in np.flatnonzero(held).tolist() if first[b] < first[b + 1]]
+        return _from_pairs(sum(in_order(won_twice, wanted)), lower[-1], len(positive))
+
+    def _counted_area(self, max_fpr: float | None) -> float:
+        if max_fpr is not None:
+            steps = [self._steps(bucket) for bucket in sorted(self._counted, reverse=True)]
+            if not steps:
                 return float("nan")
-            # All rows are here: sorting them is enough, and counting would double the time.
-            lists: list[Counted] = []
-            for kind in (_ALL, _POSITIVE):
-                score, _ = self._joined(kind)
-                score.sort()
-                self._pending[kind].append((score, None))
-                lists.append((score, None, _ONCE))
-            return _pairs_won(lists[_ALL], lists[_POSITIVE])
-        self._count()
-        every, positives = self._counted
-        if every is None or positives is None or not len(positives[0]):
-            return float("nan")
-        if not self._weighted and max_fpr is None:
-            return _pairs_won(every, positives)
-        return _area(every, positives, max_fpr)
+            others, positives = (np.concatenate(part) for part in zip(*steps, strict=True))
+            return area_under(others, positives, max_fpr)
+        won, rows, total = 0, 0, 0
+        for bucket in sorted(self._counted):
+            counts = self._counted[bucket][1].astype(np.int64)
+            before = np.concatenate([[0], np.cumsum(counts)])
+            if bucket in self._counted_positive:
+                at, number = self._positive_places(bucket)
+                twice = before[at] + before[at + 1] + 2 * rows
+                won += sum(int(np.sum(number * (twice >> s & 0xFFFF))) << s for s in (0, 16, 32))
+                total += int(number.sum())
+            rows += int(before[-1])
+        return _from_pairs(won, rows, total)
+
+    def _positive_places(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the distinct positives of a bucket stand among all its codes, and their number."""
+        codes, counts = self._counted_positive[bucket]
+        every = self._counted[bucket][0]
+        if codes is None:
+            codes = np.flatnonzero(counts)
+            counts = counts[codes]
+            if every is not None:
+                codes = codes | (bucket << _LOWER_BITS[4])
+        if every is not None:
+            return np.searchsorted(every, codes.astype(every.dtype)), counts.astype(np.int64)
+        return codes & ((1 << _LOWER_BITS[4]) - 1), counts.astype(np.int64)
+
+    def _steps(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
+        """Others and positives of each code of a bucket, from the highest code down."""
+        every = self._counted[bucket][1].astype(np.float64)
+        positives = np.zeros(len(every))
+        if bucket in self._counted_positive:
+            at, number = self._positive_places(bucket)
+            positives[at] = number
+        return (every - positives)[::-1], positives[::-1]
 
 
-Part = tuple[np.ndarray, np.ndarray | None]
-_ALL, _POSITIVE = 0, 1
-#: Counts of a sorted list in which each row stands for itself.
-_ONCE = np.empty(0, np.int64)
+def _deal(score: np.ndarray, dealt: np.ndarray) -> np.ndarray:
+    """Write a score's bits, dealt by their upper part; the first place of each bucket."""
+    lower_bits = _LOWER_BITS[dealt.dtype.itemsize]
+    bounds = np.zeros((1 << (8 * dealt.dtype.itemsize - lower_bits)) + 1, np.int64)
+    _deal_bits(bits_of(score), lower_bits, bounds, dealt)
+    minus_zero = len(bounds) // 2
+    if bounds[minus_zero] < bounds[minus_zero + 1]:
+        # -0.0 equals 0.0, but its bits do not.
+        bounds[:] = 0
+        _deal_bits(bits_of(score + score.dtype.type(0)), lower_bits, bounds, dealt)
+    return bounds
 
 
-def _distinct(score: np.ndarray, weight: np.ndarray | None, counts: np.ndarray | None) -> Counted:
-    """Distinct (score, weight) in ascending order, and how many rows have each.
-
-    Scores without weights are overwritten: they are the caller's own copy.
-    """
-    if weight is None and counts is None:
-        score.sort()
-    else:
-        order = np.argsort(score, kind="stable") if weight is None else np.lexsort((weight, score))
-        score = score[order]
-        weight = None if weight is None else weight[order]
-        counts = None if counts is None else counts[order]
-    fresh = np.empty(len(score), np.bool_)
+def _distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    codes = np.sort(codes)
+    fresh = np.empty(len(codes), np.bool_)
     fresh[:1] = True
-    np.not_equal(score[1:], score[:-1], out=fresh[1:])
-    if weight is not None:
-        fresh[1:] |= weight[1:] != weight[:-1]
+    np.not_equal(codes[1:], codes[:-1], out=fresh[1:])
     firsts = np.flatnonzero(fresh)
-    if counts is None:
-        summed = np.diff(firsts, append=len(score))
-    else:
-        summed = np.add.reduceat(counts, firsts) if len(firsts) else counts
-    return score[firsts], None if weight is None else weight[firsts], summed
+    return codes[firsts], np.diff(firsts, append=len(codes))
 
 
-def _pairs_won(every: Counted, positives: Counted) -> float:
-    """Pairs in the right order plus half the tied ones, over all pairs, in whole numbers."""
-    out = np.zeros(4, np.int64)
-    _count_won(every[0], every[2], positives[0], positives[2], out)
-    rows, relevant, low, high = (int(number) for number in out)
-    pairs = relevant * (rows - relevant)
-    return ((high << 31) + low) / (2 * pairs) if pairs else float("nan")
+def _merged(mine: Counted | None, codes: np.ndarray, counts: np.ndarray) -> Counted:
+    """Add distinct codes to a bucket, in the smaller of the two forms."""
+    held, numbers = mine if mine is not None else (codes[:0], counts[:0])
+    dense = 1 << _LOWER_BITS[4]
+    if held is None:
+        at = codes & np.uint32(dense - 1)
+        most = int(numbers[at].max(initial=0)) + int(counts.max(initial=0))
+        if most > np.iinfo(numbers.dtype).max:
+            numbers = numbers.astype(np.min_scalar_type(most))
+        numbers[at] += counts.astype(numbers.dtype)
+        return None, numbers
+    if len(held):
+        joined = np.empty(len(held) + len(codes), held.dtype)
+        total = np.empty(len(joined), np.int64)
+        size = _merge(held, numbers.astype(np.int64), codes, counts.astype(np.int64), joined, total)
+        codes, counts = joined[:size].copy(), total[:size]
+    counts = counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
+    if codes.dtype.itemsize == 4 and codes.nbytes + counts.nbytes > dense * counts.itemsize:
+        numbers = np.zeros(dense, counts.dtype)
+        numbers[codes & np.uint32(dense - 1)] = counts
+        return None, numbers
+    return codes, counts
 
 
 @kernel
-def _count_won(score, counts, positive, positive_counts, out):  # type: ignore[no-untyped-def]
-    """Walk both sorted lists; twice the pairs won is kept in halves, which cannot overflow."""
-    rows = 0
-    relevant = 0
-    low = 0
-    high = 0
+def _merge(left, left_counts, right, right_counts, out, counts):  # type: ignore[no-untyped-def]
+    """Union of two ascending lists of distinct codes, numbers of equal codes added."""
     i = 0
-    p = 0
-    while p < positive.shape[0]:
-        value = positive[p]
-        if counts.shape[0] == 0:
-            while score[i] < value:
-                i += 1
-            below = i
-            while i < score.shape[0] and score[i] == value:
-                i += 1
-            through = i
+    j = 0
+    n = 0
+    while i < left.shape[0] or j < right.shape[0]:
+        if j == right.shape[0] or (i < left.shape[0] and left[i] < right[j]):
+            out[n] = left[i]
+            counts[n] = left_counts[i]
+            i += 1
+        elif i == left.shape[0] or right[j] < left[i]:
+            out[n] = right[j]
+            counts[n] = right_counts[j]
+            j += 1
         else:
-            while score[i] < value:
-                rows += counts[i]
-                i += 1
-            below = rows
-            while i < score.shape[0] and score[i] == value:
-                rows += counts[i]
-                i += 1
-            through = rows
-        before = relevant
-        while p < positive.shape[0] and positive[p] == value:
-            relevant += 1 if positive_counts.shape[0] == 0 else positive_counts[p]
-            p += 1
-        won_twice = below + through - before - relevant
-        low += (relevant - before) * (won_twice & 0x7FFFFFFF)
-        high += (relevant - before) * (won_twice >> 31) + (low >> 31)
-        low &= 0x7FFFFFFF
-    if counts.shape[0] == 0:
-        rows = score.shape[0]
-    else:
-        for k in range(i, score.shape[0]):
-            rows += counts[k]
-    out[0] = rows
-    out[1] = relevant
-    out[2] = low
-    out[3] = high
+            out[n] = left[i]
+            counts[n] = left_counts[i] + right_counts[j]
+            i += 1
+            j += 1
+        n += 1
+    return n
 
 
-def _area(every: Counted, positives: Counted, max_fpr: float | None) -> float:
-    """Trapezoids under the ROC curve, one for each distinct score."""
-    scores = np.unique(np.concatenate([every[0], positives[0]]))
-    mass = []
-    for score, weight, counts in (every, positives):
-        # One score's weights are added in ascending order, whatever order the rows had.
-        each = counts.astype(np.float64) if weight is None else counts * weight
-        here = np.searchsorted(scores, score)
-        mass.append(np.bincount(here, weights=each, minlength=len(scores))[::-1])
-    if every[1] is None:
-        mass[_ALL] -= mass[_POSITIVE]
-    fpr, tpr = np.cumsum(mass[_ALL]), np.cumsum(mass[_POSITIVE])
-    if not (fpr[-1] > 0 and tpr[-1] > 0):
-        return float("nan")
-    fpr, tpr = np.append(0.0, fpr / fpr[-1]), np.append(0.0, tpr / tpr[-1])
-    if max_fpr is not None and max_fpr < 1:
-        stop = int(np.searchsorted(fpr, max_fpr, side="right"))
-        inside = np.interp(max_fpr, fpr[stop - 1 : stop + 1], tpr[stop - 1 : stop + 1])
-        fpr, tpr = np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], inside)
-    area = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2.0)
-    if max_fpr is not None and max_fpr < 1:
-        least = max_fpr * max_fpr / 2.0
-        area = 0.5 * (1.0 + (area - least) / (max_fpr - least))
-    return min(max(area, 0.0), 1.0)
+def _from_pairs(won_twice: int, rows: int, positives: int) -> float:
+    """AUC from twice the rows each positive stands above, tied rows (itself too) counted once."""
+    pairs = positives * (rows - positives)
+    # Against the positives among the rows, half of all pairs are won.
+    return (won_twice - positives * positives) / (2 * pairs) if pairs else float("nan")
+
+
+@kernel
+def _deal_bits(bits, lower_bits, bounds, dealt):  # type: ignore[no-untyped-def]
+    """Counting sort by the upper bits; bounds[b] becomes the first place of bucket b."""
+    shift = dealt.dtype.type(lower_bits)
+    for i in range(bits.shape[0]):
+        bounds[bits[i] >> shift] += 1
+    end = 0
+    for b in range(bounds.shape[0]):
+        end += bounds[b]
+        bounds[b] = end
+    for k in range(bits.shape[0]):
+        i = bits.shape[0] - 1 - k
+        place = bounds[bits[i] >> shift] - 1
+        bounds[bits[i] >> shift] = place
+        dealt[place] = bits[i]
+
+
+def _located_in_bucket(
+    codes: np.ndarray, positive: np.ndarray, lower_bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each positive, the rows of its bucket with a lower code, and with one as high."""
+    below, through = np.empty((2, len(positive)), np.int64)
+    bits = min((len(codes) // _NEAR_ROWS).bit_length(), _MOST_BITS)
+    bounds = np.zeros((1 << bits) + 1, np.int64)
+    dealt = scratch("dealt codes", len(codes), codes.dtype)
+    if _compare_in_bucket(
+        frozen(codes.view()), positive, lower_bits - bits, bounds, dealt, below, through
+    ):
+        return below, through
+    return _located(np.sort(codes), positive)
+
+
+@kernel
+def _compare_in_bucket(  # type: ignore[no-untyped-def]
+    codes, positive, lower_bits, bounds, scratch, below, through
+):
+    """Deal a bucket's rows once more, then compare; False where comparing would take too long."""
+    shift = codes.dtype.type(lower_bits)
+    mask = codes.dtype.type(bounds.shape[0] - 2)
+    for i in range(codes.shape[0]):
+        bounds[(codes[i] >> shift) & mask] += 1
+    work = 0
+    for p in range(positive.shape[0]):
+        if p == 0 or positive[p] != positive[p - 1]:
+            work += bounds[(positive[p] >> shift) & mask]
+    if work > 64 * codes.shape[0]:
+        return False
+    end = 0
+    for b in range(bounds.shape[0]):
+        end += bounds[b]
+        bounds[b] = end
+    for i in range(codes.shape[0]):
+        b = (codes[i] >> shift) & mask
+        place = bounds[b] - 1
+        bounds[b] = place
+        scratch[place] = codes[i]
+    for p in range(positive.shape[0]):
+        if p > 0 and positive[p] == positive[p - 1]:
+            below[p] = below[p - 1]
+            through[p] = through[p - 1]
+            continue
+        value = positive[p]
+        b = (value >> shift) & mask
+        # A slice, for once: only then does the loop vectorise (1.2 ns a row, against 10).
+        near = scratch[bounds[b] : bounds[b + 1]]
+        lower = 0
+        up_to = 0
+        for i in range(near.shape[0]):
+            lower += near[i] < value
+            up_to += near[i] <= value
+        below[p] = bounds[b] + lower
+        through[p] = bounds[b] + up_to
+    return True
+
+
+def _located(codes: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each positive, the sorted codes below it, and up to it; both lists ascend."""
+    return np.searchsorted(codes, positive), np.searchsorted(codes, positive, side="right")

@@ -17,6 +17,7 @@ from fastrank_eval.columns import Columns, frozen
 from fastrank_eval.errors import OrderError
 from fastrank_eval.kernel import kernel
 from fastrank_eval.ordering import broken_order, order_by_score
+from fastrank_eval.scratch import scratch
 from fastrank_eval.ties import arrange_blocks, item_precedence, resolve_blocks
 
 
@@ -213,15 +214,14 @@ def rank(
         item if ties == "item" else None,
         presorted,
         score_name,
-        columns.first_row,
+        columns,
         kept,
     )
-    places = np.empty(len(score), np.int64)
     if order is None:
-        places = places[: _find_marks(marks, places)]
-        entry_rows = places
+        places = entry_rows = marked_rows(marks)
     else:
-        places = places[: _find_marks_in_order(marks, order, places)]
+        room = scratch("row numbers", len(marks))
+        places = room[: _find_marks_in_order(marks, order, room)].copy()
         entry_rows = order[places]
         score = frozen(score[order])
     skip_empty = skip_empty and lost is None
@@ -291,6 +291,12 @@ def rank(
     return ranking
 
 
+def marked_rows(marks: np.ndarray) -> np.ndarray:
+    """Rows whose mark (uint8, read-only) is not 0. int64."""
+    room = scratch("row numbers", len(marks))
+    return room[: _find_marks(marks, room)].copy()
+
+
 def nonzero(label: np.ndarray) -> np.ndarray:
     """One byte a row, not 0 where the label is not; a view of labels that are bytes themselves."""
     if label.dtype.itemsize == 1:
@@ -334,21 +340,19 @@ def _order(
     item: pa.Array | None,
     presorted: bool,
     score_name: str,
-    first_row: int,
+    columns: Columns,
     kept: np.ndarray | None,
 ) -> np.ndarray | None:
     """Rows best first; None if they stand so already."""
-    if not len(score):
-        return None
     broken = broken_order(score, starts)
     if broken >= 0 and presorted:
-        row = first_row + int(broken if kept is None else kept[broken])
+        row = columns.number_of(int(broken if kept is None else kept[broken]))
         raise OrderError(
             f"score column '{score_name}' rises inside a group at row {row:,} (counted from 0): "
             f"{score[broken - 1]!s} is followed by {score[broken]!s}, but the input was said to be "
             "sorted; sort it by group and descending score, or leave out the promise."
         )
-    if item is not None:
+    if item is not None and len(score):
         return order_by_score(score, starts, item_precedence(item, starts))
     return None if broken < 0 else order_by_score(score, starts)
 

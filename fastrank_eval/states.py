@@ -44,7 +44,7 @@ class MeanState:
         weights: np.ndarray | None,
         rows: np.ndarray,
         positives: np.ndarray,
-    ) -> None:
+    ) -> bool:
         """Add groups; those whose value is NaN are passed over.
 
         Parameters
@@ -57,19 +57,20 @@ class MeanState:
             Group weights; None: 1 each.
         rows, positives : ndarray of int64, shape (groups,)
             What the groups hold, for coverage.
+
+        Returns
+        -------
+        bool
+            Whether every number was finite; otherwise the state is spoiled.
         """
         if weights is None:
-            _add_values(values, rows, positives, self._weighted[m], self._counts[m])
-        else:
-            _add_weighted(
-                values,
-                weights,
-                rows,
-                positives,
-                self._weighted[m],
-                self._weights[m],
-                self._counts[m],
-            )
+            return _add_exactly(values, rows, positives, self._weighted[m], self._counts[m])
+        used = np.where(np.isnan(values), np.nan, weights)
+        nowhere = np.zeros(3, np.int64)
+        products = weights * values
+        return _add_exactly(
+            products, rows, positives, self._weighted[m], self._counts[m]
+        ) and _add_exactly(used, rows, positives, self._weights[m], nowhere)
 
     def add_zeros(self, m: int, groups: int, rows: int) -> None:
         """Add groups of value 0, weight 1 and no positives."""
@@ -122,9 +123,18 @@ def _whole(cells: np.ndarray) -> int:
     return total
 
 
+def _add_exactly(
+    values: np.ndarray,
+    rows: np.ndarray,
+    positives: np.ndarray,
+    cells: np.ndarray,
+    counts: np.ndarray,
+) -> bool:
+    return bool(_add(values, values.view(np.int64), rows, positives, cells, counts))
+
+
 @kernel
-def _add_values(values, rows, positives, cells, counts):  # type: ignore[no-untyped-def]
-    bits = values.view(np.int64)
+def _add(values, bits, rows, positives, cells, counts):  # type: ignore[no-untyped-def]
     used = 0
     used_rows = 0
     used_positives = 0
@@ -139,6 +149,8 @@ def _add_values(values, rows, positives, cells, counts):  # type: ignore[no-unty
             continue
         b = bits[g]
         exponent = (b >> 52) & 0x7FF
+        if exponent == 0x7FF:
+            return False
         mantissa = b & 0xFFFFFFFFFFFFF
         if exponent > 0:
             mantissa |= 1 << 52
@@ -152,42 +164,4 @@ def _add_values(values, rows, positives, cells, counts):  # type: ignore[no-unty
     counts[0] += used
     counts[1] += used_rows
     counts[2] += used_positives
-
-
-@kernel
-def _add_weighted(  # type: ignore[no-untyped-def]
-    values, weights, rows, positives, cells, weight_cells, counts
-):
-    product = np.empty(1)
-    bits = product.view(np.int64)
-    used = 0
-    used_rows = 0
-    used_positives = 0
-    for g in range(values.shape[0]):
-        value = values[g]
-        if value != value:
-            continue
-        used += 1
-        used_rows += rows[g]
-        used_positives += positives[g]
-        for turn in range(2):
-            product[0] = weights[g] * value if turn == 0 else weights[g]
-            b = bits[0]
-            exponent = (b >> 52) & 0x7FF
-            mantissa = b & 0xFFFFFFFFFFFFF
-            if exponent > 0:
-                mantissa |= 1 << 52
-            low = mantissa & 0x7FFFFFF
-            high = mantissa >> 27
-            if b < 0:
-                low = -low
-                high = -high
-            if turn == 0:
-                cells[exponent, 0] += low
-                cells[exponent, 1] += high
-            else:
-                weight_cells[exponent, 0] += low
-                weight_cells[exponent, 1] += high
-    counts[0] += used
-    counts[1] += used_rows
-    counts[2] += used_positives
+    return True

@@ -15,12 +15,21 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.columns import Columns, columns_of, concatenate
+from fastrank_eval.columns import Columns, concatenate
 from fastrank_eval.engine import Workers, evaluate_chunk
-from fastrank_eval.errors import OrderError
-from fastrank_eval.groups import KeyRun, Keys, KeyWatch, group_starts, key_run, same_key
+from fastrank_eval.groups import (
+    KeyRun,
+    Keys,
+    KeyWatch,
+    group_starts,
+    key_run,
+    key_text,
+    keys_at,
+    same_key,
+)
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.ranking import Chunk
+from fastrank_eval.validation import columns_of, decoded
 
 #: Groups that span stretches wait until there are this many.
 _SEAMS = 256
@@ -91,25 +100,28 @@ def evaluate_stream(
         if not len(starts):
             return Outcome(columns)
         lo, hi = int(starts[0]), int(starts[-1])
-        edges = pa.array(starts)
-        keys = tuple(key.take(edges) for key in columns.keys)
-        run = key_run(keys, keep_keys)
+        run = key_run(columns.keys, starts, keep_keys)
         inside = None
         if len(starts) > 1:
-            keys = tuple(key.slice(0, len(starts) - 1) for key in keys)
+
+            def name(group: int) -> str:
+                return key_text(columns.keys, plan.roles.group, int(starts[group]))
+
             chunk = Chunk(columns.slice(lo, hi).without_keys(), starts - lo)
-            values = evaluate_chunk(chunk, plan, workers.tally(), lambda: keys)
-            inside = Piece(keys, values) if plan.per_group else None
+            values = evaluate_chunk(chunk, plan, workers.tally(), name)
+            if plan.per_group:
+                inside = Piece(keys_at(columns.keys, starts[:-1]), values)
         return Outcome(columns.slice(0, lo), inside, columns.slice(hi, columns.rows), run)
 
     def close() -> None:
         nonlocal seam_rows
         if not open_rows:
             return
-        piece = Piece(tuple(key.slice(0, 1) for key in open_rows[0].keys), None)
+        piece = Piece(keys_at(open_rows[0].keys, np.zeros(1, np.int64)), None)
         if plan.per_group:
             pieces.append(piece)
-        seams.append(([part.without_keys() for part in open_rows], piece))
+        # Copies: a view of a few rows would keep its whole batch in memory.
+        seams.append(([part.take(np.arange(part.rows)) for part in open_rows], piece))
         seam_rows += sum(part.rows for part in open_rows)
         open_rows.clear()
         if len(seams) >= _SEAMS or seam_rows >= plan.stretch:
@@ -122,19 +134,11 @@ def evaluate_stream(
         lengths = [sum(part.rows for part in parts) for parts, _ in seams]
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         columns = concatenate([part for parts, _ in seams for part in parts])
-        keys = tuple(
-            pa.concat_arrays(list(column))
-            for column in zip(*(piece.keys for _, piece in seams), strict=True)
-        )
-        try:
-            values = evaluate_chunk(Chunk(columns, starts), plan, workers.tally(), lambda: keys)
-        except OrderError:
-            # Rows of different seams do not follow one another: one at a time, numbers are right.
-            for parts, piece in seams:
-                alone = concatenate(parts)
-                whole = Chunk(alone, np.array([0, alone.rows]))
-                evaluate_chunk(whole, plan, Tally(plan), lambda: piece.keys)  # noqa: B023
-            raise
+
+        def name(group: int) -> str:
+            return key_text(seams[group][1].keys, plan.roles.group, 0)
+
+        values = evaluate_chunk(Chunk(columns, starts), plan, workers.tally(), name)
         if plan.per_group:
             for g, (_, piece) in enumerate(seams):
                 piece.values = GroupValues(
@@ -151,7 +155,7 @@ def evaluate_stream(
             continue
         if not (open_rows and same_key(open_rows[0].keys, 0, head.keys, 0)):
             close()
-            watch.add(key_run(tuple(key.slice(0, 1) for key in head.keys), keep_keys))
+            watch.add(key_run(head.keys, np.zeros(1, np.int64), keep_keys))
         open_rows.append(head)
         if outcome.tail is None:
             continue
@@ -172,20 +176,36 @@ def _stretches(
     """Cut long batches and join short ones, with the number of each stretch's first row."""
     first_row = 0
     short: list[pa.RecordBatch] = []
+    rows = 0
     for batch in batches:
         short.append(batch)
-        if sum(part.num_rows for part in short) < stretch // 2:
+        rows += batch.num_rows
+        if rows < stretch // 2:
             continue
-        batch = _joined(short)
-        short = []
-        for lo in range(0, batch.num_rows, stretch):
+        batch = joined(short)
+        for lo in range(0, rows, stretch):
             yield batch.slice(lo, stretch), first_row + lo
-        first_row += batch.num_rows
+        first_row += rows
+        short, rows = [], 0
     if short:
-        yield _joined(short), first_row
+        yield joined(short), first_row
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches that follow one another as one batch; a single one is not copied."""
     if len(batches) == 1:
         return batches[0]
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    table = pa.Table.from_batches(batches)
+    for i, column in enumerate(table.columns):
+        if pa.types.is_dictionary(column.type) or pa.types.is_run_end_encoded(column.type):
+            # Arrow joins no run ends, and no dictionaries with nulls or with more values together
+            # than their indices count.
+            column = pa.chunked_array([decoded(chunk) for chunk in column.chunks])
+            table = table.set_column(i, table.field(i).name, column)
+        # Offsets of 32 bits end at 2 GiB.
+        if column.nbytes >= 1 << 31 and pa.types.is_string(column.type):
+            table = table.set_column(i, table.field(i).name, column.cast(pa.large_string()))
+        elif column.nbytes >= 1 << 31 and pa.types.is_binary(column.type):
+            table = table.set_column(i, table.field(i).name, column.cast(pa.large_binary()))
+    (batch,) = table.combine_chunks().to_batches()
+    return batch

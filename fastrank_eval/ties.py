@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastrank_eval.columns import as_array
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
+from fastrank_eval.validation import as_array
 
 TIES = ("expected", "input", "item", "best", "worst")
 

@@ -40,7 +40,7 @@ class AveragePrecision(Measure):
     )
     spellings = ("MAP", "AveragePrecision")
 
-    def check(self) -> None:
+    def check_complete(self) -> None:
         if self.over == "min" and self.cutoff is None:
             raise MeasureError("AP(over='min') divides by min(k, R) and so needs a cutoff: @k.")
 

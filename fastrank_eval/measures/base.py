@@ -74,8 +74,8 @@ def number(
             raise ValueError("a number")
         try:
             value = float(value)
-        except (TypeError, ValueError):
-            raise ValueError("a number") from None
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError("a number that a double holds") from None
         if not (np.isfinite(value) and value > above and least <= value <= most):
             wanted = [f"above {above:g}"] if above > -np.inf else []
             wanted += [f"at least {least:g}"] if least > -np.inf else []
@@ -156,7 +156,7 @@ class Measure:
             for spelling in (cls.name, *cls.spellings):
                 _spellings[spelling.lower()] = cls.name
 
-    def __init__(self, _cutoff: int | None = None, **options: Any) -> None:
+    def __init__(self, cutoff: int | None = None, /, **options: Any) -> None:
         known = {param.name: param for param in self.options}
         for name in options:
             if name not in known:
@@ -176,7 +176,7 @@ class Measure:
                     ) from None
             chosen[param.name] = value
         object.__setattr__(self, "chosen", chosen)
-        object.__setattr__(self, "cutoff", self._read_cutoff(_cutoff))
+        object.__setattr__(self, "cutoff", self._read_cutoff(cutoff))
         self.check()
 
     def _read_cutoff(self, cutoff: Any) -> int | None:
@@ -193,6 +193,9 @@ class Measure:
 
     def check(self) -> None:
         """Refuse options that contradict each other; overridden where there are any."""
+
+    def check_complete(self) -> None:
+        """Refuse a measure that lacks something it needs; overridden where there is any."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self} is a value; call it to get one with other options")
@@ -319,12 +322,16 @@ def measure(spelling: str | Measure) -> Measure:
     cutoff: Any = None
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
         cutoff = _literal(tree.right, spelling)
+        if cutoff is None:
+            raise MeasureError(_unreadable(spelling))
         tree = tree.left
     options: dict[str, Any] = {}
     if isinstance(tree, ast.Call):
         if tree.args or any(word.arg is None for word in tree.keywords):
             raise MeasureError(_unreadable(spelling))
         options = {str(word.arg): _literal(word.value, spelling) for word in tree.keywords}
+        if len(options) < len(tree.keywords):
+            raise MeasureError(f"'{spelling}' gives an option twice.")
         tree = tree.func
     if not isinstance(tree, ast.Name):
         raise MeasureError(_unreadable(spelling))
@@ -334,7 +341,9 @@ def measure(spelling: str | Measure) -> Measure:
         raise MeasureError(
             f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
         )
-    return registry[_spellings[tree.id.lower()]](cutoff, **options)
+    found = registry[_spellings[tree.id.lower()]](cutoff, **options)
+    found.check_complete()
+    return found
 
 
 def _unreadable(spelling: str) -> str:
@@ -374,16 +383,21 @@ def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
     read: dict[Measure, None] = {}
     for given in measures:
         for part in _split(given) if isinstance(given, str) else [given]:
-            read.setdefault(measure(part))
+            found = measure(part)
+            found.check_complete()
+            read.setdefault(found)
     if not read:
         raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
     return tuple(read)
 
 
 def _split(text: str) -> list[str]:
-    parts, depth, quote, start = [], 0, "", 0
+    parts, depth, quote, start, escaped = [], 0, "", 0, False
     for at, letter in enumerate(text):
-        if quote:
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = letter == "\\"
             quote = "" if letter == quote else quote
         elif letter in "'\"":
             quote = letter

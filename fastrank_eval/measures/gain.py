@@ -19,7 +19,10 @@ def _read_gain(value: Any) -> Any:
     if isinstance(value, str):
         return one_of("exp", "linear")(value)
     if isinstance(value, tuple):
-        value = dict(value)
+        try:
+            value = dict(value)
+        except (TypeError, ValueError):
+            value = None
     if not isinstance(value, Mapping) or not value:
         raise ValueError("'exp', 'linear' or a table {grade: gain}")
     read = number()
@@ -37,6 +40,10 @@ DISCOUNT = Param(
     one_of("log2", "jarvelin"),
 )
 BASE = Param("base", 2, "base of the 'jarvelin' logarithm", number(above=1))
+
+
+#: The deepest cutoff whose ideal list is written out.
+_DEEPEST_PERFECT = 1 << 24
 
 
 class _Gain(Measure):
@@ -178,6 +185,13 @@ class NormalizedGain(_Gain):
             )
         if self.ideal == "perfect" and not self._perfect_gain() > 0:
             raise MeasureError(f"nDCG: max_grade={self.max_grade} has no gain to normalise by.")
+
+    def check_complete(self) -> None:
+        if self.ideal == "perfect" and (self.cutoff or 0) > _DEEPEST_PERFECT:
+            raise MeasureError(
+                f"nDCG: ideal='perfect' takes cutoffs up to {_DEEPEST_PERFECT:,}, not "
+                f"{self.cutoff:,}: it adds the discount of every rank."
+            )
 
     def gain_key(self) -> Hashable:
         return "positive gain", self.gain

@@ -127,7 +127,12 @@ class FMeasure(_Hits):
     formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
     reference = "van Rijsbergen (1979)"
     options = (
-        Param("beta", 1, "weight of recall, beta itself and not its square", number(above=0)),
+        Param(
+            "beta",
+            1,
+            "weight of recall, beta itself and not its square",
+            number(above=0),
+        ),
         Param(
             "alpha",
             None,
@@ -145,8 +150,12 @@ class FMeasure(_Hits):
             raise MeasureError("F: give beta or alpha = 1 / (1 + beta^2), not both.")
 
     def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
-        square = self.beta**2 if self.alpha is None else 1.0 / self.alpha - 1.0
+        square = (
+            float(self.beta) * float(self.beta) if self.alpha is None else 1.0 / self.alpha - 1.0
+        )
         relevant = ranking.relevant(self.rel)
+        if square > 1e200:
+            return _ratio(hits, relevant.astype(np.float64), np.nan)
         below = square * relevant + self.ranks(ranking)
         value = _ratio((1.0 + square) * hits, below, 0.0)
         value[relevant == 0] = np.nan
@@ -167,7 +176,7 @@ class RPrecision(_Hits):
     formula = "hits@R / R"
     reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
     options = (REL, WEIGHT)
-    spellings = ("RPrecision", "R-precision")
+    spellings = ("RPrecision", "R_precision")
     takes_cutoff = False
 
     def depth(self) -> int:

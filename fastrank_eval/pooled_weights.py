@@ -1,0 +1,118 @@
+"""Pooled AUC's state where rows have weights, and the area under a ROC curve."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fastrank_eval.columns import frozen
+from fastrank_eval.kernel import kernel
+
+#: Runs jobs, side by side or not, and yields their results in order.
+InOrder = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+class WeightedScores:
+    """The scores and weights of positives and of others; every distinct pair is kept.
+
+    Threads may add at the same time; the order in which they do does not matter.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Others, then positives. Weights of the others are never found by subtraction from all:
+        # it would cancel.
+        self._codes: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        self._weights: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+
+    def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> None:
+        """Add rows; see `pooled.PooledScores.add`. Weights: float64, shape (rows,)."""
+        other = np.ones(len(score), np.bool_)
+        other[positive] = False
+        codes = codes_of(score)
+        with self._lock:
+            for kind, of_kind in enumerate((other, positive)):
+                self._codes[kind].append(codes[of_kind])
+                self._weights[kind].append(weight[of_kind])
+
+    def merge(self, other: WeightedScores) -> None:
+        """Add another state; the order of merging does not matter."""
+        with self._lock:
+            for kind in (0, 1):
+                self._codes[kind].extend(other._codes[kind])
+                self._weights[kind].extend(other._weights[kind])
+
+    def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
+        """The area under the ROC curve; NaN if either class is missing or weighs nothing."""
+        if not self._codes[0]:
+            return float("nan")
+        # A power of two, which changes no bit of the area and lets no sum overflow.
+        heaviest = max(
+            float(weights.max(initial=0.0)) for kind in self._weights for weights in kind
+        )
+        scale = 2.0 ** -max(math.frexp(heaviest)[1], -1000)
+        sorted_kinds = []
+        for codes, weights in zip(self._codes, self._weights, strict=True):
+            code, weight = np.concatenate(codes), np.concatenate(weights) * scale
+            # One score's weights are added in ascending order, whatever order the rows had.
+            order = np.lexsort((weight, code))
+            sorted_kinds.append((code[order], weight[order]))
+        distinct = np.unique(np.concatenate([code for code, _ in sorted_kinds]))
+        mass = [
+            np.bincount(np.searchsorted(distinct, code), weights=weight, minlength=len(distinct))
+            for code, weight in sorted_kinds
+        ]
+        return area_under(mass[0][::-1], mass[1][::-1], max_fpr)
+
+
+def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None) -> float:
+    """Trapezoids under the ROC curve, one for each distinct score.
+
+    Parameters
+    ----------
+    others, positives : ndarray of float64, shape (scores,)
+        Rows, or their weight, at each distinct score, from the highest score down.
+    max_fpr : float or None
+        As in `pooled.PooledScores.auc`.
+    """
+    fpr, tpr = np.cumsum(others), np.cumsum(positives)
+    if not (len(fpr) and fpr[-1] > 0 and tpr[-1] > 0):
+        return float("nan")
+    fpr, tpr = np.append(0.0, fpr / fpr[-1]), np.append(0.0, tpr / tpr[-1])
+    if max_fpr is not None and max_fpr < 1:
+        stop = int(np.searchsorted(fpr, max_fpr, side="right"))
+        inside = np.interp(max_fpr, fpr[stop - 1 : stop + 1], tpr[stop - 1 : stop + 1])
+        fpr, tpr = np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], inside)
+    area = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2.0)
+    if max_fpr is not None and max_fpr < 1:
+        least = max_fpr * max_fpr / 2.0
+        area = 0.5 * (1.0 + (area - least) / (max_fpr - least))
+    return min(max(area, 0.0), 1.0)
+
+
+def bits_of(score: np.ndarray) -> np.ndarray:
+    """The bits of scores as unsigned integers, read-only."""
+    return frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
+
+
+def codes_of(score: np.ndarray) -> np.ndarray:
+    """Unsigned integers of the same order and the same ties as the scores."""
+    bits = bits_of(score)
+    codes = np.empty(len(bits), bits.dtype)
+    _encode(bits, codes)
+    return codes
+
+
+@kernel
+def _encode(bits, codes):  # type: ignore[no-untyped-def]
+    """A score's bits as an integer of the same order; -0.0 becomes 0.0."""
+    sign = codes.dtype.type(1) << codes.dtype.type(8 * codes.itemsize - 1)
+    for i in range(bits.shape[0]):
+        if bits[i] & sign:
+            codes[i] = sign if bits[i] == sign else ~bits[i]
+        else:
+            codes[i] = bits[i] | sign

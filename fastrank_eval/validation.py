@@ -1,0 +1,292 @@
+"""A record batch -> columns: everything is checked here, once; the null policy lives here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastrank_eval.columns import Columns, Roles, frozen
+from fastrank_eval.errors import ColumnError
+
+_SIGN = np.uint64(1 << 63)
+_INFINITY_BITS = np.uint64(0x7FF0000000000000)
+# Doubles in ascending order, numbered: the place of minus infinity, of -0.0 and of infinity.
+_MINUS_INFINITY = np.uint64(0x000FFFFFFFFFFFFF)
+_MINUS_ZERO = np.uint64(0x7FFFFFFFFFFFFFFF)
+_INFINITY = np.uint64(0xFFF0000000000000)
+
+
+def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
+    """Validate a batch and view it as arrays.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Holds every column that `roles` names.
+    roles : Roles
+        Parts and null policies.
+    first_row : int
+        Number of the batch's first row in the whole input.
+
+    Returns
+    -------
+    Columns
+        Views where the type allows one; copies only of booleans, halves, 64-bit integer scores and
+        columns with nulls.
+
+    Raises
+    ------
+    ColumnError
+        Null, NaN or infinite where not allowed, a negative weight, a type that has no meaning in
+        its part: names the column, the first row and how many rows there are.
+    """
+    keys = tuple(_key(batch.column(name), name, first_row) for name in roles.group)
+    labels = decoded(batch.column(roles.label))
+    label = _label(labels, roles, first_row)
+    scores, masks = [], []
+    for name in roles.scores:
+        score, mask = _score(batch.column(name), name, roles, first_row)
+        scores.append(score)
+        masks.append(mask)
+    weight = None
+    if roles.weight is not None:
+        weight = _weight(batch.column(roles.weight), roles.weight, "weight", first_row)
+    item = None
+    if roles.item is not None:
+        item = _key(batch.column(roles.item), roles.item, first_row, part="item")
+    group_weights = tuple(
+        _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
+    )
+    columns = Columns(
+        first_row, keys, label, tuple(scores), tuple(masks), weight, item, group_weights
+    )
+    if roles.unjudged == "drop" and labels.null_count:
+        return columns.only(as_array(labels.is_valid()).view(np.bool_))
+    return columns
+
+
+def as_array(column: pa.Array) -> np.ndarray:
+    """A primitive Arrow array without nulls as a read-only NumPy array, a view where possible."""
+    if pa.types.is_boolean(column.type):
+        # Not to_numpy(zero_copy_only=False), which imports pandas where it is installed: 0.3 s.
+        column = column.cast(pa.uint8())
+    return frozen(column.to_numpy(zero_copy_only=True))
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """The values behind an extension type, run ends or a dictionary, in a layout Arrow gathers."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return decoded(column.storage)
+    if pa.types.is_run_end_encoded(kind):
+        return decoded(pc.run_end_decode(column))
+    if pa.types.is_dictionary(kind):
+        values = _wide(decoded(column.dictionary))
+        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _wide(column: pa.Array) -> pa.Array:
+    """Strings and bytes with 64-bit offsets: repeated often, short ones pass 2 GiB."""
+    if pa.types.is_string(column.type):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary(column.type):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa.Array:
+    column = decoded(column)
+    kind = column.type
+    if not (
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or (pa.types.is_temporal(kind) and not (part == "item" and pa.types.is_interval(kind)))
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or (pa.types.is_null(kind) and not len(column))
+    ):
+        raise ColumnError(
+            f"{part} column '{name}' has type {kind}, which cannot be a key; "
+            "cast it to an integer, string, date, timestamp, decimal or bool."
+        )
+    _refuse_nulls(column, name, part, first_row)
+    return column
+
+
+def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
+    column = decoded(column)
+    name, kind = roles.label, column.type
+    if column.null_count:
+        if roles.unjudged == "error":
+            _refuse_nulls(
+                column,
+                name,
+                "label",
+                first_row,
+                "pass unjudged='allow' (takes a rank, no gain) "
+                "or unjudged='drop', if a null means that nobody judged the row",
+            )
+        column = _filled(column)
+    values = _numbers(column, name, "label", "a bool, an integer grade or a float gain")
+    if (
+        values.dtype.kind == "f"
+        and values.size
+        and not (np.isfinite(values.min()) and np.isfinite(values.max()))
+    ):
+        _refuse(
+            ~np.isfinite(values),
+            values,
+            f"label column '{name}' ({kind})",
+            first_row,
+            "is NaN or infinite",
+            "labels must be finite",
+        )
+    return values
+
+
+def _score(
+    column: pa.Array, name: str, roles: Roles, first_row: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    column = decoded(column)
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        raise ColumnError(
+            f"score column '{name}' has type {kind}, which has no exact binary form; "
+            "cast it to float64 or to an integer."
+        )
+    mask = None
+    if column.null_count:
+        if roles.unretrieved == "error":
+            _refuse_nulls(
+                column,
+                name,
+                "score",
+                first_row,
+                "pass unretrieved='allow' if a null means that the row was not retrieved",
+            )
+        mask = as_array(column.is_null()).view(np.bool_)
+        column = _filled(column)
+    values = _numbers(column, name, "score", "float16, float32, float64 or an integer")
+    if values.dtype.kind == "f":
+        # The minimum is NaN as soon as one value is: one vectorised pass, no array of flags.
+        if values.size and np.isnan(values.min()):
+            _refuse(
+                np.isnan(values),
+                values,
+                f"score column '{name}' ({kind})",
+                first_row,
+                "is NaN",
+                "a NaN has no rank: drop these rows or mend the model's output",
+            )
+        return values, mask
+    if values.dtype.itemsize <= 2:
+        return values.astype(np.float32), mask
+    if values.dtype.itemsize == 4:
+        return values.astype(np.float64), mask
+    return _ordered_doubles(values, name, first_row), mask
+
+
+def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+    """64-bit integers as doubles of the same order and the same ties (not of the same value).
+
+    A double's bits, read as sign and magnitude, are ordered as the doubles are: the integer's
+    magnitude becomes the bits. float64(values) would merge neighbours beyond 2**53.
+    """
+    if values.dtype.kind == "u":
+        # Ascending from just above minus infinity; the pair -0.0 and 0.0 is one place, not two.
+        ascending = values + _MINUS_INFINITY
+        ascending += ascending >= _MINUS_ZERO
+        wrong = values > _INFINITY - _MINUS_INFINITY - np.uint64(2)
+        bits = np.where(ascending >= _SIGN, ascending ^ _SIGN, ~ascending)
+    else:
+        magnitude = np.where(
+            values < 0, np.uint64(0) - values.view(np.uint64), values.view(np.uint64)
+        )
+        wrong = magnitude >= _INFINITY_BITS
+        bits = magnitude | np.where(values < 0, _SIGN, np.uint64(0))
+    if wrong.any():
+        _refuse(
+            wrong,
+            values,
+            f"score column '{name}' ({values.dtype})",
+            first_row,
+            "stands within 2^53 of the end of its type and cannot be ordered exactly",
+            "shift the scores or cast them to float64",
+        )
+    return frozen(bits.view(np.float64))
+
+
+def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarray:
+    column = decoded(column)
+    _refuse_nulls(column, name, part, first_row)
+    values = _numbers(column, name, part, "a number").astype(np.float64, copy=False)
+    if values.size:
+        least, most = values.min(), values.max()
+        if not (least >= 0.0 and most < np.inf):
+            wrong = ~((values >= 0.0) & (values < np.inf))
+            _refuse(
+                wrong,
+                values,
+                f"{part} column '{name}' ({column.type})",
+                first_row,
+                "is negative, NaN or infinite",
+                "weights must be finite and not negative",
+            )
+    return values
+
+
+def _numbers(column: pa.Array, name: str, part: str, wanted: str) -> np.ndarray:
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        return as_array(column.cast(pa.float64()))
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), np.uint8)
+    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ColumnError(f"{part} column '{name}' has type {kind}; it must be {wanted}.")
+    values = as_array(column)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
+
+
+def _filled(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_null(kind):
+        return pa.array(np.zeros(len(column), np.float32))
+    if pa.types.is_float16(kind):
+        column = column.cast(pa.float32())
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    if pa.types.is_boolean(column.type):
+        return pc.fill_null(column, False)
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return column
+    return pc.fill_null(column, pa.scalar(0, column.type))
+
+
+def _refuse_nulls(column: pa.Array, name: str, part: str, first_row: int, remedy: str = "") -> None:
+    nulls = column.null_count
+    if nulls:
+        row = first_row + pc.index(column.is_null(), True).as_py()
+        raise ColumnError(
+            f"{part} column '{name}' is null in {nulls:,} row(s), first in row {row:,} (counted "
+            f"from 0, those of this batch); {remedy or 'fill or drop these rows'}."
+        )
+
+
+def _refuse(
+    wrong: np.ndarray, values: np.ndarray, where: str, first_row: int, fault: str, remedy: str
+) -> None:
+    at = int(np.argmax(wrong))
+    raise ColumnError(
+        f"{where} {fault} in {int(np.count_nonzero(wrong)):,} row(s) of this batch, first in row "
+        f"{first_row + at:,} (counted from 0), value {values[at]!s}; {remedy}."
+    )

@@ -1,0 +1,220 @@
+"""The benchmark itself, on a few thousand rows: it runs, and its report says what was measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.__main__ import main
+from bench.fresh import command_line, peak_memory, run_command
+from bench.machine import CHUNK, random_words, read_all, sort_chunks
+from bench.report import BEGIN, END, fill_block, readme_block, results
+from bench.runs import Run, read_run
+from bench.workload import EIGHT, INPUTS, MEASURES, SEVEN, Input, evaluate, table_of, write_sorted
+
+ROOT = Path(__file__).parent.parent
+ROWS = 3000
+# Starting fresh processes takes seconds, compiling all kernels more.
+CHEAP = "not test_start and (not test_memory or (seven and 1-))"
+
+
+def entry(seconds: float, cpu: list[float] | None = None, **info: object) -> dict[str, Any]:
+    timed = {} if cpu is None else {"cpu": cpu}
+    stats = {"median": seconds, "min": seconds / 2, "rounds": 5}
+    return {"stats": stats, "extra_info": {**info, **timed}}
+
+
+def speed(seconds: float, threads: int, cpu: list[float], **info: object) -> dict[str, Any]:
+    said = {"kind": "speed", "input": "presorted", "measures": "eight", **info}
+    return entry(seconds, cpu, threads=threads, rows=10_000_000, bytes=130_000_000, **said)
+
+
+def write_run(path: Path, benchmarks: list[dict[str, Any]]) -> Path:
+    machine = {
+        "cpu": "Example 9000",
+        "cores": 2,
+        "memory_gb": 16.0,
+        "load": [0.5, 0.25, 0.125],
+        "system": "Linux x86_64",
+        "python": "3.11.1",
+        "versions": {"numpy": "2.0.0"},
+        "others": 0.125,
+    }
+    run = {
+        "datetime": "2024-05-06T07:08:09",
+        "machine_info": {"bench": machine},
+        "benchmarks": benchmarks,
+    }
+    path.write_text(json.dumps(run), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    """Presorted at 200 and 320 Mrows/s, a first run that is too slow, memory in bounds."""
+    benchmarks = [
+        entry(0.1, kind="bandwidth", bytes=1_000_000_000, threads=1),
+        entry(0.05, kind="bandwidth", bytes=1_000_000_000, threads=2),
+        entry(0.1, kind="np.sort", which="sort_whole", rows=10_000_000),
+        speed(0.05, 1, [0.04, 0.04, 0.08]),
+        speed(0.03125, 2, [0.0625]),
+        entry(6.0, [4.5], kind="start", cache="empty", rows=1000),
+    ]
+    for rows, above in ((10_000_000, 120.5), (30_000_000, 130.5)):
+        held = {"baseline_mb": 200.0, "peak_mb": 200.0 + above, "above_mb": above}
+        benchmarks.append(entry(1.0, kind="memory", measures="seven", threads=2, rows=rows, **held))
+    return write_run(tmp_path / "run.json", benchmarks)
+
+
+@pytest.fixture
+def run(run_file: Path) -> Run:
+    return read_run(run_file)
+
+
+def row_of(text: str, start: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {start} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_results__targets__say_what_is_met_missed_and_not_measured(run: Run) -> None:
+    text = results(run)
+    met = row_of(text, "eight measures, presorted, one core")
+    assert met[1:] == ["≥ 150 Mrows/s", "200 Mrows/s", "250", "yes"]
+    scaling = row_of(text, "2 threads over 1, where two cores are free: eight measures, presorted")
+    assert scaling[1:] == ["≥ 1.7 times", "1.60 times", "-", "**no**"]
+    missed = row_of(text, "first run ever on a small file")
+    assert missed[1:] == ["≤ 5 s", "6.00 s", "4.50", "**no**"]
+    memory = row_of(
+        text, "peak memory, presorted, streaming, seven, without pooled AUC, 30,000,000 rows"
+    )
+    assert memory[1:] == ["≤ 300 MB", "130 MB", "-", "yes"]
+    assert row_of(text, "next fresh process")[2:] == ["not measured", "-", "-"]
+
+
+def test_results__ratios__are_to_the_same_run(run: Run) -> None:
+    one, two = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in results(run).splitlines()
+        if line.startswith("| presorted | eight |")
+    ]
+    assert one == ["presorted", "eight", "1", "200", "400", "200", "250", "-", "26.0%", "2.00"]
+    assert two == ["presorted", "eight", "2", "320", "640", "160", "160", "1.60", "20.8%", "3.20"]
+
+
+def test_results__circumstances__name_machine_load_and_versions(run: Run) -> None:
+    text = results(run)
+    for said in (
+        "date: 2024-05-06",
+        "Example 9000, 2 cores, 16 GB",
+        "numpy 2.0.0",
+        "0.50, 0.25, 0.12",
+        "other programs took 12%",
+        "10,000,000",
+    ):
+        assert said in text
+
+
+def test_results__nothing_measured__says_so(tmp_path: Path) -> None:
+    text = results(read_run(write_run(tmp_path / "empty.json", [])))
+    assert text.count("Not measured in this run.") == 4
+    assert "yes" not in text
+
+
+def test_readme_block__of_a_run__has_speeds_and_memory(run: Run) -> None:
+    block = readme_block(run)
+    assert row_of(block, "presorted") == ["presorted", "-", "-", "200", "320"]
+    assert "120 MB above the imports for 10,000,000 rows and 130 MB for 30,000,000" in block
+
+
+def test_fill_block__between_the_marks__leaves_the_rest_and_can_be_repeated() -> None:
+    text = f"above\n{BEGIN}\nold\n{END}\nbelow\n"
+    filled = fill_block(text, "new")
+    assert filled == f"above\n{BEGIN}\n\nnew\n\n{END}\nbelow\n"
+    assert fill_block(filled, "new") == filled
+
+
+@pytest.mark.parametrize("text", ["no marks", f"{BEGIN} only", f"{END} before {BEGIN}"])
+def test_fill_block__without_both_marks__is_none(text: str) -> None:
+    assert fill_block(text, "new") is None
+
+
+def test_main__from_an_earlier_run__writes_both_files(
+    run_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme, written = tmp_path / "README.md", tmp_path / "RESULTS.md"
+    readme.write_text(f"# Name\n{BEGIN}\n{END}\n", encoding="utf-8")
+    options = ["--results", str(written), "--readme", str(readme)]
+    assert main(["--from", str(run_file), *options]) == 0
+    text = written.read_text(encoding="utf-8")
+    assert text == results(read_run(run_file))
+    assert text in capsys.readouterr().out
+    assert "| presorted |" in readme.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("given", INPUTS, ids=lambda given: given.name)
+def test_input__whatever_its_order__gives_the_same_numbers(given: Input) -> None:
+    table = table_of(given, ROWS)
+    assert table.num_rows == ROWS
+    first = evaluate(table_of(INPUTS[0], ROWS), EIGHT, threads=1, presorted=True)
+    for threads in (1, 2):
+        result = evaluate(table, EIGHT, threads=threads, presorted=given.presorted)
+        assert [v.value for v in result.values] == [v.value for v in first.values]
+
+
+def test_measures__of_the_cases__are_the_lists_they_are_called() -> None:
+    assert {name: len(text.split(",")) for name, text in MEASURES.items()} == {
+        "GAUC": 1,
+        "eight": 8,
+    }
+    assert set(EIGHT.split(",")) - set(SEVEN.split(",")) == {"AUC"}
+
+
+def test_references__on_few_words__read_and_sort_all_of_them() -> None:
+    words = np.arange(1001, dtype=np.int64)
+    with ThreadPoolExecutor(2) as pool:
+        assert read_all(words, pool, 1) == read_all(words, pool, 2) == 500_500
+    shuffled = random_words(CHUNK + 5)
+    sort_chunks(shuffled)
+    assert np.array_equal(shuffled[:CHUNK], np.sort(random_words(CHUNK + 5)[:CHUNK]))
+    assert np.array_equal(shuffled[CHUNK:], np.sort(random_words(CHUNK + 5)[CHUNK:]))
+
+
+def test_fresh_processes__on_a_small_file__are_measured(tmp_path: Path) -> None:
+    path = tmp_path / "small.parquet"
+    write_sorted(path, ROWS)
+    measured = peak_memory(path, path, "GAUC", 2)
+    assert measured["peak_mb"] >= measured["baseline_mb"] > 0
+    assert measured["above_mb"] == pytest.approx(measured["peak_mb"] - measured["baseline_mb"])
+    assert run_command([*command_line(path, "RR"), "--limit", "9"], tmp_path / "kernels") > 0
+    assert list((tmp_path / "kernels").rglob("*.nbi")), "compiled kernels are kept where asked"
+
+
+def test_fresh_process__that_fails__is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        run_command(command_line(tmp_path / "absent.parquet", "RR"), tmp_path)
+
+
+@pytest.mark.slow
+def test_cases__on_few_rows__run_and_fill_their_targets(tmp_path: Path) -> None:
+    output = tmp_path / "run.json"
+    cases = [str(ROOT / "bench" / "test_speed.py"), "-q", "-k", CHEAP]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *cases, "--benchmark-json", str(output)],
+        cwd=ROOT,
+        env={**os.environ, "FASTRANK_BENCH_ROWS": str(ROWS), "FASTRANK_BENCH_ROUNDS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = results(read_run(output))
+    assert text.count("not measured") == 4  # two starts, and the peaks of the eight measures
+    assert text.count("Not measured in this run.") == 1

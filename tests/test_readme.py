@@ -1,0 +1,61 @@
+"""README: its examples run and print what it says."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from fastrank_eval.cli import cli
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    text = README.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_python_examples__run__as_printed() -> None:
+    examples = "\n".join(blocks("python"))
+    test = doctest.DocTestParser().get_doctest(examples, {}, "README.md", str(README), 0)
+    assert len(test.examples) > 5
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=report.append)
+    assert report == []
+
+
+def test_commands__run__and_write_what_they_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(5)
+    log = {
+        "user_id": np.repeat(np.arange(20), 5),
+        "click": random.integers(0, 2, 100),
+        "pctr": random.random(100),
+        "ctr_old": random.random(100),
+    }
+    parquet.write_table(pa.table(log), tmp_path / "impressions.parquet")
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("fastrank-eval ")]
+    assert len(commands) >= 2
+    for command in commands:
+        outcome = CliRunner().invoke(cli, command, catch_exceptions=False)
+        assert outcome.exit_code == 0, outcome.output
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "impressions.parquet", "report.json", "users.parquet",
+    }  # fmt: skip
+
+
+def test_links__to_files_of_the_repository__lead_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", README.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (README.parent / target).exists()]
+    assert missing == []
