@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.report import fill_block, read_run, readme_block, results
+from bench.report import fill_block, readme_block, results
+from bench.runs import read_run
 
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "build" / "bench" / "run.json"

@@ -27,15 +27,17 @@ def random_words(count: int) -> Words:
     return np.random.default_rng(0).integers(0, 1 << 64, count, dtype=np.uint64)
 
 
-def read_all(words: NDArray[np.int64], threads: int) -> int:
+def read_all(words: NDArray[np.int64], pool: ThreadPoolExecutor, threads: int) -> int:
     """Read every word once, to its sum; NumPy adds without the GIL.
 
     Parameters
     ----------
     words : ndarray of int64
         Much larger than the caches.
+    pool : ThreadPoolExecutor
+        Made before, so that starting its threads is not timed.
     threads : int
-        Each reads one contiguous part.
+        Each reads one contiguous part; one thread is the caller's own.
 
     Returns
     -------
@@ -44,9 +46,7 @@ def read_all(words: NDArray[np.int64], threads: int) -> int:
     """
     if threads == 1:
         return int(words.sum())
-    with ThreadPoolExecutor(threads) as pool:
-        sums = list(pool.map(np.sum, np.array_split(words, threads)))
-    return sum(int(part) for part in sums)
+    return sum(int(part) for part in pool.map(np.sum, np.array_split(words, threads)))
 
 
 def sort_whole(words: Words) -> None:
@@ -70,7 +70,8 @@ class Clock:
         """Share of all cores' time that other programs took, 0 to 1."""
         busy = (_all_seconds() - self._all) - (_own_seconds() - self._own)
         wall = time.perf_counter() - self._wall
-        return min(1.0, max(0.0, busy / (wall * psutil.cpu_count())))
+        share: float = busy / (wall * (psutil.cpu_count() or 1))
+        return min(1.0, max(0.0, share))
 
 
 def _all_seconds() -> float:

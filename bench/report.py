@@ -1,201 +1,15 @@
-"""From the JSON of a run to RESULTS.md and the block of the README: no number is typed by hand."""
+"""From a run to RESULTS.md and the block of the README: no number is typed by hand."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from statistics import median
-from typing import Any
+from collections.abc import Sequence
 
-__all__ = ["Case", "Run", "fill_block", "read_run", "readme_block", "results"]
+from bench.runs import Run
+from bench.targets import NONE, number, peak, speed, start, targets
+
+__all__ = ["fill_block", "readme_block", "results"]
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-NONE = "–"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One case of the benchmark.
-
-    Parameters
-    ----------
-    info : dict
-        What the case said of itself: kind, rows, threads, measures ...
-    seconds : float
-        Median wall time of a round.
-    fastest : float
-        Wall time of the fastest round.
-    cpu : float or None
-        Median processor time of a round, all threads together.
-    rounds : int
-    """
-
-    info: dict[str, Any]
-    seconds: float
-    fastest: float
-    cpu: float | None
-    rounds: int
-
-    @property
-    def mrows(self) -> float:
-        """Million rows a second, by the median round."""
-        return float(self.info["rows"]) / self.seconds / 1e6
-
-    @property
-    def fastest_mrows(self) -> float:
-        """Million rows a second, by the fastest round."""
-        return float(self.info["rows"]) / self.fastest / 1e6
-
-    @property
-    def cpu_mrows(self) -> float | None:
-        """Million rows a second of processor time."""
-        return float(self.info["rows"]) / self.cpu / 1e6 if self.cpu else None
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second, by the median round."""
-        return float(self.info["bytes"]) / self.seconds
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of the benchmark: the machine and every case."""
-
-    date: str
-    machine: dict[str, Any]
-    cases: tuple[Case, ...]
-
-    def all(self, kind: str, **info: object) -> list[Case]:
-        """Select the cases of a kind, in the order they ran."""
-        wanted = {"kind": kind, **info}
-        return [case for case in self.cases if wanted.items() <= case.info.items()]
-
-    def one(self, kind: str, **info: object) -> Case | None:
-        """Select a case; None if it did not run."""
-        found = self.all(kind, **info)
-        return found[0] if found else None
-
-    def scaling(self, case: Case | None) -> float | None:
-        """Speed of a case over that of the same case on one thread."""
-        if case is None:
-            return None
-        shared = {name: case.info[name] for name in ("kind", "input", "measures")}
-        single = self.one(**shared, threads=1)
-        return single.seconds / case.seconds if single else None
-
-
-def read_run(path: Path) -> Run:
-    """Read what pytest-benchmark wrote.
-
-    Parameters
-    ----------
-    path : Path
-        Of its JSON.
-
-    Returns
-    -------
-    Run
-    """
-    found = json.loads(path.read_text(encoding="utf-8"))
-    cases = []
-    for entry in found["benchmarks"]:
-        stats, info = entry["stats"], entry["extra_info"]
-        cpu = median(info["cpu"]) if info.get("cpu") else None
-        cases.append(Case(info, stats["median"], stats["min"], cpu, stats["rounds"]))
-    date = str(found["datetime"]).partition("T")[0]
-    return Run(date, found["machine_info"]["bench"], tuple(cases))
-
-
-# ------------------------------------------------------------------------------------ targets
-
-
-@dataclass(frozen=True)
-class Target:
-    """A number to reach, and how a run shows it: (wall clock, by processor time).
-
-    Parameters
-    ----------
-    text : str
-    limit : float
-    unit : str
-    at_least : bool
-        Otherwise at most.
-    measured : callable
-        Of a run; None for what it did not measure.
-    """
-
-    text: str
-    limit: float
-    unit: str
-    at_least: bool
-    measured: Callable[[Run], tuple[float | None, float | None]]
-
-    def row(self, run: Run) -> list[str]:
-        """Lay target, measurement and verdict side by side."""
-        wall, cpu = self.measured(run)
-        wanted = f"{'≥' if self.at_least else '≤'} {self.limit:g} {self.unit}".rstrip()
-        if wall is None:
-            return [self.text, wanted, "not measured", NONE, NONE]
-        met = wall >= self.limit if self.at_least else wall <= self.limit
-        shown = f"{_number(wall)} {self.unit}".rstrip()
-        return [self.text, wanted, shown, _number(cpu), "yes" if met else "**no**"]
-
-
-def _speed(run: Run, rows: str, measures: str, threads: int) -> tuple[float | None, float | None]:
-    case = run.one("speed", input=rows, measures=measures, threads=threads)
-    return (case.mrows, case.cpu_mrows) if case else (None, None)
-
-
-def _scaling(run: Run, rows: str) -> tuple[float | None, float | None]:
-    case = run.one("speed", input=rows, measures="eight", threads=2)
-    return run.scaling(case), None
-
-
-def _peak(run: Run, measures: str, *, largest: bool) -> tuple[float | None, float | None]:
-    cases = sorted(run.all("memory", measures=measures), key=lambda case: int(case.info["rows"]))
-    return (cases[-1 if largest else 0].info["above_mb"], None) if cases else (None, None)
-
-
-def _start(run: Run, cache: str) -> tuple[float | None, float | None]:
-    case = run.one("start", cache=cache)
-    return (case.seconds, case.cpu) if case else (None, None)
-
-
-def _targets(run: Run) -> Iterable[Target]:
-    def speed(text: str, limit: float, rows: str, measures: str, threads: int) -> Target:
-        measured = partial(_speed, rows=rows, measures=measures, threads=threads)
-        return Target(text, limit, "Mrows/s", True, measured)
-
-    yield speed("eight measures, presorted, one core", 150, "presorted", "eight", 1)
-    yield speed("GAUC alone, presorted, one core", 300, "presorted", "GAUC", 1)
-    yield speed(
-        "eight measures, grouped but unsorted, one core", 60, "grouped, unsorted", "eight", 1
-    )
-    for kind in ("dense", "hash-like"):
-        text = f"eight measures, shuffled int64 ids ({kind}), 2 threads"
-        yield speed(text, 25, f"shuffled int64, {kind}", "eight", 2)
-    for rows in ("presorted", "grouped, unsorted"):
-        text = f"2 threads over 1, where two cores are free: eight measures, {rows}"
-        yield Target(text, 1.7, "×", True, partial(_scaling, rows=rows))
-    for measures, name in (("eight", "eight measures"), ("seven", "seven, without pooled AUC")):
-        for largest in (False, True):
-            sizes = sorted({int(case.info["rows"]) for case in run.all("memory")})
-            rows_text = f"{sizes[-1 if largest else 0]:,} rows" if sizes else "any number of rows"
-            yield Target(
-                f"peak memory, presorted, streaming, {name}, {rows_text}",
-                300,
-                "MB",
-                False,
-                partial(_peak, measures=measures, largest=largest),
-            )
-    yield Target("first run ever on a small file", 5, "s", False, partial(_start, cache="empty"))
-    yield Target("next fresh process", 1.2, "s", False, partial(_start, cache="filled"))
-
-
-# ------------------------------------------------------------------------------------ RESULTS.md
 
 
 def results(run: Run) -> str:
@@ -210,7 +24,7 @@ def results(run: Run) -> str:
     str
         Markdown.
     """
-    targets = [target.row(run) for target in _targets(run)]
+    verdicts = [target.row(run) for target in targets(run)]
     parts = [
         "# Benchmark results",
         "Written by `make bench` from its own measurements; no number is typed by hand. "
@@ -220,7 +34,7 @@ def results(run: Run) -> str:
         "Met or not is decided by the median wall time. The column beside it is the same number "
         "by processor time (Mrows per CPU second, CPU seconds), which other programs on a shared "
         "machine disturb less.",
-        _table(["target", "wanted", "measured", "by CPU time", "met"], targets, "lrrrl"),
+        _table(["target", "wanted", "measured", "by CPU time", "met"], verdicts, "lrrrl"),
         "## Speed",
         "GAUC alone, and the eight measures. Medians over the rounds; `fastest` is the "
         "best round. `read bandwidth`: bytes of the columns read, by time, as a share of what as "
@@ -252,8 +66,8 @@ def _circumstances(run: Run) -> list[str]:
         + f", {machine['system']}",
         "versions: "
         + ", ".join(
-            f"{name} {number}"
-            for name, number in {"Python": machine["python"], **machine["versions"]}.items()
+            f"{name} {release}"
+            for name, release in {"Python": machine["python"], **machine["versions"]}.items()
         ),
     ]
     if load:
@@ -281,10 +95,10 @@ def _speeds(run: Run) -> str:
                 str(case.info["input"]),
                 str(case.info["measures"]),
                 str(threads),
-                _number(case.mrows),
-                _number(case.fastest_mrows),
-                _number(case.mrows / threads),
-                _number(case.cpu_mrows),
+                number(case.mrows),
+                number(case.fastest_mrows),
+                number(case.mrows / threads),
+                number(case.cpu_mrows),
                 _times(run.scaling(case)) if threads > 1 else NONE,
                 f"{case.bandwidth / read.bandwidth:.1%}" if read else NONE,
                 _times(case.mrows / sort.mrows if sort else None),
@@ -306,8 +120,9 @@ def _references(run: Run) -> str:
         "sort_whole": "np.sort of uint64, whole",
         "sort_chunks": "np.sort of uint64, 64k at a time",
     }
-    for case in run.all("np.sort"):
-        lines.append([names[case.info["which"]], f"{_number(case.mrows)} Mrows/s"])
+    lines += [
+        [names[case.info["which"]], f"{number(case.mrows)} Mrows/s"] for case in run.all("np.sort")
+    ]
     return _table(["reference", "measured"], lines, "lr")
 
 
@@ -342,16 +157,8 @@ def _memory(run: Run) -> str:
     return _table(header, lines, "rlrrrr")
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return NONE
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
 def _times(ratio: float | None) -> str:
-    return NONE if ratio is None else f"{ratio:.2f}×"
+    return NONE if ratio is None else f"{ratio:.2f}"
 
 
 def _table(header: Sequence[str], lines: Sequence[Sequence[str]], sides: str) -> str:
@@ -380,12 +187,12 @@ def readme_block(run: Run) -> str:
     inputs = dict.fromkeys(str(case.info["input"]) for case in run.all("speed"))
     lines = []
     for rows in inputs:
-        speeds = [_speed(run, rows, measures, threads)[0] for measures, threads in shapes]
-        lines.append([rows, *map(_number, speeds)])
+        speeds = [speed(run, rows, measures, threads)[0] for measures, threads in shapes]
+        lines.append([rows, *map(number, speeds)])
     header = ["Mrows/s", "GAUC", "GAUC, 2 threads", "eight measures", "eight, 2 threads"]
     machine = run.machine
-    first, following = _start(run, "empty")[0], _start(run, "filled")[0]
-    lowest, highest = _peak(run, "seven", largest=False)[0], _peak(run, "seven", largest=True)[0]
+    first, following = start(run, "empty")[0], start(run, "filled")[0]
+    lowest, highest = peak(run, "seven", largest=False)[0], peak(run, "seven", largest=True)[0]
     notes = []
     if first is not None and following is not None:
         notes.append(
@@ -399,11 +206,7 @@ def readme_block(run: Run) -> str:
             f"the imports for {sizes[0]:,} rows and {highest:.0f} MB for {sizes[-1]:,}."
         )
     rows_text = ", ".join(f"{count:,}" for count in {c.info["rows"] for c in run.all("speed")})
-    about = (
-        f"{rows_text} rows, {machine['cpu']}, {machine['cores']} cores, {run.date}; medians. "
-        "Targets, ratios to the machine's own speed and the rest: "
-        "[bench/RESULTS.md](bench/RESULTS.md)."
-    )
+    about = f"{rows_text} rows, {machine['cpu']}, {machine['cores']} cores, {run.date}; medians."
     parts = [_table(header, lines, "lrrrr"), " ".join(notes), about]
     return "\n\n".join(part for part in parts if part)
 

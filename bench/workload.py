@@ -88,7 +88,8 @@ def rounds_wanted() -> int:
 
 def table_of(given: Input, rows: int) -> pa.Table:
     """Generate an input in memory: the three columns that are read, in chunks of a batch."""
-    reader = impressions(rows, seed=SEED, **given.options)
+    choices: Choices = {**given.options, "seed": SEED}
+    reader = impressions(rows, **choices)
     schema = pa.schema([reader.schema.field(name) for name in COLUMNS])
     return pa.Table.from_batches((batch.select(COLUMNS) for batch in reader), schema)
 
@@ -102,7 +103,8 @@ def bytes_read(path: Path) -> int:
     """Count the bytes of the three columns of a file once they are decoded."""
     file = parquet.ParquetFile(path)
     widths = [file.schema_arrow.field(name).type.bit_width // 8 for name in COLUMNS]
-    return int(file.metadata.num_rows) * sum(widths)
+    rows: int = file.metadata.num_rows
+    return rows * int(sum(widths))
 
 
 def evaluate(
