@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from fastrank_eval import __version__
 from fastrank_eval.columns import Roles
-from fastrank_eval.engine import Workers
-from fastrank_eval.errors import ArgumentError, OrderError, UndefinedError, near
+from fastrank_eval.errors import ArgumentError, OrderError, near
 from fastrank_eval.gathering import evaluate_gathered
 from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_integers, key_text, keys_at
-from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure, parse_measures
+from fastrank_eval.measures import Measure, parse_measures
+from fastrank_eval.measures.base import GROUP_WEIGHTS
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
-from fastrank_eval.result import MeasureValue, Meta, Result
+from fastrank_eval.result import Meta, Result
 from fastrank_eval.sources import Source, open_source, require_columns
 from fastrank_eval.stream import evaluate_stream, joined
+from fastrank_eval.summary import per_group_table, summary_lines
 from fastrank_eval.ties import TIES
 from fastrank_eval.validation import columns_of
 
@@ -189,9 +190,9 @@ def evaluate(
     conventions: dict[str, object] = {**given, "weight": weight, "order": order}
     if limit is not None:
         conventions["limit"] = limit
-    table = _per_group_table(plan, keys, values, opened.schema) if per_group else None
+    table = per_group_table(plan, keys, values, opened.schema) if per_group else None
     return Result(
-        _summary(plan, tally),
+        summary_lines(plan, tally),
         table,
         Meta(__version__, tally.rows, tally.groups, conventions, perf_counter() - started),
         roles.scores,
@@ -339,86 +340,3 @@ def _gather(reading: _Reading, plan: Plan) -> tuple[Tally, list[Keys], list[Grou
     if not plan.per_group:
         return tally, [], []
     return tally, [keys_at(columns.keys, firsts)], values
-
-
-def _summary(plan: Plan, tally: Tally) -> list[MeasureValue]:
-    lines = []
-    for model, name in enumerate(plan.roles.scores):
-        state = tally.means[model]
-        for m, measure in enumerate(plan.measures):
-            if measure.pooled:
-                value = tally.pools[model][float(measure.rel)].auc(
-                    measure.max_fpr, Workers(plan).in_order
-                )
-                undefined = np.isnan(value)
-                used, rows, positives = (
-                    (0, 0, 0) if undefined else (tally.groups, tally.rows, tally.positives)
-                )
-                dropped = {"single_class": tally.groups} if undefined and tally.groups else {}
-                if undefined and plan.undefined == "error" and tally.groups:
-                    raise _undefined_pool(measure)
-                if undefined and plan.undefined in ("zero", "one") and tally.groups:
-                    value = float(plan.undefined == "one")
-            else:
-                value = state.mean(m, measure.weight != "uniform")
-                used, rows, positives = state.used(m), state.rows(m), state.positives(m)
-                dropped = state.dropped(m)
-            lines.append(
-                MeasureValue(
-                    score=name,
-                    slice="all",
-                    measure=str(measure),
-                    value=value,
-                    groups=tally.groups,
-                    groups_used=used,
-                    dropped=dropped,
-                    rows_share=_share(rows, tally.rows),
-                    positives_share=_share(positives, tally.positives),
-                )
-            )
-    return lines
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
-
-
-def _undefined_pool(measure: Measure) -> Exception:
-    return UndefinedError(
-        f"{measure} is undefined: all rows are of one class, and undefined values are an error; "
-        "choose undefined='skip', 'zero' or 'one'."
-    )
-
-
-def _per_group_table(
-    plan: Plan, keys: list[Keys], values: list[GroupValues], schema: pa.Schema
-) -> pa.Table:
-    names: list[str] = []
-    columns: list[Any] = []
-    for k, name in enumerate(plan.roles.group):
-        names.append(name)
-        if keys:
-            columns.append(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
-        else:
-            columns.append(pa.array([], schema.field(name).type))
-
-    def add(name: str, column: pa.Array) -> None:
-        while name in names:
-            name += "_"
-        names.append(name)
-        columns.append(column)
-
-    empty = np.empty(0)
-    for name, parts in (
-        ("rows", [v.rows for v in values]),
-        ("positives", [v.positives for v in values]),
-    ):
-        add(name, pa.array(np.concatenate(parts) if parts else empty.astype(np.int64)))
-    for model, score in enumerate(plan.roles.scores):
-        for m, measure in enumerate(plan.measures):
-            if measure.pooled:
-                continue
-            numbers = np.concatenate([v.values[model, m] for v in values]) if values else empty
-            title = str(measure) if len(plan.roles.scores) == 1 else f"{score}.{measure}"
-            add(title, pa.array(numbers, mask=np.isnan(numbers)))
-    return pa.table(columns, names=names)

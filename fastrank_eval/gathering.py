@@ -16,14 +16,12 @@ import numpy as np
 from fastrank_eval.columns import Columns, frozen
 from fastrank_eval.engine import Workers, evaluate_chunk
 from fastrank_eval.groups import (
-    DENSE_RANGE,
     Keys,
     key_integers,
     key_text,
-    number_integers,
-    rows_by_group,
 )
 from fastrank_eval.kernel import kernel
+from fastrank_eval.numbering import DENSE_RANGE, number_integers, rows_by_group
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.ranking import Chunk
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.canonical import arrange_blocks, sort_groups_descending, weigh_zeros
 from fastrank_eval.columns import Columns, frozen
 from fastrank_eval.errors import OrderError
 from fastrank_eval.kernel import kernel
 from fastrank_eval.ordering import broken_order, order_by_score
 from fastrank_eval.scratch import scratch
-from fastrank_eval.ties import arrange_blocks, item_precedence, resolve_blocks
+from fastrank_eval.ties import item_precedence, resolve_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class Ranking:
         def sort() -> np.ndarray:
             out = values.copy()
             if len(out) and out.min() < out.max():
-                _sort_groups_descending(self.offsets, out)
+                sort_groups_descending(self.offsets, out)
             return out
 
         return self.once(("descending", key), sort)
@@ -246,7 +247,7 @@ def rank(
         if order is not None:
             weight, marks = frozen(weight[order]), frozen(marks[order])
         weights = RowWeights(weight[places], np.empty(entries), np.empty(entries), np.empty(groups))
-        _weigh_zeros(
+        weigh_zeros(
             starts,
             score,
             marks,
@@ -409,79 +410,3 @@ def _enter(  # type: ignore[no-untyped-def]
             e += 1
     offsets[entered] = e
     return entered
-
-
-@kernel
-def _weigh_zeros(  # type: ignore[no-untyped-def]
-    starts, score, marked, weight, scratch, offsets, above, inside, total
-):
-    """Weights of label-0 rows above and inside each entry's block.
-
-    A block's weights are added smallest first, so the sum does not depend on the rows' order.
-    """
-    for g in range(starts.shape[0] - 1):
-        e = offsets[g]
-        i = starts[g]
-        end = starts[g + 1]
-        so_far = 0.0
-        while i < end:
-            first = e
-            zeros = 0
-            j = i
-            while j < end and score[j] == score[i]:
-                if marked[j] != 0:
-                    e += 1
-                else:
-                    scratch[zeros] = weight[j]
-                    zeros += 1
-                j += 1
-            _sort_ascending(scratch, zeros)
-            block = 0.0
-            for k in range(zeros):
-                block += scratch[k]
-            for k in range(first, e):
-                above[k] = so_far
-                inside[k] = block
-            so_far += block
-            i = j
-        total[g] = so_far
-
-
-@kernel
-def _sort_ascending(values, n):  # type: ignore[no-untyped-def]
-    """Heap sort of the first `n` values."""
-    for turn in range(n // 2 + n - 1):
-        if turn < n // 2:
-            root = n // 2 - 1 - turn
-            end = n
-        else:
-            end = n - 1 - (turn - n // 2)
-            values[0], values[end] = values[end], values[0]
-            root = 0
-        while 2 * root + 1 < end:
-            child = 2 * root + 1
-            if child + 1 < end and values[child] < values[child + 1]:
-                child += 1
-            if values[root] >= values[child]:
-                break
-            values[root], values[child] = values[child], values[root]
-            root = child
-
-
-@kernel
-def _sort_groups_descending(offsets, values):  # type: ignore[no-untyped-def]
-    for g in range(offsets.shape[0] - 1):
-        lo = offsets[g]
-        hi = offsets[g + 1]
-        falls = True
-        for e in range(lo + 1, hi):
-            if values[e] > values[e - 1]:
-                falls = False
-                break
-        if not falls:
-            part = values[lo:hi]
-            for k in range(hi - lo):
-                part[k] = -part[k]
-            _sort_ascending(part, hi - lo)
-            for k in range(hi - lo):
-                part[k] = -part[k]

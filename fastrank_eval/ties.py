@@ -62,56 +62,6 @@ def resolve_blocks(
 
 
 @kernel
-def _comes_later(grade, weight, a, b):  # type: ignore[no-untyped-def]
-    """Whether entry `a` stands after entry `b` in a block: lower grade, then lower weight."""
-    if grade[a] != grade[b]:
-        return grade[a] < grade[b]
-    return weight.shape[0] > 0 and weight[a] < weight[b]
-
-
-@kernel
-def arrange_blocks(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
-    """Order the entries of each block by grade, then weight, descending."""
-    for g in range(offsets.shape[0] - 1):
-        lo = offsets[g]
-        while lo < offsets[g + 1]:
-            hi = lo + 1
-            falls = True
-            while hi < offsets[g + 1] and above[hi] == above[lo]:
-                if _comes_later(grade, weight, hi - 1, hi):
-                    falls = False
-                hi += 1
-            if not falls:
-                n = hi - lo
-                for turn in range(n // 2 + n - 1):
-                    if turn < n // 2:
-                        root = n // 2 - 1 - turn
-                        end = n
-                    else:
-                        end = n - 1 - (turn - n // 2)
-                        _swap(grade, weight, lo, lo + end)
-                        root = 0
-                    while 2 * root + 1 < end:
-                        child = 2 * root + 1
-                        if child + 1 < end and _comes_later(
-                            grade, weight, lo + child + 1, lo + child
-                        ):
-                            child += 1
-                        if not _comes_later(grade, weight, lo + child, lo + root):
-                            break
-                        _swap(grade, weight, lo + root, lo + child)
-                        root = child
-            lo = hi
-
-
-@kernel
-def _swap(grade, weight, a, b):  # type: ignore[no-untyped-def]
-    grade[a], grade[b] = grade[b], grade[a]
-    if weight.shape[0] > 0:
-        weight[a], weight[b] = weight[b], weight[a]
-
-
-@kernel
 def _resolve(offsets, block_above, block_size, grade, best, above):  # type: ignore[no-untyped-def]
     """The rank each entry takes when ties fall best (or worst) for the ranking.
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval import ColumnError, OrderError
-from fastrank_eval.groups import group_starts, number_keys, rows_by_group
+from fastrank_eval.groups import group_starts, number_keys
+from fastrank_eval.numbering import rows_by_group
 
 
 def evaluate(source, measures="GAUC,RR", **options):

@@ -2,11 +2,12 @@
 
 from fastrank_eval.measures.auc import AUC, GAUC
 from fastrank_eval.measures.average_precision import AP
-from fastrank_eval.measures.base import Measure, Param, measure, parse_measures, registry
+from fastrank_eval.measures.base import Measure, Param, registry
 from fastrank_eval.measures.cascade import ERR
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.hits import F, P, R, Rprec, Success
 from fastrank_eval.measures.reciprocal_rank import RR
+from fastrank_eval.measures.text import measure, parse_measures
 
 __all__ = [
     "AP",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import cast
 
 import numpy as np
 
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, one_of
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, distinct_cutoffs, one_of
 from fastrank_eval.measures.discounts import discount_table, longest
 from fastrank_eval.ranking import Ranking
 
@@ -39,6 +39,7 @@ class AveragePrecision(Measure):
         WEIGHT,
     )
     spellings = ("MAP", "AveragePrecision")
+    needs_relevant = True
 
     def check_complete(self) -> None:
         if self.over == "min" and self.cutoff is None:
@@ -63,7 +64,7 @@ class AveragePrecision(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs = np.array(sorted({m.cutoff or 0 for m in measures}), np.int64)
+        cutoffs, at = distinct_cutoffs(measures)
         summed = np.empty((len(cutoffs), ranking.groups))
         if first.interpolated:
             _interpolated(
@@ -88,24 +89,17 @@ class AveragePrecision(Measure):
                 harmonic,
                 summed,
             )
-        at = {int(cutoff): values for cutoff, values in zip(cutoffs, summed, strict=True)}
         relevant = ranking.relevant(first.rel)
-        for m, out in zip(measures, outs, strict=True):
+        for m, out, row in zip(measures, outs, at, strict=True):
             below = relevant
             if m.over == "min":
                 below = np.minimum(relevant, cast(int, m.cutoff))
             elif m.over == "retrieved":
                 below = np.maximum(ranking.relevant_retrieved(first.rel), relevant > 0)
             out[:] = np.nan
-            np.divide(at[m.cutoff or 0], below, out=out, where=relevant > 0)
+            np.divide(summed[row], below, out=out, where=relevant > 0)
             # A block's rounding may pass 1 by one unit in the last place.
             np.minimum(out, 1.0, out=out)
-
-    def undefined_if_empty(self) -> str | None:
-        return "no_relevant"
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ranking.relevant(self.rel) == 0
 
 
 AP = AveragePrecision()

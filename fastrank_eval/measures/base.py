@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,15 +15,7 @@ from fastrank_eval.ranking import Ranking
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
 registry: dict[str, type[Measure]] = {}
-_spellings: dict[str, str] = {}
-_TREC_CUTOFF = re.compile(r"(ndcg_cut|map_cut|P|recall|success)_([1-9][0-9]*)", re.IGNORECASE)
-_TREC_NAMES = {
-    "ndcg_cut": "nDCG",
-    "map_cut": "AP",
-    "p": "P",
-    "recall": "R",
-    "success": "Success",
-}
+spelled: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +133,7 @@ class Measure:
     takes_cutoff: ClassVar[bool] = True
     pooled: ClassVar[bool] = False
     uses_row_weights: ClassVar[bool] = False
+    needs_relevant: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     cutoff: int | None
@@ -154,7 +144,7 @@ class Measure:
         if "name" in cls.__dict__:
             registry[cls.name] = cls
             for spelling in (cls.name, *cls.spellings):
-                _spellings[spelling.lower()] = cls.name
+                spelled[spelling.lower()] = cls.name
 
     def __init__(self, cutoff: int | None = None, /, **options: Any) -> None:
         known = {param.name: param for param in self.options}
@@ -235,13 +225,15 @@ class Measure:
         return hash(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from fastrank_eval.measures.text import measure
+
         return measure, (str(self),)
 
     # ---- what the engine asks -------------------------------------------------------------------
 
     def undefined_if_empty(self) -> str | None:
         """Why a group whose labels are all 0 is undefined; None: its value is 0."""
-        return None
+        return "no_relevant" if self.needs_relevant else None
 
     def empty_is_known(self) -> bool:
         """Whether `undefined_if_empty` holds for every such group, whatever its rows."""
@@ -270,7 +262,22 @@ class Measure:
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         """Why groups are undefined: (reason, groups as a mask); the first that holds counts."""
-        return iter(())
+        if self.needs_relevant:
+            yield "no_relevant", ranking.relevant(self.rel) == 0
+
+
+def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]]:
+    """Cutoffs of measures computed together.
+
+    Returns
+    -------
+    cutoffs : ndarray of int64
+        Ascending, each once; 0 stands for the whole list.
+    at : list of int
+        Where each measure's cutoff stands.
+    """
+    distinct = sorted({m.cutoff or 0 for m in measures})
+    return np.array(distinct, np.int64), [distinct.index(m.cutoff or 0) for m in measures]
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -281,132 +288,3 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return "{" + ", ".join(f"{_text(grade)}: {_text(gain)}" for grade, gain in value) + "}"
     return repr(value)
-
-
-def measure(spelling: str | Measure) -> Measure:
-    """Read a measure from its text; a measure is returned as it is.
-
-    Parameters
-    ----------
-    spelling : str or Measure
-        ``"nDCG(gain='linear')@10"``, or another tool's name for one of ours (``"ndcg@10"``,
-        ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``).
-
-    Returns
-    -------
-    Measure
-
-    Raises
-    ------
-    MeasureError
-        Unknown name (with the nearest one), unknown option, bad value or cutoff.
-
-    Examples
-    --------
-    >>> from fastrank_eval.measures import measure
-    >>> measure("ndcg_cut_10")
-    nDCG@10
-    """
-    if isinstance(spelling, Measure):
-        return spelling
-    if not isinstance(spelling, str):
-        raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
-    text = spelling.strip()
-    trec = _TREC_CUTOFF.fullmatch(text)
-    if trec:
-        text = f"{_TREC_NAMES[trec[1].lower()]}@{trec[2]}"
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise MeasureError(_unreadable(spelling)) from None
-    cutoff: Any = None
-    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
-        cutoff = _literal(tree.right, spelling)
-        if cutoff is None:
-            raise MeasureError(_unreadable(spelling))
-        tree = tree.left
-    options: dict[str, Any] = {}
-    if isinstance(tree, ast.Call):
-        if tree.args or any(word.arg is None for word in tree.keywords):
-            raise MeasureError(_unreadable(spelling))
-        options = {str(word.arg): _literal(word.value, spelling) for word in tree.keywords}
-        if len(options) < len(tree.keywords):
-            raise MeasureError(f"'{spelling}' gives an option twice.")
-        tree = tree.func
-    if not isinstance(tree, ast.Name):
-        raise MeasureError(_unreadable(spelling))
-    if tree.id.lower() not in _spellings:
-        close = get_close_matches(tree.id.lower(), _spellings, 1)
-        hint = f" Did you mean '{_spellings[close[0]]}'?" if close else ""
-        raise MeasureError(
-            f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
-        )
-    found = registry[_spellings[tree.id.lower()]](cutoff, **options)
-    found.check_complete()
-    return found
-
-
-def _unreadable(spelling: str) -> str:
-    return (
-        f"cannot read the measure {spelling!r}; write Name(option=value)@cutoff, "
-        "for example nDCG(gain='linear')@10."
-    )
-
-
-def _literal(node: ast.expr, spelling: str) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise MeasureError(_unreadable(spelling)) from None
-
-
-def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
-    """Read one or several measures; commas inside brackets do not separate.
-
-    Parameters
-    ----------
-    measures : str, Measure or sequence of them
-        ``"GAUC,nDCG(gain={1: 1, 2: 3})@10"``.
-
-    Returns
-    -------
-    tuple of Measure
-        In the order given, each once.
-
-    Raises
-    ------
-    MeasureError
-        Nothing given, or one cannot be read.
-    """
-    if isinstance(measures, str | Measure):
-        measures = [measures]
-    read: dict[Measure, None] = {}
-    for given in measures:
-        for part in _split(given) if isinstance(given, str) else [given]:
-            found = measure(part)
-            found.check_complete()
-            read.setdefault(found)
-    if not read:
-        raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
-    return tuple(read)
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, quote, start, escaped = [], 0, "", 0, False
-    for at, letter in enumerate(text):
-        if escaped:
-            escaped = False
-        elif quote:
-            escaped = letter == "\\"
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    parts.append(text[start:])
-    return [part for part in parts if part.strip()]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, number, one_of
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
 from fastrank_eval.measures.discounts import discount_table, longest
 from fastrank_eval.ranking import Ranking
 
@@ -82,7 +82,7 @@ class ExpectedReciprocalRank(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs = np.array(sorted({m.cutoff or 0 for m in measures}), np.int64)
+        cutoffs, at = distinct_cutoffs(measures)
         stops = first._stops(ranking)
         values = np.empty((len(cutoffs), ranking.groups))
         block = int(ranking.size.max(initial=1))
@@ -101,9 +101,8 @@ class ExpectedReciprocalRank(Measure):
             scratch,
             values,
         )
-        at = {int(cutoff): value for cutoff, value in zip(cutoffs, values, strict=True)}
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = at[m.cutoff or 0]
+        for m, out, row in zip(measures, outs, at, strict=True):
+            out[:] = values[row]
             if m.normalize:
                 ideal = m._ideal(ranking)
                 out[ideal == 0] = np.nan

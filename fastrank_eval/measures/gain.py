@@ -9,7 +9,7 @@ import numpy as np
 
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, number, one_of
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
 from fastrank_eval.measures.discounts import discount_table, longest
 from fastrank_eval.ranking import Ranking
 
@@ -99,7 +99,7 @@ class _Gain(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs = np.array(sorted({m.cutoff or 0 for m in measures}), np.int64)
+        cutoffs, at = distinct_cutoffs(measures)
         discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
         gained = np.empty((len(cutoffs), ranking.groups))
         _expected_gain(
@@ -113,9 +113,8 @@ class _Gain(Measure):
             summed,
             gained,
         )
-        at = {int(cutoff): values for cutoff, values in zip(cutoffs, gained, strict=True)}
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = m.from_gain(at[m.cutoff or 0], ranking)
+        for m, out, row in zip(measures, outs, at, strict=True):
+            out[:] = m.from_gain(gained[row], ranking)
 
     def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
         return gained
@@ -176,6 +175,7 @@ class NormalizedGain(_Gain):
         WEIGHT,
     )
     spellings = ("ndcg",)
+    needs_relevant = True
 
     def check(self) -> None:
         if (self.ideal == "perfect") != (self.max_grade is not None):
@@ -244,9 +244,6 @@ class NormalizedGain(_Gain):
             return out
 
         return ranking.once(("ideal", self.gain_key(), self.discounts(), self.ideal, cutoff), best)
-
-    def undefined_if_empty(self) -> str | None:
-        return "no_relevant"
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~(self._ideal(ranking) > 0)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number, one_of
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
+    Measure,
+    Param,
+    distinct_cutoffs,
+    number,
+    one_of,
+)
 from fastrank_eval.ranking import Ranking
 
 #: Cutoffs the kernels read as "the whole list" and "as many ranks as there are relevant rows".
@@ -20,11 +28,6 @@ SHORT = Param(
     "'k': a list shorter than the cutoff still divides by k; 'length': by its rows",
     one_of("k", "length"),
 )
-
-
-def cutoffs_of(measures: Sequence[Measure]) -> np.ndarray:
-    """Cutoffs as an array, 0 for the whole list. int64, shape (measures,)."""
-    return np.array([m.cutoff or WHOLE_LIST for m in measures], np.int64)
 
 
 class _Hits(Measure):
@@ -64,9 +67,6 @@ class _Hits(Measure):
         for m, out in zip(measures, outs, strict=True):
             out[:] = m.from_hits(hits[depths.index(m.depth())], ranking)
 
-    def no_relevant(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ranking.relevant(self.rel) == 0
-
     def ranks(self, ranking: Ranking) -> np.ndarray | float:
         """What P divides by: the cutoff, or the rows of the list."""
         if self.cutoff is None:
@@ -105,18 +105,13 @@ class Recall(_Hits):
     name = "R"
     summary = "share of the group's relevant rows found among the first k"
     formula = "hits@k / R"
+    needs_relevant = True
     reference = "Cleverdon (1967)"
     options = (REL, WEIGHT)
     spellings = ("Recall", "set_recall")
 
     def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
         return _ratio(hits, ranking.relevant(self.rel).astype(np.float64), np.nan)
-
-    def undefined_if_empty(self) -> str | None:
-        return "no_relevant"
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        return self.no_relevant(ranking)
 
 
 class FMeasure(_Hits):
@@ -125,6 +120,7 @@ class FMeasure(_Hits):
     name = "F"
     summary = "weighted harmonic mean of P@k and R@k; beta > 1 favours recall"
     formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
+    needs_relevant = True
     reference = "van Rijsbergen (1979)"
     options = (
         Param(
@@ -161,12 +157,6 @@ class FMeasure(_Hits):
         value[relevant == 0] = np.nan
         return np.minimum(value, 1.0)
 
-    def undefined_if_empty(self) -> str | None:
-        return "no_relevant"
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        return self.no_relevant(ranking)
-
 
 class RPrecision(_Hits):
     """Precision at the rank that equals the number of relevant rows."""
@@ -174,6 +164,7 @@ class RPrecision(_Hits):
     name = "Rprec"
     summary = "precision among the first R rows, R being the group's relevant rows"
     formula = "hits@R / R"
+    needs_relevant = True
     reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
     options = (REL, WEIGHT)
     spellings = ("RPrecision", "R_precision")
@@ -184,12 +175,6 @@ class RPrecision(_Hits):
 
     def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
         return _ratio(hits, ranking.relevant(self.rel).astype(np.float64), np.nan)
-
-    def undefined_if_empty(self) -> str | None:
-        return "no_relevant"
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        return self.no_relevant(ranking)
 
 
 class SuccessRate(Measure):
@@ -212,7 +197,8 @@ class SuccessRate(Measure):
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
-        found = np.empty((len(measures), ranking.groups))
+        cutoffs, at = distinct_cutoffs(measures)
+        found = np.empty((len(cutoffs), ranking.groups))
         _expected_success(
             ranking.offsets,
             ranking.above,
@@ -220,11 +206,11 @@ class SuccessRate(Measure):
             ranking.grade,
             float(measures[0].rel),
             ranking.retrieved,
-            cutoffs_of(measures),
+            cutoffs,
             found,
         )
-        for out, values in zip(outs, found, strict=True):
-            out[:] = values
+        for out, row in zip(outs, at, strict=True):
+            out[:] = found[row]
 
 
 P = Precision()

@@ -7,8 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import REL, WEIGHT, Measure
-from fastrank_eval.measures.hits import cutoffs_of
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, distinct_cutoffs
 from fastrank_eval.ranking import Ranking
 
 
@@ -32,7 +31,8 @@ class ReciprocalRank(Measure):
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
-        found = np.empty((len(measures), ranking.groups))
+        cutoffs, at = distinct_cutoffs(measures)
+        found = np.empty((len(cutoffs), ranking.groups))
         _expected_reciprocal(
             ranking.offsets,
             ranking.above,
@@ -40,11 +40,11 @@ class ReciprocalRank(Measure):
             ranking.grade,
             float(measures[0].rel),
             ranking.retrieved,
-            cutoffs_of(measures),
+            cutoffs,
             found,
         )
-        for out, values in zip(outs, found, strict=True):
-            np.minimum(values, 1.0, out=out)
+        for out, row in zip(outs, at, strict=True):
+            np.minimum(found[row], 1.0, out=out)
 
 
 RR = ReciprocalRank()

@@ -1,0 +1,150 @@
+"""Texts -> measures: our own spelling, and other tools' names for the same."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from fastrank_eval.errors import MeasureError
+from fastrank_eval.measures.base import Measure, registry, spelled
+
+_TREC_CUTOFF = re.compile(r"(ndcg_cut|map_cut|P|recall|success)_([1-9][0-9]*)", re.IGNORECASE)
+_TREC_NAMES = {
+    "ndcg_cut": "nDCG",
+    "map_cut": "AP",
+    "p": "P",
+    "recall": "R",
+    "success": "Success",
+}
+
+
+def measure(spelling: str | Measure) -> Measure:
+    """Read a measure from its text; a measure is returned as it is.
+
+    Parameters
+    ----------
+    spelling : str or Measure
+        ``"nDCG(gain='linear')@10"``, or another tool's name for one of ours (``"ndcg@10"``,
+        ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``).
+
+    Returns
+    -------
+    Measure
+
+    Raises
+    ------
+    MeasureError
+        Unknown name (with the nearest one), unknown option, bad value or cutoff.
+
+    Examples
+    --------
+    >>> from fastrank_eval.measures import measure
+    >>> measure("ndcg_cut_10")
+    nDCG@10
+    """
+    if isinstance(spelling, Measure):
+        return spelling
+    if not isinstance(spelling, str):
+        raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
+    text = spelling.strip()
+    trec = _TREC_CUTOFF.fullmatch(text)
+    if trec:
+        text = f"{_TREC_NAMES[trec[1].lower()]}@{trec[2]}"
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise MeasureError(_unreadable(spelling)) from None
+    cutoff: Any = None
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
+        cutoff = _literal(tree.right, spelling)
+        if cutoff is None:
+            raise MeasureError(_unreadable(spelling))
+        tree = tree.left
+    options: dict[str, Any] = {}
+    if isinstance(tree, ast.Call):
+        if tree.args or any(word.arg is None for word in tree.keywords):
+            raise MeasureError(_unreadable(spelling))
+        options = {str(word.arg): _literal(word.value, spelling) for word in tree.keywords}
+        if len(options) < len(tree.keywords):
+            raise MeasureError(f"'{spelling}' gives an option twice.")
+        tree = tree.func
+    if not isinstance(tree, ast.Name):
+        raise MeasureError(_unreadable(spelling))
+    if tree.id.lower() not in spelled:
+        close = get_close_matches(tree.id.lower(), spelled, 1)
+        hint = f" Did you mean '{spelled[close[0]]}'?" if close else ""
+        raise MeasureError(
+            f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
+        )
+    found = registry[spelled[tree.id.lower()]](cutoff, **options)
+    found.check_complete()
+    return found
+
+
+def _unreadable(spelling: str) -> str:
+    return (
+        f"cannot read the measure {spelling!r}; write Name(option=value)@cutoff, "
+        "for example nDCG(gain='linear')@10."
+    )
+
+
+def _literal(node: ast.expr, spelling: str) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise MeasureError(_unreadable(spelling)) from None
+
+
+def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """Read one or several measures; commas inside brackets do not separate.
+
+    Parameters
+    ----------
+    measures : str, Measure or sequence of them
+        ``"GAUC,nDCG(gain={1: 1, 2: 3})@10"``.
+
+    Returns
+    -------
+    tuple of Measure
+        In the order given, each once.
+
+    Raises
+    ------
+    MeasureError
+        Nothing given, or one cannot be read.
+    """
+    if isinstance(measures, str | Measure):
+        measures = [measures]
+    read: dict[Measure, None] = {}
+    for given in measures:
+        for part in _split(given) if isinstance(given, str) else [given]:
+            found = measure(part)
+            found.check_complete()
+            read.setdefault(found)
+    if not read:
+        raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
+    return tuple(read)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, quote, start, escaped = [], 0, "", 0, False
+    for at, letter in enumerate(text):
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = letter == "\\"
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]

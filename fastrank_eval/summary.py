@@ -1,0 +1,111 @@
+"""Tallies and per-group values -> the lines and the table of a result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.engine import Workers
+from fastrank_eval.errors import UndefinedError
+from fastrank_eval.groups import Keys
+from fastrank_eval.measures import Measure
+from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.result import MeasureValue
+
+
+def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
+    """One line for each model and measure, with its coverage."""
+    lines = []
+    for model, name in enumerate(plan.roles.scores):
+        state = tally.means[model]
+        for m, measure in enumerate(plan.measures):
+            if measure.pooled:
+                value = tally.pools[model][float(measure.rel)].auc(
+                    measure.max_fpr, Workers(plan).in_order
+                )
+                undefined = np.isnan(value)
+                used, rows, positives = (
+                    (0, 0, 0) if undefined else (tally.groups, tally.rows, tally.positives)
+                )
+                dropped = {"single_class": tally.groups} if undefined and tally.groups else {}
+                if undefined and plan.undefined == "error" and tally.groups:
+                    raise _undefined_pool(measure)
+                if undefined and plan.undefined in ("zero", "one") and tally.groups:
+                    value = float(plan.undefined == "one")
+            else:
+                value = state.mean(m, measure.weight != "uniform")
+                used, rows, positives = state.used(m), state.rows(m), state.positives(m)
+                dropped = state.dropped(m)
+            lines.append(
+                MeasureValue(
+                    score=name,
+                    slice="all",
+                    measure=str(measure),
+                    value=value,
+                    groups=tally.groups,
+                    groups_used=used,
+                    dropped=dropped,
+                    rows_share=_share(rows, tally.rows),
+                    positives_share=_share(positives, tally.positives),
+                )
+            )
+    return lines
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _undefined_pool(measure: Measure) -> Exception:
+    return UndefinedError(
+        f"{measure} is undefined: all rows are of one class, and undefined values are an error; "
+        "choose undefined='skip', 'zero' or 'one'."
+    )
+
+
+def per_group_table(
+    plan: Plan, keys: list[Keys], values: list[GroupValues], schema: pa.Schema
+) -> pa.Table:
+    """One row for each group: its key, its rows and positives, and a column for each measure.
+
+    Parameters
+    ----------
+    plan : Plan
+    keys : list of tuple of pyarrow.Array
+        Keys of consecutive groups.
+    values : list of GroupValues
+        Their results, in the same order.
+    schema : pyarrow.Schema
+        Of the source, for the types of keys where there is no group.
+    """
+    names: list[str] = []
+    columns: list[Any] = []
+    for k, name in enumerate(plan.roles.group):
+        names.append(name)
+        if keys:
+            columns.append(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
+        else:
+            columns.append(pa.array([], schema.field(name).type))
+
+    def add(name: str, column: pa.Array) -> None:
+        while name in names:
+            name += "_"
+        names.append(name)
+        columns.append(column)
+
+    empty = np.empty(0)
+    for name, parts in (
+        ("rows", [v.rows for v in values]),
+        ("positives", [v.positives for v in values]),
+    ):
+        add(name, pa.array(np.concatenate(parts) if parts else empty.astype(np.int64)))
+    for model, score in enumerate(plan.roles.scores):
+        for m, measure in enumerate(plan.measures):
+            if measure.pooled:
+                continue
+            numbers = np.concatenate([v.values[model, m] for v in values]) if values else empty
+            title = str(measure) if len(plan.roles.scores) == 1 else f"{score}.{measure}"
+            add(title, pa.array(numbers, mask=np.isnan(numbers)))
+    return pa.table(columns, names=names)
