@@ -154,7 +154,17 @@ class Columns:
 
     def without_keys(self) -> Columns:
         """The same rows without their keys, once the group is known."""
-        return replace(self, keys=())
+        return Columns(
+            self.first_row,
+            (),
+            self.label,
+            self.scores,
+            self.unretrieved,
+            self.weight,
+            self.item,
+            self.group_weights,
+            self.numbers,
+        )
 
     def _each(
         self,

@@ -48,7 +48,7 @@ def evaluate_chunk(
     """
     columns = chunk.columns
     group_weights = _constant_columns(chunk, plan, name)
-    passes = plan.passes()
+    passes = plan.passes
     seen = GroupValues.empty(chunk, plan)
     for model, score in enumerate(plan.roles.scores):
         ranking = rank(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from fastrank_eval.states import MeanState
 STRETCH = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """What to compute, and by which conventions.
 
@@ -57,7 +58,7 @@ class Plan:
         """Whether row weights are in force."""
         return self.roles.weight is not None
 
-    @property
+    @cached_property
     def skip_empty(self) -> bool:
         """Whether groups whose labels are all 0 need not be ranked: their values are known."""
         if self.weighted:
@@ -80,6 +81,7 @@ class Plan:
             chosen = self.undefined
         return {"zero": 0.0, "one": 1.0}.get(chosen, chosen)
 
+    @cached_property
     def passes(self) -> list[list[int]]:
         """Per-group measures that are computed together, as positions in `measures`."""
         by_key: dict[Hashable, list[int]] = {}
@@ -88,6 +90,7 @@ class Plan:
                 by_key.setdefault(measure.pass_key(), []).append(m)
         return list(by_key.values())
 
+    @cached_property
     def pools(self) -> list[float]:
         """Relevance thresholds for which pooled scores are kept."""
         return sorted({float(m.rel) for m in self.measures if m.pooled})
@@ -100,7 +103,7 @@ Pools = list[dict[float, PooledScores | WeightedScores]]
 def new_pools(plan: Plan) -> Pools:
     """Empty pools for a plan."""
     kind = WeightedScores if plan.weighted else PooledScores
-    return [{rel: kind() for rel in plan.pools()} for _ in plan.roles.scores]
+    return [{rel: kind() for rel in plan.pools} for _ in plan.roles.scores]
 
 
 class Tally:
@@ -147,6 +150,11 @@ class GroupValues:
                 values[:, m] = np.nan
         rows = np.diff(chunk.starts) if plan.per_group else np.empty(0, np.int64)
         return cls(rows, np.zeros(groups, np.int64), values)
+
+    def one(self, group: int) -> GroupValues:
+        """The results of one group."""
+        here = slice(group, group + 1)
+        return GroupValues(self.rows[here], self.positives[here], self.values[:, :, here])
 
     def put(self, model: int, m: int, ranking: Ranking, value: np.ndarray) -> None:
         """Enter a measure's values of the ranked groups."""

@@ -91,11 +91,11 @@ def evaluate_stream(
     watch = KeyWatch(keep_keys)
     pieces: list[Piece] = []
     open_rows: list[Columns] = []
-    seams: list[tuple[list[Columns], Piece]] = []
+    seams: list[tuple[Columns, str, Piece | None]] = []
     seam_rows = 0
 
-    def look(job: tuple[pa.RecordBatch, int]) -> Outcome:
-        columns = columns_of(job[0], plan.roles, job[1])
+    def look(job: tuple[list[pa.RecordBatch], int]) -> Outcome:
+        columns = columns_of(joined(job[0]), plan.roles, job[1])
         starts = group_starts(columns.keys) if columns.rows else np.empty(0, np.int64)
         if not len(starts):
             return Outcome(columns)
@@ -117,12 +117,16 @@ def evaluate_stream(
         nonlocal seam_rows
         if not open_rows:
             return
-        piece = Piece(keys_at(open_rows[0].keys, np.zeros(1, np.int64)), None)
+        keys = open_rows[0].keys
+        piece = None
         if plan.per_group:
+            piece = Piece(keys_at(keys, np.zeros(1, np.int64)), None)
             pieces.append(piece)
-        # Copies: a view of a few rows would keep its whole batch in memory.
-        seams.append(([part.take(np.arange(part.rows)) for part in open_rows], piece))
-        seam_rows += sum(part.rows for part in open_rows)
+        # A copy: a view of a few rows would keep its whole batch in memory.
+        parts = [part.without_keys() for part in open_rows]
+        rows = concatenate(parts) if len(parts) > 1 else parts[0].take(np.arange(parts[0].rows))
+        seams.append((rows, key_text(keys, plan.roles.group, 0), piece))
+        seam_rows += rows.rows
         open_rows.clear()
         if len(seams) >= _SEAMS or seam_rows >= plan.stretch:
             flush()
@@ -131,21 +135,12 @@ def evaluate_stream(
         nonlocal seam_rows
         if not seams:
             return
-        lengths = [sum(part.rows for part in parts) for parts, _ in seams]
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        columns = concatenate([part for parts, _ in seams for part in parts])
-
-        def name(group: int) -> str:
-            return key_text(seams[group][1].keys, plan.roles.group, 0)
-
-        values = evaluate_chunk(Chunk(columns, starts), plan, workers.tally(), name)
-        if plan.per_group:
-            for g, (_, piece) in enumerate(seams):
-                piece.values = GroupValues(
-                    values.rows[g : g + 1],
-                    values.positives[g : g + 1],
-                    values.values[:, :, g : g + 1],
-                )
+        starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in seams])])
+        chunk = Chunk(concatenate([rows for rows, _, _ in seams]), starts)
+        values = evaluate_chunk(chunk, plan, workers.tally(), lambda group: seams[group][1])
+        for g, (_, _, piece) in enumerate(seams):
+            if piece is not None:
+                piece.values = values.one(g)
         seams.clear()
         seam_rows = 0
 
@@ -172,23 +167,29 @@ def evaluate_stream(
 
 def _stretches(
     batches: Iterable[pa.RecordBatch], stretch: int
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Cut long batches and join short ones, with the number of each stretch's first row."""
+) -> Iterator[tuple[list[pa.RecordBatch], int]]:
+    """Cut long batches and collect short ones, with the number of each stretch's first row."""
     first_row = 0
     short: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
+        if batch.num_rows >= stretch:
+            if short:
+                yield short, first_row
+                first_row += rows
+                short, rows = [], 0
+            for lo in range(0, batch.num_rows, stretch):
+                yield [batch.slice(lo, stretch)], first_row + lo
+            first_row += batch.num_rows
+            continue
         short.append(batch)
         rows += batch.num_rows
-        if rows < stretch // 2:
-            continue
-        batch = joined(short)
-        for lo in range(0, rows, stretch):
-            yield batch.slice(lo, stretch), first_row + lo
-        first_row += rows
-        short, rows = [], 0
+        if rows >= stretch // 2:
+            yield short, first_row
+            first_row += rows
+            short, rows = [], 0
     if short:
-        yield joined(short), first_row
+        yield short, first_row
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
