@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastrank_eval.columns import frozen
+from fastrank_eval.columns import frozen, row_column
 from fastrank_eval.kernel import kernel
 from fastrank_eval.numbering import number_integers
 from fastrank_eval.scratch import scratch
-from fastrank_eval.validation import as_array
+from fastrank_eval.validation import as_array, fixed_items
 
 Keys = tuple[pa.Array, ...]
 
@@ -92,10 +92,8 @@ def fixed_width(key: pa.Array) -> np.ndarray | None:
         return None
     width = kind.bit_width // 8
     if width > 8:
-        words = np.frombuffer(key.buffers()[1], np.uint64).reshape(-1, width // 8)
-        return words[key.offset : key.offset + len(key)]
-    values = np.frombuffer(key.buffers()[1], np.dtype(f"i{width}"))
-    return values[key.offset : key.offset + len(key)]
+        return fixed_items(key, np.dtype((np.uint64, (width // 8,))))
+    return fixed_items(key, np.dtype(f"i{width}"))
 
 
 def same_key(left: Keys, i: int, right: Keys, j: int) -> bool:
@@ -152,7 +150,7 @@ def key_run(keys: Keys, starts: np.ndarray, keep: bool) -> KeyRun:
 
 def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
     """The keys of some rows."""
-    wanted = pa.array(rows)
+    wanted = row_column(rows)
     return tuple(key.take(wanted) for key in keys)
 
 
@@ -296,4 +294,4 @@ def _integers(key: pa.Array) -> np.ndarray:
             pa.binary(words.shape[1] * 8), len(key), [None, pa.py_buffer(words.tobytes())]
         )
     encoded = pc.dictionary_encode(key)
-    return encoded.indices.to_numpy(zero_copy_only=True).astype(np.int64)
+    return as_array(encoded.indices).astype(np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.canonical import arrange_blocks, sort_groups_descending, weigh_zeros
-from fastrank_eval.columns import Columns, frozen
+from fastrank_eval.columns import Columns, frozen, row_column
 from fastrank_eval.errors import OrderError
 from fastrank_eval.kernel import kernel
 from fastrank_eval.ordering import broken_order, order_by_score
@@ -206,7 +206,7 @@ def rank(
         lost, kept = np.flatnonzero(missing & (marks != 0)), np.flatnonzero(here)
         score, label, marks = frozen(score[kept]), label[kept], frozen(marks[kept])
         weight = None if weight is None else frozen(weight[kept])
-        item = None if item is None else item.take(pa.array(kept))
+        item = None if item is None else item.take(row_column(kept))
         starts = np.concatenate([[0], np.cumsum(here)])[starts]
 
     order = _order(

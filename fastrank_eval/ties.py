@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastrank_eval.columns import row_column
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
 from fastrank_eval.validation import as_array
@@ -20,8 +21,8 @@ def item_precedence(item: pa.Array, starts: np.ndarray) -> np.ndarray:
     if words is not None and words.ndim == 1:
         codes = words
     else:
-        by_id = pc.array_sort_indices(item).to_numpy().astype(np.int64)
-        in_order = item.take(pa.array(by_id))
+        by_id = as_array(pc.array_sort_indices(item)).astype(np.int64)
+        in_order = item.take(row_column(by_id))
         fresh = pc.not_equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1))
         codes = np.empty(len(by_id), np.int64)
         codes[by_id] = np.concatenate([[0], np.cumsum(as_array(fresh), dtype=np.int64)])
