@@ -58,7 +58,7 @@ coverage: $(VENV)/.test
 	$(BIN)/python -m coverage report --include "$(KERNEL_FILES)" --fail-under $(KERNEL_COVERAGE)
 
 boundscheck: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-boundscheck \
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/numba-boundscheck" \
 		$(BIN)/python -m pytest -q -m "not slow" tests $(PYTEST_ARGS)
 
 wheel-demo: $(VENV)/.dev
