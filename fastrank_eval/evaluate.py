@@ -16,6 +16,7 @@ from fastrank_eval.columns import Roles
 from fastrank_eval.errors import ArgumentError, OrderError, near
 from fastrank_eval.gathering import evaluate_gathered
 from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_integers, key_text, keys_at
+from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
@@ -91,7 +92,8 @@ def evaluate(
     undefined : {"skip", "zero", "one", "error"}
         Value of a group for which a measure is undefined.
     groups : {"all", "with_relevant"}
-        ``"with_relevant"`` leaves out groups without a row of grade >= 1, for every measure.
+        ``"with_relevant"`` leaves out groups without a row of grade >= 1, for every measure but
+        those that pool all rows (AUC).
     unretrieved : {"error", "allow"}
         Rows without a score: ``"allow"`` counts them in R and in the ideal.
     unjudged : {"error", "allow", "drop"}
@@ -113,7 +115,7 @@ def evaluate(
         Read only the first rows: a quick look, in which groups may be cut.
     batch_rows : int, optional
         Rows a thread takes at a time. The result has the same bits for any number.
-    format : {"parquet", "arrow", "csv"}, optional
+    format : {"parquet", "arrow", "csv", "tsv"}, optional
         Format of the files, where their names do not tell.
 
     Returns
@@ -134,7 +136,7 @@ def evaluate(
     >>> result.value("GAUC")
     0.7
     """
-    started = perf_counter()
+    started, compiled = perf_counter(), compilations()
     given = {
         "ties": ties,
         "undefined": undefined,
@@ -194,7 +196,14 @@ def evaluate(
     return Result(
         summary_lines(plan, tally),
         table,
-        Meta(__version__, tally.rows, tally.groups, conventions, perf_counter() - started),
+        Meta(
+            __version__,
+            tally.rows,
+            tally.groups,
+            conventions,
+            perf_counter() - started,
+            compilations() - compiled,
+        ),
         roles.scores,
         [str(m) for m in wanted],
     )

@@ -7,6 +7,8 @@ from typing import Any
 
 from numba import njit
 
+_kernels: list[Any] = []
+
 
 def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `loop` on its first call.
@@ -34,4 +36,12 @@ def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
         compiled: Callable[..., Any] = njit(nogil=True, cache=True, error_model="numpy")(loop)
     except RuntimeError:
         compiled = njit(nogil=True, error_model="numpy")(loop)
+    _kernels.append(compiled)
     return compiled
+
+
+def compilations() -> int:
+    """Kernels this process had to compile because no cache held them."""
+    # Plain functions under NUMBA_DISABLE_JIT have no statistics.
+    stats = (getattr(loop, "stats", None) for loop in _kernels)
+    return sum(sum(found.cache_misses.values()) for found in stats if found is not None)

@@ -28,12 +28,10 @@ class Plan:
     ----------
     roles : Roles
     measures : tuple of Measure
-    ties, undefined, groups, weight_rows : str
+    ties, undefined, groups : str
         As `evaluate` takes them.
     presorted : bool
         Refuse scores that rise inside a group.
-    contiguous : bool
-        The caller promised that groups are contiguous.
     per_group : bool
         Keep the values of every group.
     threads : int
@@ -46,9 +44,7 @@ class Plan:
     ties: str = "expected"
     undefined: str = "skip"
     groups: str = "all"
-    weight_rows: str = "refuse"
     presorted: bool = False
-    contiguous: bool = False
     per_group: bool = True
     threads: int = 1
     stretch: int = STRETCH

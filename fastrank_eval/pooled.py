@@ -3,14 +3,15 @@
 AUC over all rows needs, for each positive, how many rows have a lower and how many an equal score.
 Rows are dealt to buckets by the upper bits of their score; at the end each bucket is dealt once
 more and its few positives are compared with the few rows that share their upper bits. No row is
-sorted. When many rows have come in, the buckets are counted: from then on memory grows with the
-number of distinct scores, and for float32 no further than a byte or two for each possible score.
+sorted. When many rows have come in, each bucket is sorted and counted: from then on memory grows
+with the number of distinct scores, and for float32 no further than a byte or two for each possible
+score.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -125,13 +126,11 @@ class PooledScores:
     def _held(self) -> np.ndarray:
         return np.sum([np.diff(bounds) for _, bounds in self._dealt], axis=0)
 
-    def _buckets(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, np.ndarray]]:
+    def _buckets(self) -> Iterator[tuple[int, np.ndarray]]:
         """The codes of the rows held, a bucket at a time, in ascending order of the bucket."""
-        if wanted is None:
-            half = len(self._dealt[0][1]) // 2
-            held = self._held()
-            wanted = np.flatnonzero(np.concatenate([held[: half - 1 : -1], held[:half]])).tolist()
-        for bucket in wanted:
+        half = len(self._dealt[0][1]) // 2
+        held = self._held()
+        for bucket in np.flatnonzero(np.concatenate([held[: half - 1 : -1], held[:half]])).tolist():
             yield bucket, self._codes_of(bucket)
 
     def _codes_of(self, bucket: int) -> np.ndarray:

@@ -17,7 +17,7 @@ InOrder = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 class WeightedScores:
-    """The scores and weights of positives and of others; every distinct pair is kept.
+    """The scores and weights of positives and of others; every row is kept.
 
     Threads may add at the same time; the order in which they do does not matter.
     """

@@ -159,7 +159,7 @@ def _footer(result: Result) -> tuple[str, str]:
     else:
         size = (
             f"{_count(meta.rows, 'row')}, {_count(meta.groups, 'group')}, "
-            f"{meta.seconds:.3g} s, {_speed(meta.rows, meta.seconds)}"
+            f"{meta.seconds:.3g} s, {_speed(meta.rows, meta.seconds)}{_first(meta.compiled)}"
         )
     conventions = (
         f"{name}={_convention(value)}"
@@ -197,6 +197,10 @@ def _share(value: float) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + "s" * (number != 1)
+
+
+def _first(compiled: int) -> str:
+    return f" (first run: {compiled} loops compiled on the way)" if compiled else ""
 
 
 def _speed(rows: int, seconds: float) -> str:

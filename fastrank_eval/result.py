@@ -96,6 +96,8 @@ class Meta:
         Every convention in force, by name.
     seconds : float
         Wall time of the evaluation, reading included.
+    compiled : int
+        Loops that were compiled on the way, which only a first run does.
 
     Examples
     --------
@@ -108,6 +110,7 @@ class Meta:
     groups: int
     conventions: dict[str, object]
     seconds: float
+    compiled: int = 0
 
 
 class Result:

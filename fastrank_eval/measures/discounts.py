@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 _tables: dict[tuple[str, float], tuple[np.ndarray, np.ndarray]] = {}
@@ -38,7 +36,6 @@ def discount_table(kind: str, base: float, ranks: int) -> tuple[np.ndarray, np.n
     return found
 
 
-@lru_cache(maxsize=8)
 def _build(kind: str, base: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
     rank = np.arange(1.0, ranks + 1.0)
     if kind == "none":

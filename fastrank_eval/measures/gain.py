@@ -49,8 +49,6 @@ _DEEPEST_PERFECT = 1 << 24
 class _Gain(Measure):
     """What the measures of this family share: gains, and one pass over discounted ranks."""
 
-    discount_kind = ""
-
     def gain_key(self) -> Hashable:
         """What the gains of the entries depend on."""
         return "gain", self.gain

@@ -115,6 +115,14 @@ def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
     ------
     MeasureError
         Nothing given, or one cannot be read.
+
+    Examples
+    --------
+    >>> from fastrank_eval import AP, parse_measures
+    >>> parse_measures("GAUC,nDCG(gain={1: 1, 2: 3})@10")
+    (GAUC, nDCG(gain={1: 1, 2: 3})@10)
+    >>> parse_measures(["MRR", AP @ 5, "RR"])
+    (RR, AP@5)
     """
     if isinstance(measures, str | Measure):
         measures = [measures]
