@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fastrank_eval import __version__
 from fastrank_eval.columns import Roles
-from fastrank_eval.errors import ArgumentError, OrderError, near
+from fastrank_eval.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval.gathering import evaluate_gathered
 from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_integers, key_text, keys_at
 from fastrank_eval.kernel import compilations
@@ -25,7 +25,7 @@ from fastrank_eval.sources import Source, open_source, require_columns
 from fastrank_eval.stream import evaluate_stream, joined
 from fastrank_eval.summary import per_group_table, summary_lines
 from fastrank_eval.ties import TIES
-from fastrank_eval.validation import columns_of
+from fastrank_eval.validation import columns_of, keys_of
 
 #: Rows looked at to see whether keys are scattered.
 _PEEK = 1 << 16
@@ -147,7 +147,7 @@ def evaluate(
         "order": order,
     }
     for name, value in given.items():
-        if value not in _CHOICES[name]:
+        if not isinstance(value, str) or value not in _CHOICES[name]:
             raise ArgumentError(
                 f"{name}={value!r} is not one of {', '.join(map(repr, _CHOICES[name]))}."
                 f"{near(str(value), _CHOICES[name])}"
@@ -186,24 +186,25 @@ def evaluate(
     opened = open_source(source, format=format)
     parts = roles.by_column()
     for name, part in parts.items():
+        hint = near(name, GROUP_WEIGHTS) if part == "group weight" else ""
+        if hint and name not in opened.schema.names:
+            raise ColumnError(
+                f"group weight '{name}' is no column and none of {', '.join(GROUP_WEIGHTS)}.{hint}"
+            )
         require_columns(opened.schema, [name], role=part)
     reading = _Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
     tally, keys, values, order = _run(reading, plan, order)
     conventions: dict[str, object] = {**given, "weight": weight, "order": order}
+    conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
     if limit is not None:
         conventions["limit"] = limit
     table = per_group_table(plan, keys, values, opened.schema) if per_group else None
+    lines = summary_lines(plan, tally)
+    seconds, fresh = perf_counter() - started, compilations() - compiled
     return Result(
-        summary_lines(plan, tally),
+        lines,
         table,
-        Meta(
-            __version__,
-            tally.rows,
-            tally.groups,
-            conventions,
-            perf_counter() - started,
-            compilations() - compiled,
-        ),
+        Meta(__version__, tally.rows, tally.groups, conventions, seconds, fresh),
         roles.scores,
         [str(m) for m in wanted],
     )
@@ -216,6 +217,8 @@ def _name(part: str, given: object) -> str:
 
 
 def _names(part: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(given, Iterable):
+        raise ArgumentError(f"{part}={given!r} is not a column name or several.")
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names:
         raise ArgumentError(f"{part} names no column.")
@@ -328,9 +331,7 @@ def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
 
 
 def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
-    keys = columns_of(batch, plan.roles, 0).keys
-    if not len(keys[0]):
-        return False
+    keys = keys_of(batch, plan.roles, 0)
     starts = np.concatenate([[0], group_starts(keys)])
     at_starts = keys_at(keys, starts)
     integers = key_integers(at_starts)

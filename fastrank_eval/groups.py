@@ -158,19 +158,24 @@ def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
     """Whether the keys of some rows strictly rise, or strictly fall; a key alone does both."""
     if len(rows) < 2:
         return True, True
-    if len(keys) > 1:
-        return False, False
-    words = fixed_width(keys[0])
-    if words is not None:
-        if words.ndim > 1:
+    rises = falls = np.zeros(len(rows) - 1, np.bool_)
+    level = np.ones(len(rows) - 1, np.bool_)
+    for key in keys:
+        words = fixed_width(key)
+        if words is not None and words.ndim > 1:
             return False, False
-        words = words[rows]
-        if words[1] > words[0]:
-            return not np.any(words[1:] <= words[:-1]), False
-        return False, not np.any(words[1:] >= words[:-1])
-    key = keys_at(keys, rows)[0]
-    after, before = key.slice(1), key.slice(0, len(key) - 1)
-    return pc.all(pc.greater(after, before)).as_py(), pc.all(pc.less(after, before)).as_py()
+        if words is not None:
+            words = words[rows]
+            above, below = words[1:] > words[:-1], words[1:] < words[:-1]
+        else:
+            here = keys_at((key,), rows)[0]
+            after, before = here.slice(1), here.slice(0, len(here) - 1)
+            above = as_array(pc.greater(after, before)).view(np.bool_)
+            below = as_array(pc.less(after, before)).view(np.bool_)
+        rises = rises | (level & above)
+        falls = falls | (level & below)
+        level = level & ~(above | below)
+    return bool(rises.all()), bool(falls.all())
 
 
 class ReturningKey(Exception):

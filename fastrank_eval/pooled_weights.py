@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,15 @@ class WeightedScores:
         other = np.ones(len(score), np.bool_)
         other[positive] = False
         codes = codes_of(score)
+        kinds = []
+        for of_kind in (other, positive):
+            # Sorted here, by the thread that adds, so that the end only merges.
+            order = np.argsort(codes[of_kind])
+            kinds.append((codes[of_kind][order], weight[of_kind][order]))
         with self._lock:
-            for kind, of_kind in enumerate((other, positive)):
-                self._codes[kind].append(codes[of_kind])
-                self._weights[kind].append(weight[of_kind])
+            for kind, (code, of_weight) in enumerate(kinds):
+                self._codes[kind].append(code)
+                self._weights[kind].append(of_weight)
 
     def merge(self, other: WeightedScores) -> None:
         """Add another state; the order of merging does not matter."""
@@ -51,22 +57,80 @@ class WeightedScores:
         if not self._codes[0]:
             return float("nan")
         # A power of two, which changes no bit of the area and lets no sum overflow.
-        heaviest = max(
-            float(weights.max(initial=0.0)) for kind in self._weights for weights in kind
-        )
+        heaviest = max(float(part.max(initial=0.0)) for kind in self._weights for part in kind)
         scale = 2.0 ** -max(math.frexp(heaviest)[1], -1000)
-        sorted_kinds = []
-        for codes, weights in zip(self._codes, self._weights, strict=True):
-            code, weight = np.concatenate(codes), np.concatenate(weights) * scale
-            # One score's weights are added in ascending order, whatever order the rows had.
-            order = np.lexsort((weight, code))
-            sorted_kinds.append((code[order], weight[order]))
-        distinct = np.unique(np.concatenate([code for code, _ in sorted_kinds]))
-        mass = [
-            np.bincount(np.searchsorted(distinct, code), weights=weight, minlength=len(distinct))
-            for code, weight in sorted_kinds
-        ]
-        return area_under(mass[0][::-1], mass[1][::-1], max_fpr)
+        cuts = self._cuts()
+
+        def masses(bounds: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+            kinds = [self._between(kind, *bounds) for kind in (0, 1)]
+            distinct = np.unique(np.concatenate([code for code, _ in kinds]))
+            mass = np.zeros((2, len(distinct)))
+            for row, (code, weight) in zip(mass, kinds, strict=True):
+                _add_runs(code, frozen(weight * scale), distinct, np.empty(len(code)), row)
+            return mass[0][::-1], mass[1][::-1]
+
+        parts = list(in_order(masses, pairwise(cuts)))[::-1]
+        others, positives = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return area_under(others, positives, max_fpr)
+
+    def _cuts(self) -> list[int]:
+        """Codes that cut all rows into parts of about as many, for threads to take."""
+        sample = np.sort(np.concatenate([codes[::512] for kind in self._codes for codes in kind]))
+        inner = sample[:: max(1, len(sample) // 64)].tolist()
+        return [0, *sorted(set(inner) - {0}), 1 << (8 * sample.dtype.itemsize)]
+
+    def _between(self, kind: int, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows with low <= code < high, by code; rows of one code in any order."""
+        codes, weights = [], []
+        for code, weight in zip(self._codes[kind], self._weights[kind], strict=True):
+            first = int(np.searchsorted(code, code.dtype.type(low)))
+            last = len(code)
+            if high <= np.iinfo(code.dtype).max:
+                last = int(np.searchsorted(code, code.dtype.type(high)))
+            codes.append(code[first:last])
+            weights.append(weight[first:last])
+        code, weight = np.concatenate(codes), np.concatenate(weights)
+        order = np.argsort(code)
+        return frozen(code[order]), weight[order]
+
+
+@kernel
+def _add_runs(code, weight, distinct, scratch, mass):  # type: ignore[no-untyped-def]
+    """Sum the weights of each code, smallest first, whatever order the rows had."""
+    i = 0
+    for d in range(distinct.shape[0]):
+        held = 0
+        while i < code.shape[0] and code[i] == distinct[d]:
+            scratch[held] = weight[i]
+            held += 1
+            i += 1
+        if held > 1:
+            _sort_ascending(scratch, held)
+        total = 0.0
+        for k in range(held):
+            total += scratch[k]
+        mass[d] = total
+
+
+@kernel
+def _sort_ascending(values, n):  # type: ignore[no-untyped-def]
+    """Heap sort of the first `n` values (Numba's cache needs it in this file too)."""
+    for turn in range(n // 2 + n - 1):
+        if turn < n // 2:
+            root = n // 2 - 1 - turn
+            end = n
+        else:
+            end = n - 1 - (turn - n // 2)
+            values[0], values[end] = values[end], values[0]
+            root = 0
+        while 2 * root + 1 < end:
+            child = 2 * root + 1
+            if child + 1 < end and values[child] < values[child + 1]:
+                child += 1
+            if values[root] >= values[child]:
+                break
+            values[root], values[child] = values[child], values[root]
+            root = child
 
 
 def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None) -> float:

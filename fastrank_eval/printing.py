@@ -134,9 +134,9 @@ def _table(result: Result, totals: bool = True) -> _Cells:
     names = ["score", *["slice"] * slices, "measure"]
     rows = [
         [
-            _printable(v.score),
-            *[_printable(v.slice)] * slices,
-            _printable(v.measure),
+            printable(v.score),
+            *[printable(v.slice)] * slices,
+            printable(v.measure),
             _number(v.value),
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
@@ -161,12 +161,33 @@ def _footer(result: Result) -> tuple[str, str]:
             f"{_count(meta.rows, 'row')}, {_count(meta.groups, 'group')}, "
             f"{meta.seconds:.3g} s, {_speed(meta.rows, meta.seconds)}{_first(meta.compiled)}"
         )
-    conventions = (
+    conventions = [
         f"{name}={_convention(value)}"
         for name, value in meta.conventions.items()
-        if value is not None
-    )
-    return size, _printable(", ".join(conventions))
+        if value is not None and name != "measures"
+    ]
+    chosen = meta.conventions.get("measures")
+    if isinstance(chosen, Mapping):
+        conventions += _of_measures(chosen)
+    return size, printable(", ".join(conventions))
+
+
+#: Options on whose defaults tools differ most; JSON has them all.
+_DEBATED = ("weight", "rel", "gain", "discount", "max_grade")
+
+
+def _of_measures(measures: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """The debated options in force, each once: GAUC weight=impressions, rel=1, gain=exp."""
+    said: dict[str, None] = {}
+    for text, options in measures.items():
+        name = text.partition("(")[0].partition("@")[0]
+        for option in _DEBATED:
+            value = options.get(option)
+            if value in (None, "uniform", "reciprocal"):
+                continue
+            owner = f"{name} " if option == "weight" else ""
+            said[f"{owner}{option}={_convention(value)}"] = None
+    return list(said)
 
 
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -177,7 +198,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     ]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Escape line breaks, terminal codes and other unprintable characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
@@ -200,7 +221,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _first(compiled: int) -> str:
-    return f" (first run: {compiled} loops compiled on the way)" if compiled else ""
+    return f" (first run: {compiled} loops compiled)" if compiled else ""
 
 
 def _speed(rows: int, seconds: float) -> str:

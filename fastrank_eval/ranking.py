@@ -347,11 +347,15 @@ def _order(
     """Rows best first; None if they stand so already."""
     broken = broken_order(score, starts)
     if broken >= 0 and presorted:
+        # 64-bit integers are places among the doubles here, no values to show.
+        pair = score[[broken - 1, broken]]
+        odd = (pair != 0) & (np.abs(pair) < np.finfo(pair.dtype).tiny)
+        values = "" if odd.any() else f": {pair[0]!s} is followed by {pair[1]!s}"
         row = columns.number_of(int(broken if kept is None else kept[broken]))
         raise OrderError(
-            f"score column '{score_name}' rises inside a group at row {row:,} (counted from 0): "
-            f"{score[broken - 1]!s} is followed by {score[broken]!s}, but the input was said to be "
-            "sorted; sort it by group and descending score, or leave out the promise."
+            f"score column '{score_name}' rises inside a group at row {row:,} (counted from 0)"
+            f"{values}, but the input was said to be sorted; sort it by group and descending "
+            "score, or leave out the promise."
         )
     if item is not None and len(score):
         return order_by_score(score, starts, item_precedence(item, starts))

@@ -316,7 +316,7 @@ class Result:
             "rows_share", "positives_share"}]}`` of plain Python values; None for NaN.
         """
         return {
-            "meta": _plain(vars(self.meta)),
+            "meta": {k: v for k, v in _plain(vars(self.meta)).items() if k != "compiled"},
             "results": [_plain(vars(v)) for v in self.values],
         }
 

@@ -46,7 +46,9 @@ class Shell(click.Group):
         try:
             return super().invoke(ctx)
         except FastRankEvalError as error:
-            _leave(2, f"error: {error}")
+            from fastrank_eval.printing import printable
+
+            _leave(2, f"error: {printable(str(error))}")
         except MemoryError:
             _leave(
                 1,

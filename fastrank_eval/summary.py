@@ -25,15 +25,16 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
                 value = tally.pools[model][float(measure.rel)].auc(
                     measure.max_fpr, Workers(plan).in_order
                 )
-                undefined = np.isnan(value)
-                used, rows, positives = (
-                    (0, 0, 0) if undefined else (tally.groups, tally.rows, tally.positives)
-                )
-                dropped = {"single_class": tally.groups} if undefined and tally.groups else {}
-                if undefined and plan.undefined == "error" and tally.groups:
-                    raise _undefined_pool(measure)
-                if undefined and plan.undefined in ("zero", "one") and tally.groups:
-                    value = float(plan.undefined == "one")
+                used, rows, positives, dropped = tally.groups, tally.rows, tally.positives, {}
+                if np.isnan(value) and tally.groups:
+                    policy = plan.policy(measure, "single_class")
+                    if policy == "error":
+                        raise _undefined_pool(measure)
+                    if policy == "skip":
+                        used, rows, positives = 0, 0, 0
+                        dropped = {"single_class": tally.groups}
+                    else:
+                        value = policy
             else:
                 value = state.mean(m, measure.weight != "uniform")
                 used, rows, positives = state.used(m), state.rows(m), state.positives(m)

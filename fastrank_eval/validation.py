@@ -41,7 +41,7 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
         Null, NaN or infinite where not allowed, a negative weight, a type that has no meaning in
         its part: names the column, the first row and how many rows there are.
     """
-    keys = tuple(_key(batch.column(name), name, first_row) for name in roles.group)
+    keys = keys_of(batch, roles, first_row)
     labels = decoded(batch.column(roles.label))
     label = _label(labels, roles, first_row)
     scores, masks = [], []
@@ -64,6 +64,11 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     if roles.unjudged == "drop" and labels.null_count:
         return columns.only(as_array(labels.is_valid()).view(np.bool_))
     return columns
+
+
+def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Array, ...]:
+    """The key columns of a batch, decoded and without nulls."""
+    return tuple(_key(batch.column(name), name, first_row) for name in roles.group)
 
 
 def as_array(column: pa.Array) -> np.ndarray:

@@ -251,6 +251,13 @@ class Measure:
     def check_grades(self, ranking: Ranking) -> None:
         """Refuse grades this measure cannot take; overridden where there are any."""
 
+    def options_in_force(self) -> dict[str, Any]:
+        """Every option with its value, defaults included, in plain types."""
+        return {
+            name: {_text(g): gain for g, gain in value} if isinstance(value, tuple) else value
+            for name, value in self.chosen.items()
+        }
+
     def pass_key(self) -> Hashable:
         """Measures with equal keys are computed together, in one pass over the entries."""
         raise NotImplementedError  # pragma: no cover - abstract

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -124,7 +124,7 @@ def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
     >>> parse_measures(["MRR", AP @ 5, "RR"])
     (RR, AP@5)
     """
-    if isinstance(measures, str | Measure):
+    if not isinstance(measures, Iterable) or isinstance(measures, str | Measure):
         measures = [measures]
     read: dict[Measure, None] = {}
     for given in measures:
