@@ -54,8 +54,27 @@ def sort_whole(words: Words) -> None:
     words.sort()
 
 
-def sort_chunks(words: Words) -> None:
-    """Sort in place, each 65,536 words by themselves: they stay in the caches."""
+def sort_chunks(words: Words, pool: ThreadPoolExecutor, threads: int) -> None:
+    """Sort in place, each 65,536 words by themselves: they stay in the caches.
+
+    Parameters
+    ----------
+    words : ndarray of uint64
+    pool : ThreadPoolExecutor
+        Made before, so that starting its threads is not timed.
+    threads : int
+        Each sorts the chunks of one contiguous part, NumPy without the GIL; one thread is the
+        caller's own.
+    """
+    if threads == 1:
+        _sort_each(words)
+        return
+    chunks = -(-words.size // CHUNK)
+    edges = [CHUNK * (chunks * part // threads) for part in range(1, threads)]
+    list(pool.map(_sort_each, np.split(words, edges)))
+
+
+def _sort_each(words: Words) -> None:
     for start in range(0, words.size, CHUNK):
         words[start : start + CHUNK].sort()
 

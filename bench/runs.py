@@ -77,7 +77,8 @@ class Run:
         """Speed of a case over that of the same case on one thread."""
         if case is None:
             return None
-        shared = {name: case.info[name] for name in ("kind", "input", "measures")}
+        same = ("kind", "input", "measures", "which")
+        shared = {name: case.info[name] for name in same if name in case.info}
         single = self.one(**shared, threads=1)
         return single.seconds / case.seconds if single else None
 

@@ -8,10 +8,26 @@ from functools import partial
 
 from bench.runs import Run
 
-__all__ = ["NONE", "Pair", "Target", "number", "peak", "speed", "start", "targets"]
+__all__ = [
+    "NONE",
+    "SORT_MWORDS",
+    "Pair",
+    "Target",
+    "number",
+    "peak",
+    "sort_scaling",
+    "sort_speed",
+    "speed",
+    "start",
+    "targets",
+]
 
 #: A number by wall clock, and the same by processor time; None for what was not measured.
 Pair = tuple[float | None, float | None]
+
+#: The targets stand beside measurements of a machine where NumPy sorted 64k-word chunks at 200
+#: M/s a core. So a target over this is what it asks for in multiples of np.sort, on a machine of any speed.
+SORT_MWORDS = 200
 
 NONE = "-"
 
@@ -38,6 +54,9 @@ class Target:
         Otherwise at most.
     measured : callable
         Of a run; None for what it did not measure.
+    in_sort : callable or None
+        Of a run, the limit and the number by wall clock: what is wanted and what was measured,
+        both relative to np.sort in the same run. None where np.sort is no yardstick.
     """
 
     text: str
@@ -45,16 +64,66 @@ class Target:
     unit: str
     at_least: bool
     measured: Callable[[Run], Pair]
+    in_sort: Callable[[Run, float, float | None], Pair] | None = None
+
+    def met(self, run: Run) -> bool | None:
+        """Tell whether the wall clock met the target; None if it was not measured."""
+        wall, _ = self.measured(run)
+        if wall is None:
+            return None
+        return wall >= self.limit if self.at_least else wall <= self.limit
+
+    def met_in_sort(self, run: Run) -> bool | None:
+        """Tell whether it is met relative to np.sort; None if that was not measured, or is void."""
+        wanted, found = self._multiples(run)
+        return None if wanted is None or found is None else found >= wanted
 
     def row(self, run: Run) -> list[str]:
-        """Lay target, measurement and verdict side by side."""
+        """Lay target, measurement and verdict side by side, by wall clock and in np.sort."""
         wall, cpu = self.measured(run)
         wanted = f"{'≥' if self.at_least else '≤'} {self.limit:g} {self.unit}".rstrip()
-        if wall is None:
-            return [self.text, wanted, "not measured", NONE, NONE]
-        met = wall >= self.limit if self.at_least else wall <= self.limit
-        shown = f"{number(wall)} {self.unit}".rstrip()
-        return [self.text, wanted, shown, number(cpu), "yes" if met else "**no**"]
+        shown = "not measured" if wall is None else f"{number(wall)} {self.unit}".rstrip()
+        multiple, found = self._multiples(run)
+        return [
+            *(self.text, wanted, shown, number(cpu), _verdict(self.met(run))),
+            NONE if multiple is None else f"≥ {multiple:.3g}",
+            NONE if found is None else f"{found:.3g}",
+            _verdict(self.met_in_sort(run)),
+        ]
+
+    def _multiples(self, run: Run) -> Pair:
+        if self.in_sort is None:
+            return None, None
+        return self.in_sort(run, self.limit, self.measured(run)[0])
+
+
+def _verdict(met: bool | None) -> str:
+    return NONE if met is None else "yes" if met else "**no**"
+
+
+def sort_speed(run: Run) -> float | None:
+    """Million 64-bit words a second that one thread sorts, 64k at a time."""
+    case = run.one("np.sort", which="chunks", threads=1)
+    return case.mrows if case else None
+
+
+def sort_scaling(run: Run) -> float | None:
+    """Speed of np.sort, 64k words at a time, on two threads over one."""
+    return run.scaling(run.one("np.sort", which="chunks", threads=2))
+
+
+def _speed_in_sort(run: Run, limit: float, measured: float | None) -> Pair:
+    sort = sort_speed(run)
+    found = None if measured is None or sort is None else measured / sort
+    return limit / SORT_MWORDS, found
+
+
+def _scaling_in_sort(run: Run, limit: float, measured: float | None) -> Pair:
+    """Ask for what np.sort gained, and never for more than the target does."""
+    own = sort_scaling(run)
+    if own is None:
+        return None, None
+    return min(1.0, limit / own), None if measured is None else measured / own
 
 
 def speed(run: Run, rows: str, measures: str, threads: int) -> Pair:
@@ -80,7 +149,7 @@ def start(run: Run, cache: str) -> Pair:
 def targets(run: Run) -> Iterable[Target]:
     def pace(text: str, limit: float, rows: str, measures: str, threads: int) -> Target:
         measured = partial(speed, rows=rows, measures=measures, threads=threads)
-        return Target(text, limit, "Mrows/s", True, measured)
+        return Target(text, limit, "Mrows/s", True, measured, _speed_in_sort)
 
     yield pace("eight measures, presorted, one core", 150, "presorted", "eight", 1)
     yield pace("GAUC alone, presorted, one core", 300, "presorted", "GAUC", 1)
@@ -92,7 +161,8 @@ def targets(run: Run) -> Iterable[Target]:
         yield pace(text, 25, f"shuffled int64, {kind}", "eight", 2)
     for rows in ("presorted", "grouped, unsorted"):
         text = f"2 threads over 1, where two cores are free: eight measures, {rows}"
-        yield Target(text, 1.7, "times", True, partial(_scaling, rows=rows))
+        measured = partial(_scaling, rows=rows)
+        yield Target(text, 1.7, "times", True, measured, _scaling_in_sort)
     for measures, name in (("eight", "eight measures"), ("seven", "seven, without pooled AUC")):
         for largest in (False, True):
             sizes = sorted({int(case.info["rows"]) for case in run.all("memory")})

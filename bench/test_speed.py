@@ -42,13 +42,20 @@ def test_read_bandwidth(benchmark: BenchmarkFixture, rounds_of: Rounds, threads:
         rounds_of(lambda: read_all(words, pool, threads))
 
 
-@pytest.mark.parametrize("sort", [sort_whole, sort_chunks])
-def test_np_sort(
-    benchmark: BenchmarkFixture, rounds_of: Rounds, rows: int, sort: Callable[..., None]
+def test_np_sort_whole(benchmark: BenchmarkFixture, rounds_of: Rounds, rows: int) -> None:
+    words = random_words(rows)
+    benchmark.extra_info.update(kind="np.sort", which="whole", rows=rows, threads=1)
+    rounds_of(sort_whole, setup=lambda: ((words.copy(),), {}))
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_np_sort_chunks(
+    benchmark: BenchmarkFixture, rounds_of: Rounds, rows: int, threads: int
 ) -> None:
     words = random_words(rows)
-    benchmark.extra_info.update(kind="np.sort", which=sort.__name__, rows=rows)
-    rounds_of(sort, setup=lambda: ((words.copy(),), {}))
+    benchmark.extra_info.update(kind="np.sort", which="chunks", rows=rows, threads=threads)
+    with ThreadPoolExecutor(threads) as pool:
+        rounds_of(sort_chunks, setup=lambda: ((words.copy(), pool, threads), {}))
 
 
 @pytest.mark.parametrize("threads", THREADS)

@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 import fastrank_eval
 from data_gen import impressions, write_parquet
+from data_gen.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
     from data_gen.recipe import Choices
@@ -60,15 +61,19 @@ class Input:
         Of `data_gen.impressions`.
     presorted : bool
         Evaluate with ``presorted=True``; otherwise the engine finds out the order by itself.
+    contiguous : bool
+        One chunk a column, as pandas, polars and NumPy hand data over; otherwise in chunks.
     """
 
     name: str
     options: Choices = field(hash=False)
     presorted: bool = False
+    contiguous: bool = False
 
 
 INPUTS = (
-    Input("presorted", {"order": "sorted"}, presorted=True),
+    Input("presorted", {"order": "sorted"}, presorted=True, contiguous=True),
+    Input(f"presorted, chunks of {BATCH_ROWS:,}", {"order": "sorted"}, presorted=True),
     Input("grouped, unsorted", {"order": "grouped"}),
     Input("shuffled int64, dense", {"order": "shuffled"}),
     Input("shuffled int64, hash-like", {"order": "shuffled", "id_style": "random64"}),
@@ -87,11 +92,12 @@ def rounds_wanted() -> int:
 
 
 def table_of(given: Input, rows: int) -> pa.Table:
-    """Generate an input in memory: the three columns that are read, in chunks of a batch."""
+    """Generate an input in memory: the three columns that are read."""
     choices: Choices = {**given.options, "seed": SEED}
     reader = impressions(rows, **choices)
     schema = pa.schema([reader.schema.field(name) for name in COLUMNS])
-    return pa.Table.from_batches((batch.select(COLUMNS) for batch in reader), schema)
+    table = pa.Table.from_batches((batch.select(COLUMNS) for batch in reader), schema)
+    return table.combine_chunks() if given.contiguous else table
 
 
 def write_sorted(path: Path, rows: int) -> None:

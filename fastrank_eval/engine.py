@@ -242,7 +242,7 @@ class Workers:
         try:
             for job in jobs:
                 waiting.append(pool.submit(work, job))
-                if len(waiting) > 2 * self.plan.threads:
+                if len(waiting) > self.plan.threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
