@@ -167,8 +167,8 @@ def _in_sort_explained(run: Run) -> str:
     gained = "" if own is None else f", {own:.2f} times"
     return (
         "The targets stand beside measurements of a machine where NumPy sorted 64k-word chunks "
-        f"at {SORT_MWORDS} M/s a core; the last three columns ask what they come to on this one. Speeds are in "
-        "multiples of what one thread of this run sorted, 64k words at a time"
+        f"at {SORT_MWORDS} M/s a core; the last three columns ask what they come to on this one. "
+        "Speeds are in multiples of what one thread of this run sorted, 64k words at a time"
         f"{here} (Mrows/s per Mwords/s); wanted is the target over {SORT_MWORDS}. The scaling "
         f"rows are relative to what np.sort gained from a second thread{gained}: wanted is as "
         "much, but no more than the target. Read `met in np.sort` as an estimate, never in place "

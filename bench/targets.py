@@ -26,7 +26,8 @@ __all__ = [
 Pair = tuple[float | None, float | None]
 
 #: The targets stand beside measurements of a machine where NumPy sorted 64k-word chunks at 200
-#: M/s a core. So a target over this is what it asks for in multiples of np.sort, on a machine of any speed.
+#: M/s a core. So a target over this is what it asks for in multiples of np.sort, on a machine
+#: of any speed.
 SORT_MWORDS = 200
 
 NONE = "-"
