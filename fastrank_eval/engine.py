@@ -22,7 +22,7 @@ from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 from fastrank_eval.plan import GroupValues, Plan, Tally, new_pools
 from fastrank_eval.pooled import PooledScores
 from fastrank_eval.pooled_weights import WeightedScores
-from fastrank_eval.ranking import Chunk, Ranking, marked_rows, nonzero, rank
+from fastrank_eval.ranking import Chunk, Ranking, rank
 from fastrank_eval.states import MeanState
 
 
@@ -74,7 +74,7 @@ def evaluate_chunk(
         if ranking.ranked is not None:
             _settle_empty(plan, chunk, ranking, tally.means[model])
         for rel, pool in tally.pools[model].items():
-            _pool(columns, model, rel, pool)
+            _pool(columns, model, ranking, rel, pool)
         if model == 0:
             tally.positives += int(positives.sum())
             if plan.per_group:
@@ -98,14 +98,21 @@ def _settle_empty(plan: Plan, chunk: Chunk, ranking: Ranking, state: MeanState) 
             state.add_zeros(m, groups, rows)
 
 
-def _pool(columns: Columns, model: int, rel: float, pool: PooledScores | WeightedScores) -> None:
+def _pool(
+    columns: Columns,
+    model: int,
+    ranking: Ranking,
+    rel: float,
+    pool: PooledScores | WeightedScores,
+) -> None:
     score, label, weight = columns.scores[model], columns.label, columns.weight
     missing = columns.unretrieved[model]
-    if missing is not None:
+    if missing is not None and missing.any():
         here = ~missing
         score, label = score[here], label[here]
         weight = None if weight is None else weight[here]
-    pool.add(score, marked_rows(nonzero(label >= rel)), weight)  # type: ignore[arg-type]
+    marked = ranking.marked
+    pool.add(score, marked[label[marked] >= rel], weight)  # type: ignore[arg-type]
 
 
 def _settle(

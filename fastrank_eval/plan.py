@@ -98,8 +98,11 @@ Pools = list[dict[float, PooledScores | WeightedScores]]
 
 def new_pools(plan: Plan) -> Pools:
     """Empty pools for a plan."""
-    kind = WeightedScores if plan.weighted else PooledScores
-    return [{rel: kind() for rel in plan.pools} for _ in plan.roles.scores]
+
+    def pool() -> PooledScores | WeightedScores:
+        return WeightedScores() if plan.weighted else PooledScores(plan.threads)
+
+    return [{rel: pool() for rel in plan.pools} for _ in plan.roles.scores]
 
 
 class Tally:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastrank_eval.columns import frozen
+from fastrank_eval.dealt import bits_of
 from fastrank_eval.kernel import kernel
 
 #: Runs jobs, side by side or not, and yields their results in order.
@@ -156,11 +157,6 @@ def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None)
         least = max_fpr * max_fpr / 2.0
         area = 0.5 * (1.0 + (area - least) / (max_fpr - least))
     return min(max(area, 0.0), 1.0)
-
-
-def bits_of(score: np.ndarray) -> np.ndarray:
-    """The bits of scores as unsigned integers, read-only."""
-    return frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
 
 
 def codes_of(score: np.ndarray) -> np.ndarray:

@@ -73,6 +73,8 @@ class Ranking:
         Which groups of the chunk these are; None: all of them.
     offsets : ndarray of int64, shape (groups + 1,)
         First entry of each group, then the number of entries.
+    marked : ndarray of int64
+        The retrieved rows with a non-zero label, numbered among the retrieved rows, in any order.
     rows : ndarray of int64, shape (groups,)
         All rows of the group.
     retrieved : ndarray of int64, shape (groups,)
@@ -95,6 +97,7 @@ class Ranking:
 
     ranked: np.ndarray | None
     offsets: np.ndarray
+    marked: np.ndarray
     rows: np.ndarray
     retrieved: np.ndarray
     grade: np.ndarray
@@ -275,6 +278,7 @@ def rank(
     ranking = Ranking(
         ranked if skip_empty else None,
         offsets,
+        entry_rows,
         rows,
         retrieved,
         grade,

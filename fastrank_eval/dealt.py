@@ -1,0 +1,170 @@
+"""Codes of rows, dealt to buckets by their upper bits as they come in.
+
+Each bucket's codes lie in chunks of one large array. A code is first written near the others of its
+bucket, in a few cache lines, and these are moved to a chunk when they are full: writing each row to
+its place in the chunk waits for memory (4.9 ns a row, against 2.5).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastrank_eval.columns import frozen
+from fastrank_eval.kernel import kernel
+
+#: Bits of the lower part of a code, by its size: sign, exponent and 3 bits choose the bucket.
+LOWER_BITS = {4: 20, 8: 49}
+#: Codes of a bucket that are written near one another, and codes of a chunk.
+_NEAR, _CHUNK = 64, 512
+
+
+class DealtCodes:
+    """The scores one thread has added, as bits in buckets.
+
+    Parameters
+    ----------
+    kind : dtype of unsigned integers
+        32 or 64 bits.
+    room : int
+        Codes to make room for; memory is touched as it fills.
+    """
+
+    def __init__(self, kind: np.dtype, room: int) -> None:
+        self.kind = kind
+        self.lower_bits = LOWER_BITS[kind.itemsize]
+        self.rows = 0
+        buckets = 1 << (8 * kind.itemsize - self.lower_bits)
+        chunks = max(1, room // _CHUNK)
+        self._near = np.empty(buckets * _NEAR, kind)
+        self._near_rows = np.zeros(buckets, np.uint32)
+        self._ends = np.zeros(buckets, np.int64)
+        self._owners = np.empty(chunks, np.int64)
+        self._used = np.zeros(1, np.int64)
+        self._codes = np.empty(chunks * _CHUNK, kind)
+
+    def deal(self, bits: np.ndarray) -> int:
+        """Take rows until there is no room; how many were taken.
+
+        Parameters
+        ----------
+        bits : ndarray of unsigned integers, shape (rows,), read-only
+            Bits of scores without -0.0.
+        """
+        taken = int(
+            _deal(
+                bits,
+                self.lower_bits,
+                self._near,
+                self._near_rows,
+                self._ends,
+                self._owners,
+                self._used,
+                self._codes,
+            )
+        )
+        self.rows += taken
+        return taken
+
+    def held(self) -> np.ndarray:
+        """Rows of each bucket, buckets in ascending order of the score."""
+        rows = _CHUNK * np.bincount(self._owners[: self._used[0]], minlength=len(self._ends))
+        rows -= -self._ends % _CHUNK
+        return _ascending(rows + self._near_rows)
+
+    def chunks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Chunks in the order of their bucket's bits, and where each bucket's begin."""
+        owners = self._owners[: self._used[0]]
+        order = np.argsort(owners, kind="stable")
+        return order, np.searchsorted(owners[order], np.arange(len(self._ends) + 1))
+
+    def collect(
+        self, bucket: int, chunks: tuple[np.ndarray, np.ndarray], codes: np.ndarray
+    ) -> None:
+        """Write a bucket's codes: integers of the same order and the same ties as the scores.
+
+        Parameters
+        ----------
+        bucket : int
+            Counted in ascending order of the score.
+        chunks : tuple of ndarray
+            From `chunks`.
+        codes : ndarray, shape (rows held in the bucket,)
+            Written to.
+        """
+        order, bounds = chunks
+        half = len(self._ends) // 2
+        negative = bucket < half
+        raw = 2 * half - 1 - bucket if negative else bucket - half
+        sign = 1 << (8 * self.kind.itemsize - 1)
+        _collect(
+            self._codes,
+            order[bounds[raw] : bounds[raw + 1]],
+            self._ends[raw],
+            self._near[raw * _NEAR : raw * _NEAR + int(self._near_rows[raw])],
+            self.kind.type(2 * sign - 1 if negative else sign),
+            codes,
+        )
+
+    def clear(self) -> None:
+        """Forget all rows; the memory is used again."""
+        self.rows = 0
+        self._near_rows[:] = 0
+        self._ends[:] = 0
+        self._used[0] = 0
+
+
+def _ascending(of_buckets: np.ndarray) -> np.ndarray:
+    """Numbers of buckets from the order of their bits, where negative scores descend."""
+    half = len(of_buckets) // 2
+    return np.concatenate([of_buckets[: half - 1 : -1], of_buckets[:half]])
+
+
+def bits_of(score: np.ndarray) -> np.ndarray:
+    """The bits of scores as unsigned integers, read-only."""
+    return frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
+
+
+@kernel
+def _deal(  # type: ignore[no-untyped-def]
+    bits, lower_bits, near, near_rows, ends, owners, used, codes
+):
+    shift = near.dtype.type(lower_bits)
+    for i in range(bits.shape[0]):
+        bucket = np.int64(bits[i] >> shift)
+        first = bucket * _NEAR
+        rows = np.int64(near_rows[bucket])
+        if rows == _NEAR:
+            end = ends[bucket]
+            if end % _CHUNK == 0:
+                if used[0] == owners.shape[0]:
+                    return i
+                end = used[0] * _CHUNK
+                owners[used[0]] = bucket
+                used[0] += 1
+            # Slices, because only then does the loop vectorise.
+            here = near[first : first + _NEAR]
+            there = codes[end : end + _NEAR]
+            for k in range(_NEAR):
+                there[k] = here[k]
+            ends[bucket] = end + _NEAR
+            rows = np.int64(0)
+        near[first + rows] = bits[i]
+        near_rows[bucket] = rows + 1
+    return bits.shape[0]
+
+
+@kernel
+def _collect(codes, chunks, end, near, flip, out):  # type: ignore[no-untyped-def]
+    n = 0
+    for c in range(chunks.shape[0]):
+        lo = chunks[c] * _CHUNK
+        hi = lo + _CHUNK
+        if lo < end < hi:
+            hi = end
+        here = codes[lo:hi]
+        there = out[n : n + hi - lo]
+        for k in range(hi - lo):
+            there[k] = here[k] ^ flip
+        n += hi - lo
+    for k in range(near.shape[0]):
+        out[n + k] = near[k] ^ flip
