@@ -1,0 +1,255 @@
+"""Where each labelled row stands in its group: the rows above it and the rows tied with it.
+
+Two ways lead there. Rows that stand in order, or have been put in order, are read off. Where few
+rows of an unordered group are labelled, the rows above each of them are counted instead, which
+costs 0.1 to 0.4 ns for each labelled row and row of its group, against 13 for putting a row in
+order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastrank_eval.columns import frozen
+from fastrank_eval.kernel import kernel
+from fastrank_eval.ordering import order_by_score
+from fastrank_eval.scratch import scratch
+
+#: Labelled rows of a group up to which rows above are counted.
+_FEW = 64
+#: At least as many rows for each labelled row of the chunk.
+_SPARSE = 4
+#: Rows of a group from which four labelled rows are counted in one pass.
+_LONG = 64
+
+
+@dataclass(slots=True)
+class Entries:
+    """The labelled rows of a chunk.
+
+    Parameters
+    ----------
+    ranked : ndarray of int64, shape (groups,)
+        Which groups of the chunk these are.
+    offsets : ndarray of int64, shape (groups + 1,)
+        First entry of each group, then the number of entries.
+    row : ndarray of int64, shape (entries,)
+        Row of the entry, best first in each group.
+    above, size : ndarray of int64, shape (entries,)
+        Rows of the group with a higher score, and with the same.
+    place : ndarray of int64, shape (entries,), or None
+        Rows of the group that stand before the entry, where the rows were in order.
+    """
+
+    ranked: np.ndarray
+    offsets: np.ndarray
+    row: np.ndarray
+    above: np.ndarray
+    size: np.ndarray
+    place: np.ndarray | None = None
+
+
+def ordered_entries(
+    score: np.ndarray, starts: np.ndarray, marks: np.ndarray, order: np.ndarray | None, skip: bool
+) -> Entries:
+    """Entries of rows in order.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,)
+        In the order that `order` gives; read-only.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    marks : ndarray of uint8, shape (rows,), read-only
+        Not 0 where the row is labelled.
+    order : ndarray of integers, shape (rows,), or None
+        Row at each place; None: rows stand best first.
+    skip : bool
+        Leave out groups without an entry.
+    """
+    room = scratch("row numbers", len(marks))
+    if order is None:
+        places = row = room[: _find_marks(marks, room)].copy()
+    else:
+        places = room[: _find_marks_in_order(marks, order, room)].copy()
+        row = order[places]
+    ranked, offsets = _grouped(places, starts, skip)
+    place, above, size = np.empty((3, len(places)), np.int64)
+    _find_blocks(places, score, starts, ranked, offsets, place, above, size)
+    return Entries(ranked, offsets, row, above, size, place)
+
+
+def counted_entries(
+    score: np.ndarray, starts: np.ndarray, marks: np.ndarray, skip: bool
+) -> Entries | None:
+    """Entries of rows in any order, their place not told; None where too many rows are labelled.
+
+    Parameters
+    ----------
+    score, starts, marks, skip
+        As in `ordered_entries`, rows in any order inside their group.
+    """
+    room = scratch("row numbers", len(marks))
+    found = _find_marks(marks, room)
+    if found * _SPARSE > len(marks) or len(marks) >= 1 << 31:
+        return None
+    row = room[:found].copy()
+    ranked, offsets = _grouped(row, starts, skip)
+    above, size = np.empty((2, found), np.int64)
+    _count_blocks(score, starts, ranked, offsets, _FEW, row, above, size)
+    entries = Entries(ranked, offsets, row, above, size)
+    many = np.diff(offsets) > _FEW
+    if many.any():
+        _order_groups(entries, many, score, starts, marks)
+    return entries
+
+
+def _order_groups(
+    entries: Entries, wanted: np.ndarray, score: np.ndarray, starts: np.ndarray, marks: np.ndarray
+) -> None:
+    """Put the rows of some groups in order, and read their entries off."""
+    groups = entries.ranked[wanted]
+    bounds = list(zip(starts[groups].tolist(), starts[groups + 1].tolist(), strict=True))
+    here = np.concatenate([[0], np.cumsum(starts[groups + 1] - starts[groups])])
+    part = np.concatenate([score[lo:hi] for lo, hi in bounds])
+    marked = frozen(np.concatenate([marks[lo:hi] for lo, hi in bounds]))
+    order = order_by_score(part, here)
+    ordered = ordered_entries(frozen(part[order]), here, marked, order, False)
+    counts = np.diff(entries.offsets)
+    at = np.flatnonzero(np.repeat(wanted, counts))
+    entries.row[at] = ordered.row + np.repeat(starts[groups] - here[:-1], counts[wanted])
+    entries.above[at] = ordered.above
+    entries.size[at] = ordered.size
+
+
+def _grouped(places: np.ndarray, starts: np.ndarray, skip: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The groups of ascending places, and the first entry of each."""
+    groups = len(starts) - 1
+    ranked = np.empty(min(groups, len(places)) if skip else groups, np.int64)
+    offsets = np.empty(len(ranked) + 1, np.int64)
+    entered = _enter(places, starts, skip, ranked, offsets)
+    return ranked[:entered], offsets[: entered + 1]
+
+
+@kernel
+def _find_marks(marks, places):  # type: ignore[no-untyped-def]
+    # Without a branch: 0.4 ns a row, against 0.9 for flatnonzero.
+    found = 0
+    for i in range(marks.shape[0]):
+        places[found] = i
+        found += marks[i] != 0
+    return found
+
+
+@kernel
+def _find_marks_in_order(marks, order, places):  # type: ignore[no-untyped-def]
+    found = 0
+    for i in range(order.shape[0]):
+        places[found] = i
+        found += marks[order[i]] != 0
+    return found
+
+
+@kernel
+def _enter(places, starts, skip, ranked, offsets):  # type: ignore[no-untyped-def]
+    e = 0
+    entries = places.shape[0]
+    entered = 0
+    for g in range(starts.shape[0] - 1):
+        end = starts[g + 1]
+        if skip and (e == entries or places[e] >= end):
+            continue
+        ranked[entered] = g
+        offsets[entered] = e
+        entered += 1
+        while e < entries and places[e] < end:
+            e += 1
+    offsets[entered] = e
+    return entered
+
+
+@kernel
+def _find_blocks(  # type: ignore[no-untyped-def]
+    places, score, starts, ranked, offsets, place, above, size
+):
+    """The tie block around each place."""
+    for r in range(ranked.shape[0]):
+        lo = starts[ranked[r]]
+        end = starts[ranked[r] + 1]
+        block_end = lo
+        block = lo
+        for e in range(offsets[r], offsets[r + 1]):
+            i = places[e]
+            if i >= block_end:
+                block = i
+                while block > lo and score[block - 1] == score[i]:
+                    block -= 1
+                block_end = i + 1
+                while block_end < end and score[block_end] == score[i]:
+                    block_end += 1
+            place[e] = i - lo
+            above[e] = block - lo
+            size[e] = block_end - block
+
+
+@kernel
+def _count_blocks(  # type: ignore[no-untyped-def]
+    score, starts, ranked, offsets, most, row, above, size
+):
+    """Sort the entries of each group and count the rows above and level with each."""
+    for r in range(ranked.shape[0]):
+        first = offsets[r]
+        last = offsets[r + 1]
+        if last - first > most:
+            continue
+        for e in range(first + 1, last):
+            moved = row[e]
+            k = e
+            while k > first and score[row[k - 1]] < score[moved]:
+                row[k] = row[k - 1]
+                k -= 1
+            row[k] = moved
+        # Slices and narrow sums, because only then do the loops vectorise.
+        part = score[starts[ranked[r]] : starts[ranked[r] + 1]]
+        e = first
+        while part.shape[0] >= _LONG and e + 4 <= last:
+            _count_four(part, score, row, e, above, size)
+            e += 4
+        while e < last:
+            value = score[row[e]]
+            both = np.int64(0)
+            for i in range(part.shape[0]):
+                both += np.int64(part[i] > value) + (np.int64(part[i] >= value) << 32)
+            above[e] = both & 0xFFFFFFFF
+            size[e] = (both >> 32) - above[e]
+            e += 1
+
+
+@kernel
+def _count_four(part, score, row, e, above, size):  # type: ignore[no-untyped-def]
+    a = score[row[e]]
+    b = score[row[e + 1]]
+    c = score[row[e + 2]]
+    d = score[row[e + 3]]
+    above_a = above_b = above_c = above_d = np.uint32(0)
+    through_a = through_b = through_c = through_d = np.uint32(0)
+    for i in range(part.shape[0]):
+        value = part[i]
+        above_a = np.uint32(above_a + np.uint32(value > a))
+        above_b = np.uint32(above_b + np.uint32(value > b))
+        above_c = np.uint32(above_c + np.uint32(value > c))
+        above_d = np.uint32(above_d + np.uint32(value > d))
+        through_a = np.uint32(through_a + np.uint32(value >= a))
+        through_b = np.uint32(through_b + np.uint32(value >= b))
+        through_c = np.uint32(through_c + np.uint32(value >= c))
+        through_d = np.uint32(through_d + np.uint32(value >= d))
+    above[e] = above_a
+    above[e + 1] = above_b
+    above[e + 2] = above_c
+    above[e + 3] = above_d
+    size[e] = through_a - above_a
+    size[e + 1] = through_b - above_b
+    size[e + 2] = through_c - above_c
+    size[e + 3] = through_d - above_d
