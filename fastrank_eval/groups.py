@@ -158,6 +158,11 @@ def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
     """Whether the keys of some rows strictly rise, or strictly fall; a key alone does both."""
     if len(rows) < 2:
         return True, True
+    words = fixed_width(keys[0])
+    if len(keys) == 1 and words is not None and words.ndim == 1:
+        words = words.take(rows)
+        only_rises = bool((words[1:] > words[:-1]).all())
+        return only_rises, not only_rises and bool((words[1:] < words[:-1]).all())
     rises = falls = np.zeros(len(rows) - 1, np.bool_)
     level = np.ones(len(rows) - 1, np.bool_)
     for key in keys:

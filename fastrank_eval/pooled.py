@@ -19,7 +19,7 @@ import numpy as np
 from fastrank_eval.columns import frozen
 from fastrank_eval.dealt import LOWER_BITS, DealtCodes, bits_of
 from fastrank_eval.kernel import kernel
-from fastrank_eval.pooled_places import located_in_bucket, table_of
+from fastrank_eval.pooled_places import located, located_in_bucket, table_of
 from fastrank_eval.pooled_weights import InOrder, area_under, codes_of
 from fastrank_eval.scratch import scratch
 
@@ -41,12 +41,16 @@ class PooledScores:
 
     #: Bytes of scores held before they are counted.
     ROOM = 1 << 26
+    #: Rows up to which all are sorted at the end.
+    FEW = 1 << 17
 
     def __init__(self, threads: int = 1) -> None:
         self._room = self.ROOM // threads
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._own = threading.local()
         self._dealt: list[DealtCodes] = []
+        self._few: list[np.ndarray] = []
+        self._few_rows = 0
         self._positive: list[np.ndarray] = []
         self._positive_bytes = 0
         self._counted: dict[int, Counted] = {}
@@ -66,19 +70,40 @@ class PooledScores:
         if not len(score):
             return
         positives = codes_of(score[positive])
-        # -0.0 equals 0.0, but its bits do not.
-        bits = bits_of(score if score.min() > 0 else score + score.dtype.type(0))
+        if score.min() <= 0:
+            # -0.0 equals 0.0, but its bits do not.
+            score = score + score.dtype.type(0)
+        if not self._keep(score):
+            self._deal(score)
+        with self._lock:
+            self._positive.append(positives)
+            self._positive_bytes += positives.nbytes
+            if self._positive_bytes >= self.ROOM // 4:
+                self._count_positives()
+
+    def _keep(self, score: np.ndarray) -> bool:
+        """Keep the rows as they are while there are few, and no loop need be compiled."""
+        with self._lock:
+            if self._dealt or self._few_rows + len(score) > self.FEW:
+                return False
+            self._few.append(score.copy())
+            self._few_rows += len(score)
+            return True
+
+    def _deal(self, score: np.ndarray) -> None:
+        bits = bits_of(score)
         mine = self._mine(bits.dtype)
         done = mine.deal(bits)
         while done < len(bits) or mine.rows * bits.itemsize >= self._room:
             with self._lock:
                 self._count_rows([mine])
             done += mine.deal(bits[done:])
-        with self._lock:
-            self._positive.append(positives)
-            self._positive_bytes += positives.nbytes
-            if self._positive_bytes >= self.ROOM // 4:
-                self._count_positives()
+
+    def _deal_few(self) -> None:
+        for score in self._few:
+            self._deal(score)
+        self._few.clear()
+        self._few_rows = 0
 
     def _mine(self, kind: np.dtype) -> DealtCodes:
         mine: DealtCodes | None = getattr(self._own, "dealt", None)
@@ -105,6 +130,7 @@ class PooledScores:
 
     def _count(self) -> None:
         """Replace all rows held by the number of rows of each distinct score."""
+        self._deal_few()
         self._count_rows(self._dealt)
         self._count_positives()
 
@@ -147,7 +173,18 @@ class PooledScores:
             if max_fpr is not None or self._counted or self._counted_positive:
                 self._count()
                 return self._counted_area(max_fpr)
-            return self._dealt_area(in_order) if self._dealt else float("nan")
+            if not self._dealt:
+                return self._few_area()
+            self._deal_few()
+            return self._dealt_area(in_order)
+
+    def _few_area(self) -> float:
+        if not self._few:
+            return float("nan")
+        codes = np.sort(codes_of(np.concatenate(self._few)))
+        positive = np.concatenate(self._positive)
+        below, through = located(codes, positive)
+        return _from_pairs(int(below.sum() + through.sum()), len(codes), len(positive))
 
     def _dealt_area(self, in_order: InOrder) -> float:
         """Pairs won, bucket by bucket; rows of lower buckets are below all of a bucket's."""

@@ -20,7 +20,7 @@ def located_in_bucket(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each positive, the rows of its bucket with a lower code, and with one as high."""
     if len(codes) < _TABLE_ROWS:
-        return _located(np.sort(codes), positive)
+        return located(np.sort(codes), positive)
     below, through = np.empty((2, len(positive)), np.int64)
     table = table_of(codes)
     if table is not None:
@@ -33,7 +33,7 @@ def located_in_bucket(
         frozen(codes.view()), positive, lower_bits - bits, bounds, dealt, below, through
     ):
         return below, through
-    return _located(np.sort(codes), positive)
+    return located(np.sort(codes), positive)
 
 
 def table_of(codes: np.ndarray) -> np.ndarray | None:
@@ -128,6 +128,6 @@ def _compare_in_bucket(  # type: ignore[no-untyped-def]
     return True
 
 
-def _located(codes: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def located(codes: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each positive, the sorted codes below it, and up to it; both lists ascend."""
     return np.searchsorted(codes, positive), np.searchsorted(codes, positive, side="right")

@@ -161,18 +161,7 @@ def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None)
 
 def codes_of(score: np.ndarray) -> np.ndarray:
     """Unsigned integers of the same order and the same ties as the scores."""
-    bits = bits_of(score)
-    codes = np.empty(len(bits), bits.dtype)
-    _encode(bits, codes)
-    return codes
-
-
-@kernel
-def _encode(bits, codes):  # type: ignore[no-untyped-def]
-    """A score's bits as an integer of the same order; -0.0 becomes 0.0."""
-    sign = codes.dtype.type(1) << codes.dtype.type(8 * codes.itemsize - 1)
-    for i in range(bits.shape[0]):
-        if bits[i] & sign:
-            codes[i] = sign if bits[i] == sign else ~bits[i]
-        else:
-            codes[i] = bits[i] | sign
+    # Adding 0.0 makes 0.0 of -0.0, which equals it in all but the bits.
+    bits = bits_of(score + score.dtype.type(0))
+    sign = bits.dtype.type(1 << (8 * bits.itemsize - 1))
+    return np.where(bits & sign, ~bits, bits | sign)

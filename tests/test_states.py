@@ -161,12 +161,18 @@ def exact_auc(rows) -> float:
     return float(Fraction(won, 2 * len(positive) * len(negative)))
 
 
-ROOMS = (1, 64, 1 << 26)  # bytes held before scores are counted
+# Bytes held before scores are counted, and rows kept before they are dealt to buckets.
+ROOMS = ((1, 0), (64, 4), (1 << 26, 0), (1 << 26, 1 << 17))
+
+
+def set_room(patched, room) -> None:
+    patched.setattr(PooledScores, "ROOM", room[0])
+    patched.setattr(PooledScores, "FEW", room[1])
 
 
 @pytest.fixture(params=ROOMS, ids="room {}".format)
-def room(request, monkeypatch) -> int:
-    monkeypatch.setattr(PooledScores, "ROOM", request.param)
+def room(request, monkeypatch) -> tuple[int, int]:
+    set_room(monkeypatch, request.param)
     return request.param
 
 
@@ -175,7 +181,7 @@ def room(request, monkeypatch) -> int:
 def test_auc__is_exact_however_often_it_is_compacted_and_merged(batches, room, cut):
     wanted = exact_auc(rows_of(batches))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(PooledScores, "ROOM", room)
+        set_room(patched, room)
         whole = pooled(batches)
         left, right, empty = pooled(batches[:cut]), pooled(batches[cut:]), PooledScores()
         left.merge(empty)
@@ -196,7 +202,7 @@ def test_weighted_auc__same_bits_in_any_pieces_and_order(batches, room, cut, rng
     rows = list(itertools.chain(*batches))
     rng.shuffle(rows)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(PooledScores, "ROOM", room)
+        set_room(patched, room)
         left, right = pooled(batches[:cut], weighted=True), pooled(batches[cut:], weighted=True)
         right.merge(left)
         other = pooled([rows[:cut], rows[cut:]], weighted=True)
@@ -209,7 +215,7 @@ def test_weighted_auc__same_bits_in_any_pieces_and_order(batches, room, cut, rng
 @given(BATCHES, st.sampled_from(ROOMS), st.booleans(), st.sampled_from([0.01, 0.25, 0.5, 0.999]))
 def test_partial_auc__equals_the_curve_drawn_by_hand(batches, room, weighted, max_fpr):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(PooledScores, "ROOM", room)
+        set_room(patched, room)
         state = pooled(batches, weighted)
     wanted = partial_auc(rows_of(batches, weighted), max_fpr)
     assert state.auc(max_fpr) == pytest.approx(wanted, abs=1e-9, nan_ok=True)
@@ -287,13 +293,18 @@ SPREADS = {
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("spread", list(SPREADS))
 @pytest.mark.parametrize("share", [0.0005, 0.03, 0.5])
-def test_auc__is_exact_for_any_spread_of_scores(spread, kind, share):
+@pytest.mark.parametrize("few", [0, 1 << 17])
+def test_auc__is_exact_for_any_spread_of_scores(spread, kind, share, few, monkeypatch):
+    monkeypatch.setattr(PooledScores, "FEW", few)
     rng = np.random.default_rng(17)
     score = SPREADS[spread](rng).astype(kind)
     positive = rng.random(ROWS) < share
     positive[:2] = True, False
     wanted = rank_auc(score, positive)
     parts = np.array_split(np.arange(ROWS), 5)
+    whole = PooledScores()
+    whole.add(score, np.flatnonzero(positive), None)
+    assert whole.auc() == wanted
     states = [PooledScores() for _ in range(2)]
     for number, part in enumerate(parts):
         states[number % 2].add(score[part], np.flatnonzero(positive[part]), None)
@@ -314,7 +325,7 @@ def test_auc__of_single_precision_scores_that_fill_a_bucket(
     often, positives_everywhere, monkeypatch
 ):
     """Counts go from a list of codes to a table of all of them, and from a byte to more."""
-    monkeypatch.setattr(PooledScores, "ROOM", 1 << 19)
+    set_room(monkeypatch, (1 << 19, 0))
     rng = np.random.default_rng(5)
     fine = (0.5 + np.arange(260_000) * 2.0**-24).astype(np.float32)
     score = np.concatenate([rng.permutation(fine), np.full(often, fine[1234]), fine[:9000]])
@@ -344,7 +355,7 @@ def bytes_of(state) -> int:
 @pytest.mark.parametrize("batch", [1, 500, 20_000])
 def test_auc__memory_follows_distinct_scores_not_rows_or_batches(batch, monkeypatch):
     room, fixed = 1 << 18, 1 << 26
-    monkeypatch.setattr(PooledScores, "ROOM", room)
+    set_room(monkeypatch, (room, 0))
     state = PooledScores()
     for number in range(min(500, 10**6 // batch)):
         score = (np.arange(batch) + number) % 4 * 0.3
