@@ -218,7 +218,7 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated.""",
     "per_group_file",
     type=click.Path(),
     metavar="FILE",
-    help="Also write the values of every group; .parquet, .arrow or .csv.",
+    help="Also write the values of every group; .parquet, .arrow or .csv (bytes as hexadecimal).",
 )
 @_option("Output", "--overwrite", is_flag=True, help="Replace output files that exist.")
 def evaluate(
@@ -354,14 +354,23 @@ def _write_table(table: pa.Table, part: Path, shown: str) -> None:
 
 
 def _decoded(table: pa.Table) -> pa.Table:
-    """Turn dictionary columns, which CSV cannot hold, into plain ones."""
+    """Turn columns that CSV cannot hold into such as it can: no dictionaries, bytes in hex."""
     import pyarrow as pa
 
     for place, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            plain = table.column(place).cast(field.type.value_type)
-            table = table.set_column(place, field.name, plain)
+        column = table.column(place)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if any(is_bytes(column.type) for is_bytes in _bytes_types()):
+            column = pa.chunked_array([[key.hex() for key in column.to_pylist()]], pa.string())
+        table = table.set_column(place, field.name, column)
     return table
+
+
+def _bytes_types() -> tuple[Callable[[pa.DataType], bool], ...]:
+    import pyarrow as pa
+
+    return pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
 
 
 def _report(result: Result, form: str, width: int | None = None) -> str:

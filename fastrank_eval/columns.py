@@ -123,34 +123,27 @@ class Columns:
         )
         return replace(columns, numbers=self.first_row + rows)
 
-    def rearranged(
-        self,
-        rearrange: Callable[[list[np.ndarray]], list[np.ndarray]],
-        more: list[np.ndarray],
-        place: np.ndarray,
-    ) -> tuple[Columns, list[np.ndarray]]:
-        """The same rows at other places, without keys, and further arrays moved with them.
+    def arrays(self) -> list[np.ndarray]:
+        """Every part but keys and item ids, in the order of the fields."""
+        parts = [self.label, *self.scores, *self.unretrieved, self.weight]
+        return [part for part in [*parts, *self.group_weights, self.numbers] if part is not None]
+
+    def rearranged(self, moved: Iterator[np.ndarray], place: np.ndarray) -> Columns:
+        """The same rows at other places, without keys.
 
         Parameters
         ----------
-        rearrange : callable
-            Moves the rows of each of several arrays to their place.
-        more : list of ndarray
-            Arrays to be moved too.
+        moved : iterator of ndarray
+            What `arrays` lists, rearranged.
         place : ndarray of integers, shape (rows,)
-            Where each row goes, for columns that are no NumPy arrays.
+            Where each row has gone, for the item ids.
         """
-        arrays = [*more]
         row_at = np.empty(self.rows if self.item is not None else 0, np.int64)
         if self.item is not None:
             row_at[place] = np.arange(self.rows)
-        here = self.without_keys()
-        here._each(lambda part: arrays.append(part) or part, lambda part: part, 0)  # type: ignore[func-returns-value]
-        moved = iter(rearrange(arrays))
-        more = [next(moved) for _ in more]
-        return here._each(
+        return self.without_keys()._each(
             lambda part: next(moved), lambda part: part.take(row_column(row_at)), self.first_row
-        ), more
+        )
 
     def without_keys(self) -> Columns:
         """The same rows without their keys, once the group is known."""

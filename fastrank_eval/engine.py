@@ -213,8 +213,8 @@ def _constant_columns(
     return found
 
 
-class Workers:
-    """Threads with a tally each."""
+class Tallies:
+    """A tally for each thread."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -223,7 +223,7 @@ class Workers:
         self._own = threading.local()
         self._lock = threading.Lock()
 
-    def tally(self) -> Tally:
+    def mine(self) -> Tally:
         """The calling thread's own tally."""
         mine = getattr(self._own, "tally", None)
         if mine is None:
@@ -239,19 +239,20 @@ class Workers:
             total.merge(tally)
         return total
 
-    def in_order(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
-        """Results of `work` in the order of `jobs`, a few jobs ahead."""
-        if self.plan.threads == 1:
-            yield from map(work, jobs)
-            return
-        waiting: deque[Future[Any]] = deque()
-        pool = ThreadPoolExecutor(self.plan.threads, thread_name_prefix="fastrank")
-        try:
-            for job in jobs:
-                waiting.append(pool.submit(work, job))
-                if len(waiting) > self.plan.threads:
-                    yield waiting.popleft().result()
-            while waiting:
+
+def in_order(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
+    """Results of `work` in the order of `jobs`, a few jobs ahead."""
+    if threads == 1:
+        yield from map(work, jobs)
+        return
+    waiting: deque[Future[Any]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="fastrank")
+    try:
+        for job in jobs:
+            waiting.append(pool.submit(work, job))
+            if len(waiting) > threads:
                 yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastrank_eval.columns import Columns, frozen
-from fastrank_eval.engine import Workers, evaluate_chunk
+from fastrank_eval.engine import Tallies, evaluate_chunk, in_order
 from fastrank_eval.groups import (
     Keys,
     key_integers,
@@ -75,8 +75,8 @@ def evaluate_gathered(columns: Columns, plan: Plan) -> tuple[Tally, list[GroupVa
     firsts : ndarray of int64, shape (groups,)
         First row of each group, ascending.
     """
-    workers = Workers(plan)
-    pieces = deal(columns.without_keys(), columns.keys, workers, plan.per_group)
+    tallies = Tallies(plan)
+    pieces = deal(columns.without_keys(), columns.keys, plan.threads, plan.per_group)
 
     def work(bounds: tuple[int, int]) -> tuple[GroupValues, np.ndarray]:
         chunk, firsts = pieces.chunk(*bounds)
@@ -85,13 +85,13 @@ def evaluate_gathered(columns: Columns, plan: Plan) -> tuple[Tally, list[GroupVa
             row = int(np.argmax(key_integers(columns.keys) == pieces.integers[firsts[group]]))
             return key_text(columns.keys, plan.roles.group, row)
 
-        values = evaluate_chunk(chunk, plan, workers.tally(), name)
+        values = evaluate_chunk(chunk, plan, tallies.mine(), name)
         return values, firsts if pieces.numbers is None else pieces.numbers[firsts]
 
     bounds = pieces.bounds.tolist()
     spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
-    done = list(workers.in_order(work, spans))
-    tally = workers.merged()
+    done = list(in_order(plan.threads, work, spans))
+    tally = tallies.merged()
     if not plan.per_group:
         return tally, [], np.empty(0, np.int64)
     firsts = np.concatenate([first for _, first in done])
@@ -104,7 +104,7 @@ def evaluate_gathered(columns: Columns, plan: Plan) -> tuple[Tally, list[GroupVa
     return tally, [values], firsts[appeared]
 
 
-def deal(columns: Columns, keys: Keys, workers: Workers, keep_numbers: bool) -> Pieces:
+def deal(columns: Columns, keys: Keys, threads: int, keep_numbers: bool) -> Pieces:
     """Deal rows to pieces so that no group is split.
 
     Parameters
@@ -113,7 +113,7 @@ def deal(columns: Columns, keys: Keys, workers: Workers, keep_numbers: bool) -> 
         All rows as they came, without keys.
     keys : tuple of pyarrow.Array, each of length rows
         Their keys.
-    workers : Workers
+    threads : int
     keep_numbers : bool
         Deal row numbers too.
     """
@@ -139,11 +139,10 @@ def deal(columns: Columns, keys: Keys, workers: Workers, keep_numbers: bool) -> 
         _spread(frozen(values.view(width)), place, out.view(width))
         return frozen(out)
 
-    arrays: list[np.ndarray] = [integers]
-    if keep_numbers:
-        arrays.append(np.arange(rows))
-    dealt = columns.rearranged(lambda more: list(workers.in_order(spread, more)), arrays, place)
-    return Pieces(dealt[0], dealt[1][0], bounds, dealt[1][1] if keep_numbers else None)
+    arrays = [integers, *([np.arange(rows)] if keep_numbers else []), *columns.arrays()]
+    moved = in_order(threads, spread, arrays)
+    integers, numbers = next(moved), next(moved) if keep_numbers else None
+    return Pieces(columns.rearranged(moved, place), integers, bounds, numbers)
 
 
 def _shift(span: int, pieces: int) -> int:

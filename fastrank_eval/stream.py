@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.columns import Columns, concatenate
-from fastrank_eval.engine import Workers, evaluate_chunk
+from fastrank_eval.engine import Tallies, evaluate_chunk, in_order
 from fastrank_eval.groups import (
     KeyRun,
     Keys,
@@ -87,7 +87,7 @@ def evaluate_stream(
     ReturningKey
         A group came back after another.
     """
-    workers = Workers(plan)
+    tallies = Tallies(plan)
     watch = KeyWatch(keep_keys)
     pieces: list[Piece] = []
     open_rows: list[Columns] = []
@@ -108,7 +108,7 @@ def evaluate_stream(
                 return key_text(columns.keys, plan.roles.group, int(starts[group]))
 
             chunk = Chunk(columns.slice(lo, hi).without_keys(), starts - lo)
-            values = evaluate_chunk(chunk, plan, workers.tally(), name)
+            values = evaluate_chunk(chunk, plan, tallies.mine(), name)
             if plan.per_group:
                 inside = Piece(keys_at(columns.keys, starts[:-1]), values)
         return Outcome(columns.slice(0, lo), inside, columns.slice(hi, columns.rows), run)
@@ -137,14 +137,14 @@ def evaluate_stream(
             return
         starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in seams])])
         chunk = Chunk(concatenate([rows for rows, _, _ in seams]), starts)
-        values = evaluate_chunk(chunk, plan, workers.tally(), lambda group: seams[group][1])
+        values = evaluate_chunk(chunk, plan, tallies.mine(), lambda group: seams[group][1])
         for g, (_, _, piece) in enumerate(seams):
             if piece is not None:
                 piece.values = values.one(g)
         seams.clear()
         seam_rows = 0
 
-    for outcome in workers.in_order(look, _stretches(batches, plan.stretch)):
+    for outcome in in_order(plan.threads, look, _stretches(batches, plan.stretch)):
         head = outcome.head
         if not head.rows:
             continue
@@ -162,7 +162,7 @@ def evaluate_stream(
     close()
     flush()
     watch.finish()
-    return workers.merged(), pieces
+    return tallies.merged(), pieces
 
 
 def _stretches(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.engine import Workers
+from fastrank_eval.engine import in_order
 from fastrank_eval.errors import UndefinedError
 from fastrank_eval.groups import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.result import MeasureValue
+from fastrank_eval.validation import decoded
 
 
 def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
@@ -23,7 +25,7 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
         for m, measure in enumerate(plan.measures):
             if measure.pooled:
                 value = tally.pools[model][float(measure.rel)].auc(
-                    measure.max_fpr, Workers(plan).in_order
+                    measure.max_fpr, partial(in_order, plan.threads)
                 )
                 used, rows, positives, dropped = tally.groups, tally.rows, tally.positives, {}
                 if np.isnan(value) and tally.groups:
@@ -88,7 +90,7 @@ def per_group_table(
         if keys:
             columns.append(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
         else:
-            columns.append(pa.array([], schema.field(name).type))
+            columns.append(decoded(schema.empty_table().column(name).combine_chunks()))
 
     def add(name: str, column: pa.Array) -> None:
         while name in names:

@@ -215,6 +215,17 @@ def test_per_group__csv__leaves_undefined_values_empty(folder: Path) -> None:
     assert [row["GAUC"] for row in rows] == ["1", "0", ""]
 
 
+def test_per_group__csv__holds_keys_of_bytes_as_hexadecimal(folder: Path) -> None:
+    keys = [b"\xff\x00", b"\xff\x00", b"\xff\x00", b"ab", b"ab", b"\n,"]
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(2)):
+        table = pa.table({**ROWS, "user": pa.array(keys, kind)})
+        parquet.write_table(table, folder / "bytes.parquet")
+        wanted = ["--per-group", "groups.csv", "--overwrite"]
+        assert run("evaluate", "bytes.parquet", *COLUMNS, "-m", "GAUC", *wanted).exit_code == 0
+        rows = csv.DictReader((folder / "groups.csv").read_text().splitlines())
+        assert [row["user"] for row in rows] == ["ff00", "6162", "0a2c"]
+
+
 @pytest.mark.parametrize(
     "name, start", [("r.json", "{"), ("r.csv", "score,"), ("r.md", "| score"), ("r.txt", "pctr\n")]
 )
