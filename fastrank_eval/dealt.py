@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
 
 #: Bits of the lower part of a code, by its size: sign, exponent and 3 bits choose the bucket.
@@ -117,11 +116,6 @@ def _ascending(of_buckets: np.ndarray) -> np.ndarray:
     """Numbers of buckets from the order of their bits, where negative scores descend."""
     half = len(of_buckets) // 2
     return np.concatenate([of_buckets[: half - 1 : -1], of_buckets[:half]])
-
-
-def bits_of(score: np.ndarray) -> np.ndarray:
-    """The bits of scores as unsigned integers, read-only."""
-    return frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
 
 
 @kernel

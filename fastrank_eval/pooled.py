@@ -16,11 +16,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from fastrank_eval.codes import bits_of, codes_of, distinct_codes
 from fastrank_eval.columns import frozen
-from fastrank_eval.dealt import LOWER_BITS, DealtCodes, bits_of
+from fastrank_eval.dealt import LOWER_BITS, DealtCodes
 from fastrank_eval.kernel import kernel
 from fastrank_eval.pooled_places import located, located_in_bucket, table_of
-from fastrank_eval.pooled_weights import InOrder, area_under, codes_of
+from fastrank_eval.pooled_weights import InOrder, area_under
 from fastrank_eval.scratch import scratch
 
 #: Distinct codes, ascending, with the number of rows of each; or no codes, and a number for each
@@ -137,7 +138,7 @@ class PooledScores:
     def _count_positives(self) -> None:
         if not self._positive:
             return
-        codes, counts = _distinct(np.concatenate(self._positive))
+        codes, counts = distinct_codes(np.concatenate(self._positive))
         of = codes >> codes.dtype.type(LOWER_BITS[codes.dtype.itemsize])
         edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(codes)]
         for lo, hi in pairwise(edges):
@@ -263,20 +264,11 @@ class _Buckets:
         return codes
 
 
-def _distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    codes = np.sort(codes)
-    fresh = np.empty(len(codes), np.bool_)
-    fresh[:1] = True
-    np.not_equal(codes[1:], codes[:-1], out=fresh[1:])
-    firsts = np.flatnonzero(fresh)
-    return codes[firsts], np.diff(firsts, append=len(codes))
-
-
 def _with_rows(mine: Counted | None, codes: np.ndarray) -> Counted:
     """Add rows of one bucket."""
     table = table_of(codes)
     if table is None:
-        return _merged(mine, *_distinct(codes))
+        return _merged(mine, *distinct_codes(codes))
     if mine is not None and mine[0] is None:
         numbers = _wide_enough(mine[1], mine[1], table)
         numbers += table

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fastrank_eval.codes import codes_of, distinct_codes
 from fastrank_eval.columns import frozen
-from fastrank_eval.dealt import bits_of
 from fastrank_eval.kernel import kernel
 
 #: Runs jobs, side by side or not, and yields their results in order.
@@ -64,7 +64,7 @@ class WeightedScores:
 
         def masses(bounds: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
             kinds = [self._between(kind, *bounds) for kind in (0, 1)]
-            distinct = np.unique(np.concatenate([code for code, _ in kinds]))
+            distinct, _ = distinct_codes(np.concatenate([code for code, _ in kinds]))
             mass = np.zeros((2, len(distinct)))
             for row, (code, weight) in zip(mass, kinds, strict=True):
                 _add_runs(code, frozen(weight * scale), distinct, np.empty(len(code)), row)
@@ -157,11 +157,3 @@ def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None)
         least = max_fpr * max_fpr / 2.0
         area = 0.5 * (1.0 + (area - least) / (max_fpr - least))
     return min(max(area, 0.0), 1.0)
-
-
-def codes_of(score: np.ndarray) -> np.ndarray:
-    """Unsigned integers of the same order and the same ties as the scores."""
-    # Adding 0.0 makes 0.0 of -0.0, which equals it in all but the bits.
-    bits = bits_of(score + score.dtype.type(0))
-    sign = bits.dtype.type(1 << (8 * bits.itemsize - 1))
-    return np.where(bits & sign, ~bits, bits | sign)
