@@ -25,15 +25,16 @@ class DealtCodes:
     kind : dtype of unsigned integers
         32 or 64 bits.
     room : int
-        Codes to make room for; memory is touched as it fills.
+        Bytes of codes to make room for; memory is touched as it fills.
     """
 
     def __init__(self, kind: np.dtype, room: int) -> None:
         self.kind = kind
         self.lower_bits = LOWER_BITS[kind.itemsize]
+        self.room = room
         self.rows = 0
         buckets = 1 << (8 * kind.itemsize - self.lower_bits)
-        chunks = max(1, room // _CHUNK)
+        chunks = max(1, room // (_CHUNK * kind.itemsize))
         self._near = np.empty(buckets * _NEAR, kind)
         self._near_rows = np.zeros(buckets, np.uint32)
         self._ends = np.zeros(buckets, np.int64)
@@ -63,6 +64,11 @@ class DealtCodes:
         )
         self.rows += taken
         return taken
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the codes taken."""
+        return self.rows * self.kind.itemsize
 
     def held(self) -> np.ndarray:
         """Rows of each bucket, buckets in ascending order of the score."""

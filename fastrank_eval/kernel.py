@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from numba import njit
+from numba.core.cpu import CPUTargetOptions
 
 _kernels: list[Any] = []
 
-#: The last three leave out what no kernel uses (calls from C, rewriting of array expressions,
-#: counting references: kernels make no arrays) and a sixth of the time that compiling takes.
-_OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-    "no_rewrites": True,
-    "_nrt": False,
+#: These leave out what no kernel uses (calls from C, rewriting of array expressions, counting
+#: references: kernels make no arrays) and a sixth of the time that compiling takes. Not all of them
+#: are documented: a release of Numba may lack one.
+_LEAVE_OUT = {"no_cfunc_wrapper": True, "no_rewrites": True, "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | {
+    name: value for name, value in _LEAVE_OUT.items() if hasattr(CPUTargetOptions, name)
 }
 
 

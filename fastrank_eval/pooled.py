@@ -4,9 +4,9 @@ AUC over all rows needs, for each positive, how many rows have a lower and how m
 Rows are dealt to buckets by the upper bits of their score. At the end, a bucket of 32-bit scores is
 counted in a table of one byte for each score it can hold, which fits the cache; one of 64-bit
 scores, or with a score of more than 255 rows, is dealt once more and its few positives are compared
-with the few rows that share their upper bits. No row is sorted. When many rows have come in, the
-rows of each distinct score are counted: from then on memory grows with the number of distinct
-scores, and for float32 no further than a byte or two for each possible score.
+with the few rows that share their upper bits. Few rows, all or of a bucket, are sorted. When many
+rows have come in, the rows of each distinct score are counted: from then on memory grows with the
+number of distinct scores, and for float32 no further than a byte or two for each possible score.
 """
 
 from __future__ import annotations
@@ -40,20 +40,23 @@ class PooledScores:
         How many will add; they share the room.
     """
 
-    #: Bytes of scores held before they are counted.
+    #: Bytes of scores held before they are counted; threads fill half as much in the meantime.
     ROOM = 1 << 26
     #: Rows up to which all are sorted at the end.
     FEW = 1 << 17
 
     def __init__(self, threads: int = 1) -> None:
-        self._room = self.ROOM // threads
+        self._threads = threads
         self._lock = threading.RLock()
         self._own = threading.local()
+        # Held by a thread each; full; empty again.
         self._dealt: list[DealtCodes] = []
+        self._full: list[DealtCodes] = []
+        self._spare: list[DealtCodes] = []
+        self._listed_bytes = 0
         self._few: list[np.ndarray] = []
         self._few_rows = 0
         self._positive: list[np.ndarray] = []
-        self._positive_bytes = 0
         self._counted: dict[int, Counted] = {}
         self._counted_positive: dict[int, Counted] = {}
 
@@ -78,14 +81,11 @@ class PooledScores:
             self._deal(score)
         with self._lock:
             self._positive.append(positives)
-            self._positive_bytes += positives.nbytes
-            if self._positive_bytes >= self.ROOM // 4:
-                self._count_positives()
 
     def _keep(self, score: np.ndarray) -> bool:
         """Keep the rows as they are while there are few, and no loop need be compiled."""
         with self._lock:
-            if self._dealt or self._few_rows + len(score) > self.FEW:
+            if self._dealt or self._full or self._few_rows + len(score) > self.FEW:
                 return False
             self._few.append(score.copy())
             self._few_rows += len(score)
@@ -93,12 +93,14 @@ class PooledScores:
 
     def _deal(self, score: np.ndarray) -> None:
         bits = bits_of(score)
-        mine = self._mine(bits.dtype)
+        mine: DealtCodes | None = getattr(self._own, "dealt", None)
+        if mine is None:
+            mine = self._empty(bits.dtype)
         done = mine.deal(bits)
-        while done < len(bits) or mine.rows * bits.itemsize >= self._room:
-            with self._lock:
-                self._count_rows([mine])
+        while done < len(bits) or mine.bytes >= mine.room:
+            mine = self._exchange(mine)
             done += mine.deal(bits[done:])
+        self._own.dealt = mine
 
     def _deal_few(self) -> None:
         for score in self._few:
@@ -106,13 +108,26 @@ class PooledScores:
         self._few.clear()
         self._few_rows = 0
 
-    def _mine(self, kind: np.dtype) -> DealtCodes:
-        mine: DealtCodes | None = getattr(self._own, "dealt", None)
-        if mine is None:
-            mine = self._own.dealt = DealtCodes(kind, self._room // kind.itemsize)
-            with self._lock:
-                self._dealt.append(mine)
-        return mine
+    def _empty(self, kind: np.dtype) -> DealtCodes:
+        """Room for the calling thread: half of all room is shared by those that threads fill."""
+        with self._lock:
+            room = max(1, self.ROOM // (2 * self._threads))
+            mine = self._spare.pop() if self._spare else DealtCodes(kind, room)
+            self._dealt.append(mine)
+            return mine
+
+    def _exchange(self, full: DealtCodes) -> DealtCodes:
+        """Take in what a thread has filled; count all that is full where it is much."""
+        with self._lock:
+            self._dealt.remove(full)
+            self._full.append(full)
+            # Merging rewrites lists of distinct codes: as many bytes must come in as are listed.
+            if sum(part.bytes for part in self._full) >= max(self.ROOM, self._listed_bytes):
+                self._count_rows(self._full)
+                self._count_positives()
+                self._spare += self._full
+                self._full.clear()
+            return self._empty(full.kind)
 
     def merge(self, other: PooledScores) -> None:
         """Add another state, which is used up; the order of merging does not matter."""
@@ -132,7 +147,7 @@ class PooledScores:
     def _count(self) -> None:
         """Replace all rows held by the number of rows of each distinct score."""
         self._deal_few()
-        self._count_rows(self._dealt)
+        self._count_rows(self._full + self._dealt)
         self._count_positives()
 
     def _count_positives(self) -> None:
@@ -148,7 +163,6 @@ class PooledScores:
                     self._counted_positive.get(bucket), codes[lo:hi].copy(), counts[lo:hi]
                 )
         self._positive.clear()
-        self._positive_bytes = 0
 
     def _count_rows(self, dealt: list[DealtCodes]) -> None:
         if not dealt:
@@ -158,6 +172,8 @@ class PooledScores:
             self._counted[bucket] = _with_rows(self._counted.get(bucket), buckets.codes(bucket))
         for part in dealt:
             part.clear()
+        listed = (codes for codes, _ in self._counted.values() if codes is not None)
+        self._listed_bytes = sum(codes.nbytes for codes in listed)
 
     def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
         """The area under the ROC curve; NaN if either class is missing.
@@ -171,12 +187,14 @@ class PooledScores:
         """
         with self._lock:
             max_fpr = None if max_fpr is None or max_fpr >= 1 else max_fpr
-            if max_fpr is not None or self._counted or self._counted_positive:
+            if self._dealt or self._full:
+                # First of all: it may fill the room, so that rows are counted.
+                self._deal_few()
+            if max_fpr is not None or self._counted:
                 self._count()
                 return self._counted_area(max_fpr)
-            if not self._dealt:
+            if not (self._dealt or self._full):
                 return self._few_area()
-            self._deal_few()
             return self._dealt_area(in_order)
 
     def _few_area(self) -> float:
@@ -191,7 +209,7 @@ class PooledScores:
         """Pairs won, bucket by bucket; rows of lower buckets are below all of a bucket's."""
         positive = np.sort(np.concatenate(self._positive))
         lower_bits = LOWER_BITS[positive.dtype.itemsize]
-        buckets = _Buckets(self._dealt)
+        buckets = _Buckets(self._full + self._dealt)
         edges = np.arange(len(buckets.rows), dtype=positive.dtype) << lower_bits
         first = [*np.searchsorted(positive, edges).tolist(), len(positive)]
         lower = [0, *np.cumsum(buckets.rows).tolist()]
@@ -243,6 +261,9 @@ class PooledScores:
         if bucket in self._counted_positive:
             at, number = self._positive_places(bucket)
             positives[at] = number
+        # A table holds codes without rows too, a list does not: sums must not tell the difference.
+        held = every > 0
+        every, positives = every[held], positives[held]
         return (every - positives)[::-1], positives[::-1]
 
 

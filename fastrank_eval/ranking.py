@@ -72,7 +72,7 @@ class Ranking:
         Which groups of the chunk these are; None: all of them.
     offsets : ndarray of int64, shape (groups + 1,)
         First entry of each group, then the number of entries.
-    marked : ndarray of int64
+    marked : ndarray of int32 or int64
         The retrieved rows with a non-zero label, numbered among the retrieved rows, in any order.
     rows : ndarray of int64, shape (groups,)
         All rows of the group.

@@ -15,7 +15,7 @@ SIZES = {
     "short": [3, 1, 7, 2, 12, 5] * 9,
     "around the pass of four": [63, 64, 65, 66, 67, 200],
     "one group": [3000],
-    "long beside short": [2, 4000, 1, 2500, 3, 70],
+    "long beside short": [2, 4000, 1, 2500, 3, 70, *[60] * 250],
 }
 
 
@@ -45,9 +45,12 @@ def test_counted_entries__equal_those_of_ordered_rows(sizes, share, levels, kind
     order = order_by_score(score, starts)
     wanted = ordered_entries(frozen(score[order]), starts, marks, order, skip)
     found = counted_entries(score, starts, marks, skip)
-    if found is None:
-        assert marks.sum() * 4 > len(marks)
+    labelled = np.add.reduceat(marks, starts[:-1], dtype=np.int64)
+    crowded = int(np.diff(starts)[labelled > 64].sum())
+    if marks.sum() * 4 > len(marks) or crowded * 3 > len(marks):
+        assert found is None, "sorting all rows is faster"
         return
+    assert found is not None
     assert np.array_equal(found.ranked, wanted.ranked)
     assert np.array_equal(found.offsets, wanted.offsets)
     assert np.array_equal(found.above, wanted.above), "best first, block by block"

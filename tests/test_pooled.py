@@ -1,10 +1,14 @@
-"""Pooled scores where a bucket holds nearly every score it can."""
+"""Pooled scores where buckets are full, and where several threads fill them."""
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from fastrank_eval import pooled_places
 from fastrank_eval.pooled import PooledScores
 
 
@@ -16,6 +20,7 @@ def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
     return float((midrank[positive].sum() - p * (p + 1) / 2) / (p * n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypatch):
     monkeypatch.setattr(PooledScores, "ROOM", 1 << 18)
@@ -34,6 +39,7 @@ def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypat
     assert sum(counts.nbytes for _, counts in halves[0]._counted.values()) <= 1 << 20
 
 
+@pytest.mark.slow
 def test_auc__one_score_a_thousand_times_a_bucket__widens_its_counts(monkeypatch):
     monkeypatch.setattr(PooledScores, "ROOM", 1 << 18)
     neighbours = (0x3F000000 + np.arange(300_000, dtype=np.uint32)).view(np.float32)
@@ -43,3 +49,105 @@ def test_auc__one_score_a_thousand_times_a_bucket__widens_its_counts(monkeypatch
     for _ in range(4):
         state.add(score, np.flatnonzero(positive))
     assert state.auc() == pytest.approx(plain_auc(score, positive), abs=1e-12)
+
+
+def exact_auc(score: np.ndarray, positive: np.ndarray) -> float:
+    _, code, held = np.unique(score, return_inverse=True, return_counts=True)
+    rank_twice = (2 * np.cumsum(held) - held + 1)[code]
+    p = int(positive.sum())
+    won_twice = int(rank_twice[positive].sum()) - p * (p + 1)
+    return float(Fraction(won_twice, 2 * p * (len(score) - p)))
+
+
+NEIGHBOURS = (0x3F000000 + np.arange(30_000, dtype=np.uint32)).view(np.float32)
+FULL = {
+    "float32, in a table": lambda rng: rng.choice(NEIGHBOURS, 60_000),
+    "float32, at both ends of the table": lambda rng: rng.choice(
+        np.array([0x3F000000, 0x3F0FFFFF, *range(0x3F000001, 0x3F00FFFF)], np.uint32), 60_000
+    ).view(np.float32),
+    "float32 below zero": lambda rng: -rng.choice(NEIGHBOURS, 60_000),
+    "float32, one score too often for a byte": lambda rng: np.concatenate(
+        [rng.choice(NEIGHBOURS, 60_000), np.repeat(NEIGHBOURS[77], 256)]
+    ),
+    "float64": lambda rng: 0.5 + rng.random(60_000) / 64,
+    "float64, next to one another": lambda rng: 0.5 + rng.integers(0, 9000, 60_000) * 2.0**-53,
+}
+
+
+@pytest.mark.parametrize("share", [0.001, 0.03, 0.6])
+@pytest.mark.parametrize("scores", list(FULL))
+@pytest.mark.parametrize(
+    "every, table_rows",
+    [pytest.param(1, pooled_places._TABLE_ROWS, marks=pytest.mark.slow), (40, 256)],
+    ids=["crowded as it is", "said to be crowded"],
+)
+def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, monkeypatch):
+    monkeypatch.setattr(PooledScores, "FEW", 0)
+    monkeypatch.setattr(pooled_places, "_TABLE_ROWS", table_rows)
+    rng = np.random.default_rng(1)
+    score = FULL[scores](rng)[::every]
+    positive = rng.random(len(score)) < share
+    state = PooledScores()
+    for rows in np.array_split(np.arange(len(score)), 3):
+        state.add(score[rows], np.flatnonzero(positive[rows]))
+    assert state.auc() == exact_auc(score, positive)
+    assert not state._counted, "placed among its rows, not counted"
+    assert state.auc(0.5) == state.auc(0.5)
+    assert state.auc() == exact_auc(score, positive), "counted now"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("room", [1 << 12, 1 << 17, 1 << 20, 1 << 26])
+@pytest.mark.parametrize("few", [0, 5000])
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_auc__of_rows_from_several_threads__is_exact(threads, few, room, kind, monkeypatch):
+    monkeypatch.setattr(PooledScores, "FEW", few)
+    monkeypatch.setattr(PooledScores, "ROOM", room)
+    rng = np.random.default_rng(threads)
+    score = (rng.normal(size=40_000) * np.exp2(rng.integers(-9, 9, 40_000))).astype(kind)
+    score[::50] = 0.0
+    score[1::50] = -0.0
+    positive = rng.random(len(score)) < 0.1
+    state = PooledScores(threads)
+    parts = np.array_split(np.arange(len(score)), 37)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda rows: state.add(score[rows], np.flatnonzero(positive[rows])), parts))
+    wanted = exact_auc(score, positive)
+    assert state.auc() == wanted
+    partial = state.auc(0.3)
+    assert state.auc() == wanted
+    alone = PooledScores()
+    alone.add(score, np.flatnonzero(positive))
+    assert alone.auc(0.3) == partial
+
+
+@pytest.mark.slow
+def test_auc__rows_kept_before_others_were_dealt__are_not_lost(monkeypatch):
+    """Dealing what was kept may fill the room and have rows counted."""
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(PooledScores, "ROOM", 1 << 19)
+    rows, kept = 140_000, 120_000
+    score = rng.choice([-1, 1], rows) * np.exp2(rng.uniform(-40, 40, rows))
+    positive = rng.random(rows) < 0.03
+    state = PooledScores()
+    with ThreadPoolExecutor(1) as other:
+        state.add(score[:kept], np.flatnonzero(positive[:kept]))
+        other.submit(state.add, score[kept:], np.flatnonzero(positive[kept:])).result()
+    assert state.auc() == exact_auc(score, positive)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("max_fpr", [0.01, 0.2, 0.37, 0.9])
+def test_partial_auc__same_bits_from_lists_and_from_tables(max_fpr, monkeypatch):
+    rng = np.random.default_rng(8)
+    score = rng.choice((0x3F000000 + np.arange(400_000, dtype=np.uint32)).view(np.float32), 900_000)
+    positive = rng.random(len(score)) < 0.2
+    found = []
+    for room in (1 << 18, 1 << 26):
+        monkeypatch.setattr(PooledScores, "ROOM", room)
+        state = PooledScores()
+        for rows in np.array_split(np.arange(len(score)), 30):
+            state.add(score[rows], np.flatnonzero(positive[rows]))
+        found.append(state.auc(max_fpr))
+    assert found[0] == found[1]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from fastrank_eval.dealt import DealtCodes
 from fastrank_eval.pooled import PooledScores
 from fastrank_eval.pooled_weights import WeightedScores
 from fastrank_eval.states import MeanState
@@ -349,6 +350,8 @@ def bytes_of(state) -> int:
             held += part.nbytes
         elif isinstance(part, list | tuple | dict):
             stack += part.values() if isinstance(part, dict) else part
+        elif isinstance(part, DealtCodes):
+            stack += vars(part).values()
     return held
 
 
