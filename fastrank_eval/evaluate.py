@@ -286,7 +286,7 @@ class _Reading:
         left = self._limit
         for batch in self._source.batches(self._columns):
             if left is not None:
-                batch = batch.slice(0, left)
+                batch = batch.slice(0, min(left, batch.num_rows))
                 left -= batch.num_rows
             if batch.num_rows:
                 yield batch
