@@ -37,6 +37,8 @@ class MeasureError(FastRankEvalError):
 class OrderError(FastRankEvalError):
     """Rows break the promised order: a group key returns, or a score rises inside a group."""
 
+    row: int | None = None
+
 
 class UndefinedError(FastRankEvalError):
     """A measure is undefined for a group and ``undefined='error'`` was asked for."""

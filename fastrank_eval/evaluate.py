@@ -14,6 +14,7 @@ import pyarrow as pa
 from fastrank_eval import __version__
 from fastrank_eval.columns import Roles
 from fastrank_eval.errors import ArgumentError, ColumnError, OrderError, near
+from fastrank_eval.faults import BadRows, explained
 from fastrank_eval.gathering import evaluate_gathered
 from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_integers, key_text, keys_at
 from fastrank_eval.kernel import compilations
@@ -193,7 +194,12 @@ def evaluate(
             )
         require_columns(opened.schema, [name], role=part)
     reading = _Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
-    tally, keys, values, order = _run(reading, plan, order)
+    try:
+        tally, keys, values, order = _run(reading, plan, order)
+    except (BadRows, OrderError) as fault:
+        raise explained(
+            fault, opened, lambda columns: _Reading(opened, columns, reading.limit).batches()
+        ) from None
     conventions: dict[str, object] = {**given, "weight": weight, "order": order}
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
     if limit is not None:
@@ -264,7 +270,7 @@ class _Reading:
 
     def __init__(self, source: Source, columns: tuple[str, ...], limit: int | None) -> None:
         self.rereadable = source.rereadable
-        self._source, self._columns, self._limit = source, columns, limit
+        self._source, self._columns, self.limit = source, columns, limit
         self._begun: tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -283,7 +289,7 @@ class _Reading:
         return first
 
     def _limited(self) -> Iterator[pa.RecordBatch]:
-        left = self._limit
+        left = self.limit
         for batch in self._source.batches(self._columns):
             if left is not None:
                 batch = batch.slice(0, min(left, batch.num_rows))

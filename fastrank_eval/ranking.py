@@ -339,9 +339,11 @@ def _in_order(
         odd = (pair != 0) & (np.abs(pair) < np.finfo(pair.dtype).tiny)
         values = "" if odd.any() else f": {pair[0]!s} is followed by {pair[1]!s}"
         row = columns.number_of(int(broken if kept is None else kept[broken]))
-        raise OrderError(
+        error = OrderError(
             f"score column '{score_name}' rises inside a group at row {row:,} (counted from 0)"
             f"{values}, but the input was said to be sorted; sort it by group and descending "
             "score, or leave out the promise."
         )
+        error.row = row
+        raise error
     return broken < 0

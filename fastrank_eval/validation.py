@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval.columns import Columns, Roles, frozen
 from fastrank_eval.errors import ColumnError
+from fastrank_eval.faults import BadRows
 
 _SIGN = np.uint64(1 << 63)
 _INFINITY_BITS = np.uint64(0x7FF0000000000000)
@@ -157,9 +160,9 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
         and not (np.isfinite(values.min()) and np.isfinite(values.max()))
     ):
         _refuse(
-            ~np.isfinite(values),
+            lambda labels: ~np.isfinite(labels),
             values,
-            f"label column '{name}' ({kind})",
+            (name, "label", kind),
             first_row,
             "is NaN or infinite",
             "labels must be finite",
@@ -194,9 +197,9 @@ def _score(
         # The minimum is NaN as soon as one value is: one vectorised pass, no array of flags.
         if values.size and np.isnan(values.min()):
             _refuse(
-                np.isnan(values),
+                np.isnan,
                 values,
-                f"score column '{name}' ({kind})",
+                (name, "score", kind),
                 first_row,
                 "is NaN",
                 "a NaN has no rank: drop these rows or mend the model's output",
@@ -219,24 +222,31 @@ def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarra
         # Ascending from just above minus infinity; the pair -0.0 and 0.0 is one place, not two.
         ascending = values + _MINUS_INFINITY
         ascending += ascending >= _MINUS_ZERO
-        wrong = values > _INFINITY - _MINUS_INFINITY - np.uint64(2)
         bits = np.where(ascending >= _SIGN, ascending ^ _SIGN, ~ascending)
     else:
-        magnitude = np.where(
-            values < 0, np.uint64(0) - values.view(np.uint64), values.view(np.uint64)
-        )
-        wrong = magnitude >= _INFINITY_BITS
-        bits = magnitude | np.where(values < 0, _SIGN, np.uint64(0))
-    if wrong.any():
+        bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
+    if _beyond_order(values).any():
         _refuse(
-            wrong,
+            _beyond_order,
             values,
-            f"score column '{name}' ({values.dtype})",
+            (name, "score", values.dtype),
             first_row,
             "stands within 2^53 of the end of its type and cannot be ordered exactly",
             "shift the scores or cast them to float64",
         )
     return frozen(bits.view(np.float64))
+
+
+def _magnitude(values: np.ndarray) -> np.ndarray:
+    bits = values.view(np.uint64)
+    return np.where(values < 0, np.uint64(0) - bits, bits)
+
+
+def _beyond_order(values: np.ndarray) -> np.ndarray:
+    """64-bit integers that have no place among the finite doubles."""
+    if values.dtype.kind == "u":
+        return values > _INFINITY - _MINUS_INFINITY - np.uint64(2)
+    return _magnitude(values) >= _INFINITY_BITS
 
 
 def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarray:
@@ -246,11 +256,10 @@ def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarra
     if values.size:
         least, most = values.min(), values.max()
         if not (least >= 0.0 and most < np.inf):
-            wrong = ~((values >= 0.0) & (values < np.inf))
             _refuse(
-                wrong,
+                lambda weights: ~((weights >= 0.0) & (weights < np.inf)),
                 values,
-                f"{part} column '{name}' ({column.type})",
+                (name, part, column.type),
                 first_row,
                 "is negative, NaN or infinite",
                 "weights must be finite and not negative",
@@ -288,18 +297,40 @@ def _filled(column: pa.Array) -> pa.Array:
 def _refuse_nulls(column: pa.Array, name: str, part: str, first_row: int, remedy: str = "") -> None:
     nulls = column.null_count
     if nulls:
-        row = first_row + pc.index(column.is_null(), True).as_py()
-        raise ColumnError(
-            f"{part} column '{name}' is null in {nulls:,} row(s), first in row {row:,} (counted "
-            f"from 0, those of this batch); {remedy or 'fill or drop these rows'}."
+        raise BadRows(
+            name,
+            f"{part} column '{name}' is null",
+            f"; {remedy or 'fill or drop these rows'}",
+            first_row + pc.index(column.is_null(), True).as_py(),
+            nulls,
+            lambda column: decoded(column).null_count,
         )
 
 
 def _refuse(
-    wrong: np.ndarray, values: np.ndarray, where: str, first_row: int, fault: str, remedy: str
+    find: Callable[[np.ndarray], np.ndarray],
+    values: np.ndarray,
+    where: tuple[str, str, object],
+    first_row: int,
+    fault: str,
+    remedy: str,
 ) -> None:
+    """Raise for the values that `find` marks; `where` is the column's name, part and type."""
+    name, part, kind = where
+    wrong = find(values)
     at = int(np.argmax(wrong))
-    raise ColumnError(
-        f"{where} {fault} in {int(np.count_nonzero(wrong)):,} row(s) of this batch, first in row "
-        f"{first_row + at:,} (counted from 0), value {values[at]!s}; {remedy}."
+
+    def count(column: pa.Array) -> int:
+        column = decoded(column)
+        if column.null_count:
+            column = _filled(column)
+        return int(np.count_nonzero(find(_numbers(column, name, part, "a number"))))
+
+    raise BadRows(
+        name,
+        f"{part} column '{name}' ({kind}) {fault}",
+        f", value {values[at]!s}; {remedy}",
+        first_row + at,
+        int(np.count_nonzero(wrong)),
+        count,
     )

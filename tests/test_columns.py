@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval
-from fastrank_eval import ArgumentError, ColumnError
+from fastrank_eval import ArgumentError, ColumnError, OrderError
 from fastrank_eval.columns import Roles
 from fastrank_eval.validation import columns_of
 
@@ -145,6 +146,33 @@ def test_bad_value__row_is_counted_over_the_whole_input(role, value, fault, thre
             assert fault in message
     chunked = pa.concat_tables([table.slice(0, 4), table.slice(4)])
     assert "row 5 " in refusal(chunked, **EVERY_ROLE)
+
+
+@pytest.mark.parametrize("role,value,fault", BAD_VALUES)
+def test_bad_value__is_counted_over_the_whole_input(role, value, fault):
+    table = spoiled(role, value, [1, 3, 4])
+    for batch_rows in (1, 2, 4, 6):
+        assert "in 3 row(s), first in row 1 " in refusal(table, **EVERY_ROLE, batch_rows=batch_rows)
+    chunked = pa.concat_tables([table.slice(0, 2), table.slice(2)])
+    assert "in 3 row(s)" in refusal(chunked, **EVERY_ROLE, batch_rows=1)
+    assert "in 2 row(s)" in refusal(table, **EVERY_ROLE, batch_rows=1, limit=4)
+    once = refusal(table.to_reader(max_chunksize=2), **EVERY_ROLE, batch_rows=1)
+    assert "in at least 1 row(s), first in row 1 " in once
+
+
+def test_bad_row__of_several_files__names_its_file(tmp_path):
+    def three_files(table: pa.Table) -> None:
+        for name, part in zip("abc", (table[:2], table[2:5], table[5:]), strict=True):
+            pq.write_table(part, tmp_path / f"{name}.parquet")
+
+    three_files(six_rows(score=[0.9, 0.8, 0.7, NAN, 0.2, NAN]))
+    message = refusal(tmp_path, batch_rows=1)
+    assert "in 2 row(s), first in row 3 " in message
+    assert "It is row 1 of '" in message
+    assert message.endswith("b.parquet'.")
+    three_files(six_rows(group=[1] * 6, score=[0.9, 0.8, 0.7, 0.6, 0.1, 0.2]))
+    with pytest.raises(OrderError, match=r"at row 5 .* It is row 0 of '.*c\.parquet'\.$"):
+        evaluate(tmp_path, presorted=True)
 
 
 @pytest.mark.parametrize("column", ["score", "weight"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -51,9 +52,25 @@ def open_files(places: Sequence[Any], forced: str | None) -> Source:
             if column in faults:
                 raise SourceError(faults[column])
         targets = {column: common.field(column).type for column in columns}
-        return (batch for file in files for batch in read_file(file, targets))
+        return rows(targets)
 
-    return Source(name, common, read, rows=None if None in counts else sum(counts))
+    firsts: list[int] = []
+
+    def rows(targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        row = 0
+        firsts.clear()
+        for file in files:
+            firsts.append(row)
+            for batch in read_file(file, targets):
+                row += batch.num_rows
+                yield batch
+
+    def locate(row: int) -> str:
+        at = bisect_right(firsts, row) - 1
+        return f"row {row - firsts[at]:,} of {files[at].name!r}" if len(files) > 1 else ""
+
+    total = None if None in counts else sum(counts)
+    return Source(name, common, read, rows=total, locate=locate)
 
 
 def open_standard_input(forced: str | None) -> Source:

@@ -24,6 +24,8 @@ class Source:
         Rows, where known without reading them.
     rereadable : bool
         Whether `batches` may be called more than once.
+    locate : callable
+        Where a row stands that has been read, "row 3 of 'b.csv'"; "" where the name tells it all.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class Source:
         *,
         rows: int | None = None,
         rereadable: bool = True,
+        locate: Callable[[int], str] = lambda row: "",
     ) -> None:
         self.name = name
         self.schema = schema
         self.rows = rows
         self.rereadable = rereadable
+        self.locate = locate
         self._read = read
         self._spent = False
 
