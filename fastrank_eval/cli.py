@@ -20,7 +20,9 @@ from fastrank_eval.shell import (
     SectionedCommand,
     SectionedOption,
     Shell,
+    check_standard_output,
     emit,
+    note,
     prepare_process,
     raise_if_stopped,
     rendered,
@@ -273,7 +275,7 @@ def evaluate(
         with atomic_path(output, overwrite=overwrite) as part:
             part.write_text(_report(result, form, _FILE_WIDTH), encoding="utf-8")
     for file in files:
-        click.echo(f"wrote {file}", err=True)
+        note(f"wrote {file}")
 
 
 @cli.command()
@@ -311,6 +313,8 @@ def _check_outputs(
     """Refuse outputs that cannot be written, before any work; return those to be written."""
     from fastrank_eval.output import check_writable
 
+    if output is None:
+        check_standard_output()
     files = [file for file in (per_group, output) if file is not None]
     if per_group is not None and Path(per_group).suffix.lower() not in _TABLE_SUFFIXES:
         raise OutputError(

@@ -162,9 +162,10 @@ def _settle(
             state.drop(m, "zero_weight", int(np.count_nonzero(weightless)))
             used = np.where(weightless, np.nan, value)
     if unsettled.any() or not state.add(m, used, weights, ranking.rows, positives):
+        remedy = ", or take gain='linear' or a table of gains" if "gain" in measure.chosen else ""
         raise MeasureError(
             f"{measure}: grades or weights are so large that a sum passes the largest double; "
-            "scale them down, or take gain='linear' or a table of gains."
+            f"scale them down{remedy}."
         )
 
 

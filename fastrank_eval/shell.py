@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -22,7 +23,9 @@ __all__ = [
     "SectionedOption",
     "Shell",
     "Terminated",
+    "check_standard_output",
     "emit",
+    "note",
     "prepare_process",
     "raise_if_stopped",
     "rendered",
@@ -32,14 +35,34 @@ __all__ = [
 
 _USUAL_HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 _stopped_by: list[int] = []
+_USUAL_WIDTH = 80
 
 
 class Terminated(BaseException):
     """The process was asked to stop (SIGTERM): unwinds, so that unfinished files are removed."""
 
 
-class Shell(click.Group):
+class _Helpful(click.Command):
+    """A command whose ``--help`` and ``--version`` say so where they cannot be written."""
+
+    def make_context(self, *args: Any, **keywords: Any) -> click.Context:
+        """Read the arguments; where they ask for help, print it."""
+        with _writing():
+            return super().make_context(*args, **keywords)
+
+
+class Shell(_Helpful, click.Group):
     """Turns what may go wrong into one line and an exit code; anything else is a bug and shows."""
+
+    command_class = _Helpful
+
+    def main(self, *args: Any, **keywords: Any) -> Any:
+        """Run the program."""
+        try:
+            return super().main(*args, **keywords)
+        except OutputError as error:  # help of the program itself, before any command is invoked
+            note(f"error: {error}")
+            sys.exit(2)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; 2 for bad input, 130 and 143 for signals, 141 for a closed pipe."""
@@ -62,6 +85,15 @@ class Shell(click.Group):
         except BrokenPipeError:
             _silence(sys.stdout)
             _leave(141)
+
+
+class _Closed(io.StringIO):
+    """Stands for a standard output that the caller has closed."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "it is closed")
 
 
 class _Sheet(io.StringIO):
@@ -88,7 +120,7 @@ class SectionedOption(click.Option):
         self.section = section
 
 
-class SectionedCommand(click.Command):
+class SectionedCommand(_Helpful):
     """A command whose ``--help`` lists its options by section."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -105,6 +137,8 @@ class SectionedCommand(click.Command):
 
 def prepare_process() -> None:
     """Make the process end orderly on SIGINT and SIGTERM, and print names no terminal can show."""
+    if sys.stdout is None:
+        sys.stdout = _Closed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -156,11 +190,13 @@ def rendered(what: RenderableType, width: int | None = None) -> str:
     from rich.console import Console
 
     sheet = _Sheet()
-    Console(
+    console = Console(
         file=sheet,
         width=width,
         force_terminal=width is None and sys.stdout.isatty(),
-    ).print(what)
+    )
+    console.width = console.width or _USUAL_WIDTH  # COLUMNS=0 means that nobody knows
+    console.print(what)
     return "\n".join(line.rstrip() for line in sheet.getvalue().splitlines()) + "\n"
 
 
@@ -178,14 +214,40 @@ def emit(text: str) -> None:
     BrokenPipeError
         If the reader has gone.
     """
-    try:
+    with _writing():
         click.echo(text, nl=False)
         sys.stdout.flush()
+
+
+def check_standard_output() -> None:
+    """Refuse a standard output that is closed, before the work for it starts.
+
+    Raises
+    ------
+    OutputError
+        If it is.
+    """
+    if isinstance(sys.stdout, _Closed):
+        raise OutputError("standard output is closed; open it, or name a file: --output FILE.")
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
         _silence(sys.stdout)
         raise OutputError(f"cannot write to standard output: {error.strerror}.") from error
+
+
+def note(text: str) -> None:
+    """Tell something on standard error; nothing depends on whether it is read."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _silence(sys.stderr)
 
 
 def _stop(number: int, _frame: object) -> NoReturn:
@@ -195,15 +257,14 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 def _leave(code: int, message: str = "") -> NoReturn:
     if message:
-        try:
-            click.echo(message, err=True)
-        except BrokenPipeError:
-            _silence(sys.stderr)
+        note(message)
     raise click.exceptions.Exit(code)
 
 
 def _silence(stream: Any) -> None:
     """Send what is still buffered nowhere, so that the interpreter does not trip over it."""
+    if isinstance(stream, _Closed):
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

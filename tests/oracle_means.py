@@ -59,7 +59,8 @@ def mean_over_groups(
     dropped, used = Counter[str](), []
     for rows in groups:
         value, why = oracle(text, rows, ties), reason(text, rows)
-        if why in ("no_relevant", "all_negative", "all_positive") and fill is not None:
+        missing = ("no_relevant", "all_negative", "all_positive", "zero_weight")
+        if why in missing and fill is not None:
             value, why = fill, None
         if with_relevant and not has_positive(rows):
             why = "no_relevant"

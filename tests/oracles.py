@@ -400,7 +400,8 @@ def group_auc(
 ) -> float:
     """Per-group AUC; a number given as `single_class` is its value where one class is missing."""
     reason = auc_reason(rows, rel, min_rows, min_positives)
-    if reason in ("all_negative", "all_positive") and isinstance(single_class, int | float):
+    class_missing = reason in ("all_negative", "all_positive", "zero_weight")
+    if class_missing and isinstance(single_class, int | float):
         return float(single_class)
     return NAN if reason else pair_auc(rows, rel)
 
@@ -413,6 +414,8 @@ def auc_reason(
         return "few_rows"
     if len(positive) < min_positives:
         return "few_positives"
+    if positive and negative and not (weight_of(positive) and weight_of(negative)):
+        return "zero_weight"
     if not weight_of(positive):
         return "all_negative"
     return None if weight_of(negative) else "all_positive"

@@ -500,3 +500,67 @@ def test_evaluate__scores_of_numpy_precision__print_and_json_agree(folder: Path)
     parquet.write_table(pa.table(rows), folder / "random.parquet")
     value = evaluate("random.parquet", *COLUMNS, "-m", "GAUC")["pctr", "GAUC"]
     assert f"{value:#.6g}" in run("evaluate", "random.parquet", *COLUMNS, "-m", "GAUC").stdout
+
+
+# ---- standard output and standard error that cannot be written -----------------------------------
+
+
+def in_a_shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    program = f"{sys.executable} -m fastrank_eval"
+    return subprocess.run(
+        ["sh", "-c", command.replace("fastrank-eval", program)],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+RUN = f"fastrank-eval evaluate log.parquet {' '.join(COLUMNS)} -m GAUC"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "command, code, message",
+    [
+        (f"{RUN} >&-", 2, "error: standard output is closed; open it, or name a file"),
+        (f"{RUN} >&- 2>&-", 2, ""),
+        (f"{RUN} -o report.json >&-", 0, "wrote report.json"),
+        (f"{RUN} >/dev/full", 2, "error: cannot write to standard output: No space left"),
+        (f"{RUN} -o report.json 2>/dev/full", 0, ""),
+        (f"{RUN.replace('log', 'lost')} 2>/dev/full", 2, ""),
+        ("fastrank-eval evaluate --help >/dev/full", 2, "error: cannot write to standard output"),
+        ("fastrank-eval --help >/dev/full", 2, "error: cannot write to standard output"),
+        ("fastrank-eval --version >&-", 2, "error: cannot write to standard output: it is closed"),
+        ("fastrank-eval measures >&-", 2, "error: cannot write to standard output: it is closed"),
+    ],
+)
+def test_output__that_cannot_be_written__is_told_in_one_line(folder, command, code, message):
+    outcome = in_a_shell(command, folder)
+    assert (outcome.returncode, outcome.stdout) == (code, "")
+    assert outcome.stderr.startswith(message)
+    assert outcome.stderr.count("\n") == bool(message)
+
+
+def test_report__for_a_terminal_of_unknown_width__has_the_usual_one(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "0.600000" in run("evaluate", "log.parquet", *COLUMNS, "-m", "GAUC").stdout
+
+
+def test_standard_input__together_with_files__is_refused(folder):
+    assert "stands alone" in refused("-", "log.parquet", *COLUMNS)
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_csv__of_a_header_alone__has_no_groups(folder, end):
+    (folder / "header.csv").write_text("user,click,pctr" + end)
+    outcome = run("evaluate", "header.csv", *COLUMNS, "-m", "GAUC")
+    assert outcome.exit_code == 0
+    assert "no rows" in outcome.stdout
+
+
+def test_csv__with_a_short_line__names_the_line(folder):
+    (folder / "short.csv").write_text("user,click,pctr\n1,1,0.5\n1,0\n")
+    assert "Row #3: Expected 3 columns, got 2" in refused("short.csv", *COLUMNS)

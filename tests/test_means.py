@@ -104,3 +104,13 @@ def test_summary__without_any_group():
     for text, line in lines.items():
         assert line["value"] is None, text
         assert (line["groups"], line["groups_used"], line["dropped"]) == (0, 0, {}), text
+
+
+def test_gauc__of_classes_that_weigh_nothing__is_dropped_for_their_weight():
+    log = {"g": [1, 1, 2, 2, 3, 3], "l": [0, 1, 0, 1, 0, 0], "s": [0.1, 0.2] * 3}
+    result = fastrank_eval.evaluate(
+        {**log, "w": [1.0, 0.0, 0.0, 2.0, 1.0, 0.0]},
+        group="g", label="l", score="s", weight="w", measures="GAUC",
+    )  # fmt: skip
+    (line,) = result
+    assert line.dropped == {"all_negative": 1, "zero_weight": 2}

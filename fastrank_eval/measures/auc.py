@@ -95,6 +95,10 @@ class GroupedAUC(Measure):
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield from self._too_small(ranking)
         positive, negative = class_weights(ranking, float(self.rel))
+        if ranking.weights is not None:
+            rows = ranking.relevant_retrieved(self.rel)
+            both = (rows > 0) & (rows < ranking.retrieved)
+            yield "zero_weight", both & ((positive == 0) | (negative == 0))
         yield "all_negative", positive == 0
         yield "all_positive", negative == 0
 

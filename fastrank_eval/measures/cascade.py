@@ -60,9 +60,12 @@ class ExpectedReciprocalRank(Measure):
                     "lie in [0, 1]."
                 )
         elif ranking.most_grade > self.max_grade:
+            remedy = "map the labels to a scale of grades up to 1000"
+            if ranking.most_grade <= 1000:
+                remedy = f"give the top of the scale, as in ERR(max_grade={ranking.most_grade:g})"
             raise MeasureError(
-                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; give "
-                f"the top of the scale, for example ERR(max_grade={ranking.most_grade:g})."
+                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; "
+                f"{remedy}."
             )
 
     def _stops(self, ranking: Ranking) -> np.ndarray:

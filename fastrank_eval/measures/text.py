@@ -85,8 +85,9 @@ def measure(spelling: str | Measure) -> Measure:
 
 
 def _unreadable(spelling: str) -> str:
+    shown = spelling if len(spelling) <= 100 else f"{spelling[:100]}..."
     return (
-        f"cannot read the measure {spelling!r}; write Name(option=value)@cutoff, "
+        f"cannot read the measure {shown!r}; write Name(option=value)@cutoff, "
         "for example nDCG(gain='linear')@10."
     )
 

@@ -74,6 +74,8 @@ def open_source(source: object, *, format: str | None = None) -> Source:  # noqa
     if format is not None and format not in FORMATS:
         known = ", ".join(FORMATS)
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
+    if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
+        source = source[0]
     if isinstance(source, str) and source == "-":
         return open_standard_input(format)
     if isinstance(source, (str, os.PathLike)):

@@ -31,6 +31,10 @@ def open_files(places: Sequence[Any], forced: str | None) -> Source:
                 f"A list of sources holds {type_name(place)}: paths only. "
                 "Join tables first (pyarrow.concat_tables)."
             )
+        if place == "-":
+            raise SourceError(
+                "Standard input ('-') stands alone: it cannot be read together with other sources."
+            )
         files += expand(place, forced)
     if not files:
         raise SourceError("The list of paths is empty. Name at least one file.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -23,6 +24,7 @@ _PARQUET_ROWS = 1 << 19
 _LOCAL_BUFFER = 1 << 20  # bytes a column; a remote read costs a round trip, so it fetches more
 _REMOTE_BUFFER = 1 << 23
 _CSV_SAMPLE = 4 << 20
+_CSV_HEADER = 1 << 16  # bytes: a file of fewer may hold a header alone
 
 
 def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
@@ -132,21 +134,41 @@ def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
 
 def _csv_schema(file: File) -> pa.Schema:
     """Names and types from the first lines, cut at a line end."""
+    sample = _csv_begin(file, _CSV_SAMPLE)
+    if len(sample) == _CSV_SAMPLE:
+        sample = sample[: sample.rfind(b"\n") + 1] or sample
+    elif sample and not sample.endswith(b"\n"):
+        sample += b"\n"  # Arrow reads no header without it
+    alone = pacsv.ReadOptions(use_threads=False)
+    return pacsv.read_csv(pa.BufferReader(sample), alone, **_csv_options(file, {})).schema
+
+
+def _csv_begin(file: File, most: int) -> bytes:
     parts, size = [], 0
     with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
-        while size < _CSV_SAMPLE and (part := handle.read(_CSV_SAMPLE - size)):
+        while size < most and (part := handle.read(most - size)):
             parts.append(part)
             size += len(part)
-    sample = b"".join(parts)
-    if size >= _CSV_SAMPLE:
-        sample = sample[: sample.rfind(b"\n") + 1] or sample
-    return pacsv.read_csv(pa.BufferReader(sample), **_csv_options(file, {})).schema
+    return b"".join(parts)
 
 
 def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
     own = {name: kind for name, kind in targets.items() if name not in file.partitions}
-    with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
-        yield from pacsv.open_csv(handle, **_csv_options(file, own))
+    begin = _csv_begin(file, _CSV_HEADER)
+    if len(begin) < _CSV_HEADER and b"\n" not in begin:
+        return  # a header alone
+
+    def rows(threads: bool) -> Iterator[pa.RecordBatch]:
+        options = pacsv.ReadOptions(use_threads=threads)
+        with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
+            yield from pacsv.open_csv(handle, options, **_csv_options(file, own))
+
+    try:
+        yield from rows(True)
+    except pa.ArrowInvalid:
+        # Only without threads does Arrow number the line in its message.
+        deque(rows(False), maxlen=0)
+        raise
 
 
 def _reading(file: File) -> AbstractContextManager[None]:
@@ -156,8 +178,8 @@ def _reading(file: File) -> AbstractContextManager[None]:
 def _remedy(file: File) -> str:
     if file.format in DELIMITER:
         return (
-            "Correct that line. Column types come from the first lines of the file: if they "
-            "mislead, write it as Parquet."
+            "Correct the file. Column types come from its first lines: if they mislead, write it "
+            "as Parquet."
         )
     return "Write or copy the file again."
 
