@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.machine import Clock, describe
+from bench.machine import Clock, Yardstick, describe
 from bench.workload import (
     INPUTS,
     LARGE,
@@ -45,15 +45,20 @@ def rounds_of(benchmark: BenchmarkFixture) -> Timed:
 
     def timed(call: Callable[..., object], setup: Callable[[], Any] | None = None) -> None:
         seconds: list[float] = []
+        yardstick = None
+        if setup is None:
+            yardstick = Yardstick(int(benchmark.extra_info["threads"]))
+            setup = yardstick.setup
 
         def clocked(*args: Any) -> None:
             before = time.process_time()
             call(*args)
             seconds.append(time.process_time() - before)
 
-        clocked(*(setup()[0] if setup else ()))  # loads what has been compiled
+        clocked(*setup()[0])  # loads what has been compiled
+        given = setup()[0]
         started = time.perf_counter()
-        clocked(*(setup()[0] if setup else ()))
+        clocked(*given)
         warm = time.perf_counter() - started
         fitting = min(MOST_ROUNDS, int(ENOUGH_SECONDS / max(warm, 1e-9)))
         least = rounds_wanted()
@@ -63,6 +68,8 @@ def rounds_of(benchmark: BenchmarkFixture) -> Timed:
             clocked, setup=setup, rounds=rounds, iterations=1
         )
         benchmark.extra_info["cpu"] = seconds
+        if yardstick is not None:
+            benchmark.extra_info["sorted"] = yardstick.speeds
 
     return timed
 

@@ -14,7 +14,16 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "Clock", "describe", "random_words", "read_all", "sort_chunks", "sort_whole"]
+__all__ = [
+    "CHUNK",
+    "Clock",
+    "Yardstick",
+    "describe",
+    "random_words",
+    "read_all",
+    "sort_chunks",
+    "sort_whole",
+]
 
 Words: TypeAlias = NDArray[np.uint64]
 
@@ -77,6 +86,35 @@ def sort_chunks(words: Words, pool: ThreadPoolExecutor, threads: int) -> None:
 def _sort_each(words: Words) -> None:
     for start in range(0, words.size, CHUNK):
         words[start : start + CHUNK].sort()
+
+
+class Yardstick:
+    """Times np.sort, 64k words at a time, before each round of a case: machines change speed.
+
+    Parameters
+    ----------
+    threads : int
+        Of the case; np.sort is timed on one thread and on as many.
+    """
+
+    WORDS = 1 << 20
+
+    def __init__(self, threads: int) -> None:
+        self._words = random_words(self.WORDS * threads)
+        self._room = self._words.copy()
+        self._pools = {count: ThreadPoolExecutor(count) for count in {1, threads}}
+        self.speeds: dict[str, list[float]] = {str(count): [] for count in self._pools}
+
+    def setup(self) -> tuple[tuple[()], dict[str, object]]:
+        """Time one sort on each number of threads; what a round without arguments is called with."""
+        for threads, pool in self._pools.items():
+            words = self._room[: self.WORDS * threads]
+            words[:] = self._words[: len(words)]
+            started = time.perf_counter()
+            sort_chunks(words, pool, threads)
+            seconds = time.perf_counter() - started
+            self.speeds[str(threads)].append(len(words) / seconds / 1e6)
+        return (), {}
 
 
 class Clock:

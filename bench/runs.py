@@ -26,6 +26,9 @@ class Case:
     cpu : float or None
         Median processor time of a round, all threads together.
     rounds : int
+    sorts : dict of int to float
+        Million words a second that so many threads sorted, 64k at a time, before each round: the
+        median. Empty where that was not measured.
     """
 
     info: dict[str, Any]
@@ -33,6 +36,7 @@ class Case:
     fastest: float
     cpu: float | None
     rounds: int
+    sorts: dict[int, float]
 
     @property
     def mrows(self) -> float:
@@ -100,6 +104,7 @@ def read_run(path: Path) -> Run:
     for entry in found["benchmarks"]:
         stats, info = entry["stats"], entry["extra_info"]
         cpu = median(info["cpu"]) if info.get("cpu") else None
-        cases.append(Case(info, stats["median"], stats["min"], cpu, stats["rounds"]))
+        sorts = {int(threads): median(all_) for threads, all_ in info.get("sorted", {}).items()}
+        cases.append(Case(info, stats["median"], stats["min"], cpu, stats["rounds"], sorts))
     date = str(found["datetime"]).partition("T")[0]
     return Run(date, found["machine_info"]["bench"], tuple(cases))

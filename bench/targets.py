@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from bench.runs import Run
+from bench.runs import Case, Run
 
 __all__ = [
     "NONE",
@@ -56,8 +56,8 @@ class Target:
     measured : callable
         Of a run; None for what it did not measure.
     in_sort : callable or None
-        Of a run, the limit and the number by wall clock: what is wanted and what was measured,
-        both relative to np.sort in the same run. None where np.sort is no yardstick.
+        Of a run and the limit: what is wanted and what was measured, both relative to np.sort
+        beside the case. None where np.sort is no yardstick.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Target:
     unit: str
     at_least: bool
     measured: Callable[[Run], Pair]
-    in_sort: Callable[[Run, float, float | None], Pair] | None = None
+    in_sort: Callable[[Run, float], Pair] | None = None
 
     def met(self, run: Run) -> bool | None:
         """Tell whether the wall clock met the target; None if it was not measured."""
@@ -95,7 +95,7 @@ class Target:
     def _multiples(self, run: Run) -> Pair:
         if self.in_sort is None:
             return None, None
-        return self.in_sort(run, self.limit, self.measured(run)[0])
+        return self.in_sort(run, self.limit)
 
 
 def _verdict(met: bool | None) -> str:
@@ -113,18 +113,33 @@ def sort_scaling(run: Run) -> float | None:
     return run.scaling(run.one("np.sort", which="chunks", threads=2))
 
 
-def _speed_in_sort(run: Run, limit: float, measured: float | None) -> Pair:
-    sort = sort_speed(run)
-    found = None if measured is None or sort is None else measured / sort
-    return limit / SORT_MWORDS, found
+def _beside(run: Run, case: Case | None, threads: int) -> float | None:
+    """Words that np.sort sorted beside a case; where that was not timed, elsewhere in the run."""
+    if case is not None and threads in case.sorts:
+        return case.sorts[threads]
+    other = run.one("np.sort", which="chunks", threads=threads)
+    return other.mrows if other else None
 
 
-def _scaling_in_sort(run: Run, limit: float, measured: float | None) -> Pair:
-    """Ask for what np.sort gained, and never for more than the target does."""
-    own = sort_scaling(run)
-    if own is None:
+def _speed_in_sort(run: Run, limit: float, *, rows: str, measures: str, threads: int) -> Pair:
+    case = run.one("speed", input=rows, measures=measures, threads=threads)
+    sort = _beside(run, case, 1)
+    return limit / SORT_MWORDS, case.mrows / sort if case and sort else None
+
+
+def _scaling_in_sort(run: Run, limit: float, *, rows: str) -> Pair:
+    """Ask for what np.sort gained beside it, and never for more than the target does."""
+    two, one = (run.one("speed", input=rows, measures="eight", threads=n) for n in (2, 1))
+    alone, together = _beside(run, two, 1), _beside(run, two, 2)
+    if not alone or not together:
         return None, None
-    return min(1.0, limit / own), None if measured is None else measured / own
+    gained = together / alone
+    before = _beside(run, one, 1)
+    found = None
+    if one and two and before:
+        # Each speed in what one thread sorted at the time, so that a change of speed cancels.
+        found = (two.mrows / alone) / (one.mrows / before) / gained
+    return min(1.0, limit / gained), found
 
 
 def speed(run: Run, rows: str, measures: str, threads: int) -> Pair:
@@ -150,7 +165,8 @@ def start(run: Run, cache: str) -> Pair:
 def targets(run: Run) -> Iterable[Target]:
     def pace(text: str, limit: float, rows: str, measures: str, threads: int) -> Target:
         measured = partial(speed, rows=rows, measures=measures, threads=threads)
-        return Target(text, limit, "Mrows/s", True, measured, _speed_in_sort)
+        in_sort = partial(_speed_in_sort, rows=rows, measures=measures, threads=threads)
+        return Target(text, limit, "Mrows/s", True, measured, in_sort)
 
     yield pace("eight measures, presorted, one core", 150, "presorted", "eight", 1)
     yield pace("GAUC alone, presorted, one core", 300, "presorted", "GAUC", 1)
@@ -163,7 +179,8 @@ def targets(run: Run) -> Iterable[Target]:
     for rows in ("presorted", "grouped, unsorted"):
         text = f"2 threads over 1, where two cores are free: eight measures, {rows}"
         measured = partial(_scaling, rows=rows)
-        yield Target(text, 1.7, "times", True, measured, _scaling_in_sort)
+        in_sort = partial(_scaling_in_sort, rows=rows)
+        yield Target(text, 1.7, "times", True, measured, in_sort)
     for measures, name in (("eight", "eight measures"), ("seven", "seven, without pooled AUC")):
         for largest in (False, True):
             sizes = sorted({int(case.info["rows"]) for case in run.all("memory")})

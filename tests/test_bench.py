@@ -137,6 +137,22 @@ def test_results__slow_machine__misses_by_wall_clock_what_it_meets_in_np_sort(
     assert "Met relative to np.sort in the same run: 1 of 1, an estimate" in said
 
 
+def test_results__machine_that_changed_speed__is_measured_by_the_sorts_beside_each_case(
+    tmp_path: Path,
+) -> None:
+    """Half as fast after the reference was timed, and half again between one thread and two."""
+    sort = entry(0.05, kind="np.sort", which="chunks", rows=10_000_000, threads=1)
+    one = speed(0.1, 1, [0.1], sorted={"1": [90.0, 100.0, 101.0]})
+    two = speed(0.125, 2, [0.25], sorted={"1": [50.0], "2": [80.0]})
+    text = results(read_run(write_run(tmp_path / "run.json", [sort, one, two])))
+    row = row_of(text, "eight measures, presorted, one core")
+    assert row[5:] == ["≥ 0.75", "1", "yes"]
+    row = row_of(text, "2 threads over 1, where two cores are free: eight measures, presorted")
+    assert row[1:] == ["≥ 1.7 times", "0.80 times", "-", "**no**", "≥ 1", "1", "yes"]
+    (line,) = [line for line in text.splitlines() if line.startswith("| presorted | eight | 2 |")]
+    assert line.split("|")[-2].strip() == "50.0"
+
+
 def test_results__this_machine__shows_its_own_scaling(run: Run) -> None:
     text = results(run)
     assert row_of(text, "np.sort of uint64, 64k at a time, 1 thread")[1] == "250 Mwords/s"
@@ -151,8 +167,20 @@ def test_results__ratios__are_to_the_same_run(run: Run) -> None:
         for line in results(run).splitlines()
         if line.startswith("| presorted | eight |")
     ]
-    assert one == ["presorted", "eight", "1", "200", "400", "200", "250", "-", "26.0%", "2.00"]
-    assert two == ["presorted", "eight", "2", "320", "640", "160", "160", "1.60", "20.8%", "3.20"]
+    assert one == ["presorted", "eight", "1", "200", "400", "200", "250", "-", "26.0%", "2.00", "-"]
+    assert two == [
+        "presorted",
+        "eight",
+        "2",
+        "320",
+        "640",
+        "160",
+        "160",
+        "1.60",
+        "20.8%",
+        "3.20",
+        "-",
+    ]
 
 
 def test_results__circumstances__name_machine_load_and_versions(run: Run) -> None:
