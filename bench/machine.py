@@ -106,7 +106,7 @@ class Yardstick:
         self.speeds: dict[str, list[float]] = {str(count): [] for count in self._pools}
 
     def setup(self) -> tuple[tuple[()], dict[str, object]]:
-        """Time one sort on each number of threads; what a round without arguments is called with."""
+        """Time a sort on each number of threads; a round is then called without arguments."""
         for threads, pool in self._pools.items():
             words = self._room[: self.WORDS * threads]
             words[:] = self._words[: len(words)]
