@@ -114,6 +114,13 @@ class Columns:
             lambda part: frozen(part[rows]), lambda part: part.take(wanted), self.first_row
         )
 
+    def copy(self) -> Columns:
+        """The same rows in memory of their own."""
+        rows = row_column(np.arange(self.rows))
+        return self._each(
+            lambda part: frozen(part.copy()), lambda part: part.take(rows), self.first_row
+        )
+
     def only(self, kept: np.ndarray) -> Columns:
         """The rows that a mask keeps, with their keys; they remember their numbers."""
         rows = np.flatnonzero(kept)

@@ -18,7 +18,7 @@ from fastrank_eval.ordering import order_by_score
 from fastrank_eval.scratch import scratch
 
 #: Labelled rows of a group up to which rows above are counted.
-_FEW = 64
+_FEW = 128
 #: At least as many rows for each labelled row of the chunk.
 _SPARSE = 4
 #: At least as many rows for each row of a group with more labelled rows than a few: where most

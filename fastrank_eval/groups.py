@@ -141,8 +141,8 @@ def key_run(keys: Keys, starts: np.ndarray, keep: bool) -> KeyRun:
     keep : bool
         Keep keys that are sorted too.
     """
-    first = tuple(key.slice(int(starts[0]), 1) for key in keys)
-    last = tuple(key.slice(int(starts[-1]), 1) for key in keys)
+    # Not slices, which keep all rows of their batch in memory.
+    first, last = keys_at(keys, starts[:1]), keys_at(keys, starts[-1:])
     rises, falls = _directions(keys, starts)
     kept = keys_at(keys, starts) if keep or not (rises or falls) else None
     return KeyRun(first, last, rises, falls, kept, len(starts))

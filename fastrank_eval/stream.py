@@ -29,7 +29,8 @@ from fastrank_eval.groups import (
 )
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.ranking import Chunk
-from fastrank_eval.validation import columns_of, decoded
+from fastrank_eval.scratch import scratch
+from fastrank_eval.validation import columns_of, decoded, fixed_items
 
 #: Groups that span stretches wait until there are this many.
 _SEAMS = 256
@@ -95,10 +96,15 @@ def evaluate_stream(
     seam_rows = 0
 
     def look(job: tuple[list[pa.RecordBatch], int]) -> Outcome:
-        columns = columns_of(joined(job[0]), plan.roles, job[1])
+        columns = columns_of(_in_scratch(job[0]), plan.roles, job[1])
+
+        def part(lo: int, hi: int) -> Columns:
+            """Rows that outlive this call, and so the scratch they may lie in."""
+            return columns.slice(lo, hi) if len(job[0]) == 1 else columns.slice(lo, hi).copy()
+
         starts = group_starts(columns.keys) if columns.rows else np.empty(0, np.int64)
         if not len(starts):
-            return Outcome(columns)
+            return Outcome(part(0, columns.rows))
         lo, hi = int(starts[0]), int(starts[-1])
         run = key_run(columns.keys, starts, keep_keys)
         inside = None
@@ -111,7 +117,7 @@ def evaluate_stream(
             values = evaluate_chunk(chunk, plan, tallies.mine(), name)
             if plan.per_group:
                 inside = Piece(keys_at(columns.keys, starts[:-1]), values)
-        return Outcome(columns.slice(0, lo), inside, columns.slice(hi, columns.rows), run)
+        return Outcome(part(0, lo), inside, part(hi, columns.rows), run)
 
     def close() -> None:
         nonlocal seam_rows
@@ -182,14 +188,40 @@ def _stretches(
                 yield [batch.slice(lo, stretch)], first_row + lo
             first_row += batch.num_rows
             continue
-        short.append(batch)
-        rows += batch.num_rows
-        if rows >= stretch // 2:
+        if rows + batch.num_rows > stretch:
             yield short, first_row
             first_row += rows
             short, rows = [], 0
+        short.append(batch)
+        rows += batch.num_rows
     if short:
         yield short, first_row
+
+
+def _in_scratch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches as one; what was copied for it is overwritten by the thread's next call.
+
+    Into fresh memory the copy takes twice as long: 3.5 ns a row of 13 bytes.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    return pa.RecordBatch.from_arrays(
+        [_column_in_scratch(batches, place) for place in range(batches[0].num_columns)],
+        batches[0].schema.names,
+    )
+
+
+def _column_in_scratch(batches: list[pa.RecordBatch], place: int) -> pa.Array:
+    parts = [batch.column(place) for batch in batches]
+    kind = parts[0].type
+    plain = pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)
+    if not plain or any(part.null_count or not part.type.equals(kind) for part in parts):
+        (column,) = joined([batch.select([place]) for batch in batches]).columns
+        return column
+    items = np.dtype(f"u{kind.bit_width // 8}")
+    room = scratch(f"column {place}", sum(map(len, parts)), items)
+    np.concatenate([fixed_items(part, items) for part in parts], out=room)
+    return pa.Array.from_buffers(kind, len(room), [None, pa.py_buffer(room)])
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

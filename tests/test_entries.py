@@ -46,7 +46,7 @@ def test_counted_entries__equal_those_of_ordered_rows(sizes, share, levels, kind
     wanted = ordered_entries(frozen(score[order]), starts, marks, order, skip)
     found = counted_entries(score, starts, marks, skip)
     labelled = np.add.reduceat(marks, starts[:-1], dtype=np.int64)
-    crowded = int(np.diff(starts)[labelled > 64].sum())
+    crowded = int(np.diff(starts)[labelled > 128].sum())
     if marks.sum() * 4 > len(marks) or crowded * 3 > len(marks):
         assert found is None, "sorting all rows is faster"
         return
