@@ -17,7 +17,7 @@ from fastrank_eval.ranking import Chunk, Ranking
 from fastrank_eval.states import MeanState
 
 #: Rows a worker takes at a time.
-STRETCH = 1 << 19
+STRETCH = 1 << 20
 
 
 @dataclass(frozen=True)

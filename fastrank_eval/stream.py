@@ -174,12 +174,15 @@ def evaluate_stream(
 def _stretches(
     batches: Iterable[pa.RecordBatch], stretch: int
 ) -> Iterator[tuple[list[pa.RecordBatch], int]]:
-    """Cut long batches and collect short ones, with the number of each stretch's first row."""
+    """Cut long batches and collect short ones, with the number of each stretch's first row.
+
+    A batch of half a stretch is long: joining it to another would cost more than it saves.
+    """
     first_row = 0
     short: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        if batch.num_rows >= stretch:
+        if 2 * batch.num_rows >= stretch:
             if short:
                 yield short, first_row
                 first_row += rows
