@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -365,3 +366,18 @@ def test_extreme_option__gives_a_value_in_range_or_a_clear_error(text):
     (line,) = result.to_dict()["results"]
     assert line["value"] is None or low <= line["value"] <= high
     assert line["groups_used"] + sum(line["dropped"].values()) == 1
+
+
+@pytest.mark.parametrize(
+    "grade, remedy", [(7, "as in ERR(max_grade=7)"), (5000, "map the labels to a scale")]
+)
+def test_err__grade_above_the_scale__gets_a_remedy_that_works(grade, remedy):
+    log = {"g": [1, 1], "l": [0, grade], "s": [0.1, 0.2]}
+    with pytest.raises(MeasureError, match=re.escape(remedy)):
+        fastrank_eval.evaluate(log, group="g", label="l", score="s", measures="ERR")
+
+
+def test_measure__endless_text__is_not_repeated_whole():
+    with pytest.raises(MeasureError) as refused:
+        measure("(" * 5000)
+    assert len(str(refused.value)) < 300
