@@ -225,7 +225,7 @@ def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarra
         bits = np.where(ascending >= _SIGN, ascending ^ _SIGN, ~ascending)
     else:
         bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
-    if _beyond_order(values).any():
+    if values.size and _beyond_order(np.array([values.min(), values.max()])).any():
         _refuse(
             _beyond_order,
             values,

@@ -10,6 +10,7 @@ import pytest
 
 from fastrank_eval import pooled_places
 from fastrank_eval.pooled import PooledScores
+from fastrank_eval.pooled_weights import WeightedScores
 
 
 def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
@@ -92,7 +93,9 @@ def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, 
         state.add(score[rows], np.flatnonzero(positive[rows]))
     assert state.auc() == exact_auc(score, positive)
     assert not state._counted, "placed among its rows, not counted"
-    assert state.auc(0.5) == state.auc(0.5)
+    weighted = WeightedScores()
+    weighted.add(score, np.flatnonzero(positive), np.ones(len(score)))
+    assert state.auc(0.5) == pytest.approx(weighted.auc(0.5), abs=1e-12)
     assert state.auc() == exact_auc(score, positive), "counted now"
 
 
