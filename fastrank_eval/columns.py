@@ -130,27 +130,20 @@ class Columns:
         )
         return replace(columns, numbers=self.first_row + rows)
 
-    def arrays(self) -> list[np.ndarray]:
-        """Every part but keys and item ids, in the order of the fields."""
-        parts = [self.label, *self.scores, *self.unretrieved, self.weight]
-        return [part for part in [*parts, *self.group_weights, self.numbers] if part is not None]
+    def parts(self) -> list[np.ndarray | None]:
+        """Every part but keys and item ids, in the order of the fields, numbers last."""
+        masks, weights = self.unretrieved, self.group_weights
+        return [self.label, *self.scores, *masks, self.weight, *weights, self.numbers]
 
-    def rearranged(self, moved: Iterator[np.ndarray], place: np.ndarray) -> Columns:
-        """The same rows at other places, without keys.
-
-        Parameters
-        ----------
-        moved : iterator of ndarray
-            What `arrays` lists, rearranged.
-        place : ndarray of integers, shape (rows,)
-            Where each row has gone, for the item ids.
-        """
-        row_at = np.empty(self.rows if self.item is not None else 0, np.int64)
-        if self.item is not None:
-            row_at[place] = np.arange(self.rows)
-        return self.without_keys()._each(
-            lambda part: next(moved), lambda part: part.take(row_column(row_at)), self.first_row
-        )
+    @classmethod
+    def of_parts(
+        cls, parts: Sequence[np.ndarray | None], models: int, item: pa.Array | None
+    ) -> Columns:
+        """Rows without keys from what `parts` lists, for so many models."""
+        scores, masks = tuple(parts[1 : 1 + models]), tuple(parts[1 + models : 1 + 2 * models])
+        label, weight = parts[0], parts[1 + 2 * models]
+        weights = tuple(parts[2 + 2 * models : -1])
+        return cls(0, (), label, scores, masks, weight, item, weights, parts[-1])  # type: ignore[arg-type]
 
     def without_keys(self) -> Columns:
         """The same rows without their keys, once the group is known."""

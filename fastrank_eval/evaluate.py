@@ -15,18 +15,18 @@ from fastrank_eval import __version__
 from fastrank_eval.columns import Roles
 from fastrank_eval.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval.faults import BadRows, explained
-from fastrank_eval.gathering import evaluate_gathered
 from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_integers, key_text, keys_at
 from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
 from fastrank_eval.result import Meta, Result
+from fastrank_eval.scattered import evaluate_scattered
 from fastrank_eval.sources import Source, open_source, require_columns
-from fastrank_eval.stream import evaluate_stream, joined
+from fastrank_eval.stream import evaluate_stream
 from fastrank_eval.summary import per_group_table, summary_lines
 from fastrank_eval.ties import TIES
-from fastrank_eval.validation import columns_of, keys_of
+from fastrank_eval.validation import keys_of
 
 #: Rows looked at to see whether keys are scattered.
 _PEEK = 1 << 16
@@ -309,7 +309,7 @@ def _run(
         if first is not None and _scattered(first.slice(0, _PEEK), plan):
             order = "scattered"
     if order == "scattered":
-        return *_gather(reading, plan), order
+        return *evaluate_scattered(reading.batches(), plan), order
     keep = not reading.rereadable
     while True:
         try:
@@ -318,7 +318,7 @@ def _run(
             if returning.keys is None and reading.rereadable:
                 keep = True
             elif order == "auto" and reading.rereadable:
-                return *_gather(reading, plan), "scattered"
+                return *evaluate_scattered(reading.batches(), plan), "scattered"
             else:
                 raise _returned(returning, plan, order) from None
         else:
@@ -342,17 +342,3 @@ def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
     at_starts = keys_at(keys, starts)
     integers = key_integers(at_starts)
     return len(np.unique(integers)) < len(integers)
-
-
-def _gather(reading: _Reading, plan: Plan) -> tuple[Tally, list[Keys], list[GroupValues]]:
-    batches = list(reading.batches())
-    if not batches:
-        return Tally(plan), [], []
-    columns = columns_of(joined(batches), plan.roles, 0)
-    del batches
-    if not columns.rows:
-        return Tally(plan), [], []
-    tally, values, firsts = evaluate_gathered(columns, plan)
-    if not plan.per_group:
-        return tally, [], []
-    return tally, [keys_at(columns.keys, firsts)], values

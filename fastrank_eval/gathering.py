@@ -1,183 +1,325 @@
-"""Scattered keys -> pieces of whole groups that fit the cache.
+"""Dealt stretches -> chunks of whole groups.
 
-Rows are dealt to pieces by their key: by its upper part where keys lie close together, by a hash
-otherwise. All rows of a group land in one piece, in input order, and each piece is small enough
-that numbering its keys and sorting its rows stays in the cache: 10 ns a row where one table over
-all keys costs 100.
+A chunk is a few pieces, put together from their runs in every stretch: the keys first, which are
+numbered inside the cache; then each column goes to its place in one pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
-from fastrank_eval.columns import Columns, frozen
-from fastrank_eval.engine import Tallies, evaluate_chunk, in_order
-from fastrank_eval.groups import (
-    Keys,
-    key_integers,
-    key_text,
-)
+from fastrank_eval.columns import Columns, frozen, row_column
+from fastrank_eval.dealing import PIECE_BITS, PIECES, Dealer, DealtRows, hashed
+from fastrank_eval.groups import Keys
 from fastrank_eval.kernel import kernel
-from fastrank_eval.numbering import DENSE_RANGE, number_integers, rows_by_group
-from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.ranking import Chunk
+from fastrank_eval.scratch import scratch
 
-#: Rows a piece should have, and how many pieces can be written to side by side.
-PIECE_ROWS = 1 << 17
-MOST_PIECES = 1 << 10
+__all__ = ["Gathering", "Span"]
+
+#: Rows a chunk should have.
+CHUNK_ROWS = 1 << 17
+#: A table of keys may be this many times as long as a piece has rows.
+_NEAR_RANGE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
-    """Rows dealt to pieces.
+class Span:
+    """A range of pieces, the work of one thread.
 
     Parameters
     ----------
-    columns : Columns
-        Rows in order of their piece, without keys.
-    integers : ndarray of int64, shape (rows,)
-        Key of each row as an integer, in the same order.
+    first, last : int
+        Pieces, the last one left out.
+    base : int
+        Rows of the pieces before.
     bounds : ndarray of int64, shape (pieces + 1,)
-        First row of each piece, then the number of rows.
-    numbers : ndarray of int64, shape (rows,), or None
-        Row numbers of the input, in the same order, if they were asked for.
+        First row of each piece in the chunk, then the number of rows.
     """
 
-    columns: Columns
-    integers: np.ndarray
+    first: int
+    last: int
+    base: int
     bounds: np.ndarray
-    numbers: np.ndarray | None
 
-    def chunk(self, lo: int, hi: int) -> tuple[Chunk, np.ndarray]:
-        """The rows `lo` to `hi` of a piece as whole groups, and the first row of each group."""
-        codes, firsts = number_integers(self.integers[lo:hi])
-        starts, rows = rows_by_group(codes, len(firsts))
-        return Chunk(self.columns.slice(lo, hi).take(rows), starts), lo + firsts
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.bounds[-1])
 
 
-def evaluate_gathered(columns: Columns, plan: Plan) -> tuple[Tally, list[GroupValues], np.ndarray]:
-    """Evaluate rows whose groups are scattered.
-
-    Parameters
-    ----------
-    columns : Columns
-        All rows, as they came.
-    plan : Plan
-
-    Returns
-    -------
-    tally : Tally
-    values : list of GroupValues
-        Results of the groups in order of first appearance (empty unless ``plan.per_group``).
-    firsts : ndarray of int64, shape (groups,)
-        First row of each group, ascending.
-    """
-    tallies = Tallies(plan)
-    pieces = deal(columns.without_keys(), columns.keys, plan.threads, plan.per_group)
-
-    def work(bounds: tuple[int, int]) -> tuple[GroupValues, np.ndarray]:
-        chunk, firsts = pieces.chunk(*bounds)
-
-        def name(group: int) -> str:
-            row = int(np.argmax(key_integers(columns.keys) == pieces.integers[firsts[group]]))
-            return key_text(columns.keys, plan.roles.group, row)
-
-        values = evaluate_chunk(chunk, plan, tallies.mine(), name)
-        return values, firsts if pieces.numbers is None else pieces.numbers[firsts]
-
-    bounds = pieces.bounds.tolist()
-    spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
-    done = list(in_order(plan.threads, work, spans))
-    tally = tallies.merged()
-    if not plan.per_group:
-        return tally, [], np.empty(0, np.int64)
-    firsts = np.concatenate([first for _, first in done])
-    appeared = np.argsort(firsts)
-    values = GroupValues(
-        np.concatenate([value.rows for value, _ in done])[appeared],
-        np.concatenate([value.positives for value, _ in done])[appeared],
-        np.concatenate([value.values for value, _ in done], axis=2)[:, :, appeared],
-    )
-    return tally, [values], firsts[appeared]
-
-
-def deal(columns: Columns, keys: Keys, threads: int, keep_numbers: bool) -> Pieces:
-    """Deal rows to pieces so that no group is split.
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Whole groups; the thread's next ones overwrite them.
 
     Parameters
     ----------
-    columns : Columns
-        All rows as they came, without keys.
-    keys : tuple of pyarrow.Array, each of length rows
-        Their keys.
-    threads : int
-    keep_numbers : bool
-        Deal row numbers too.
+    chunk : Chunk
+        Rows without keys, in input order inside each group.
+    words : ndarray of int64, shape (words, rows)
+        Words of the rows' keys, in order of the pieces.
+    place : ndarray of uint32, shape (rows,)
+        Where each of these rows is in the chunk.
     """
-    integers = key_integers(keys)
-    rows = len(integers)
-    pieces = 1
-    while pieces < MOST_PIECES and pieces * PIECE_ROWS < rows:
-        pieces *= 2
-    least, most = int(integers.min()), int(integers.max())
-    hashed = most - least >= DENSE_RANGE * rows
-    shift = 64 - (pieces - 1).bit_length() if hashed else _shift(most - least, pieces)
-    ends = np.zeros(pieces, np.int64)
-    _count_pieces(integers, least, shift, hashed, ends)
-    bounds = np.concatenate([[0], np.cumsum(ends)])
-    ends[:] = bounds[:-1]
-    place = np.empty(rows, np.uint32 if rows < 1 << 32 else np.int64)
-    _deal_rows(integers, least, shift, hashed, ends, place)
 
-    def spread(values: np.ndarray) -> np.ndarray:
-        values = frozen(np.ascontiguousarray(values).view())
-        out = np.empty(rows, values.dtype)
-        width = f"u{values.dtype.itemsize}"
-        _spread(frozen(values.view(width)), place, out.view(width))
-        return frozen(out)
+    chunk: Chunk
+    words: np.ndarray
+    place: np.ndarray
 
-    arrays = [integers, *([np.arange(rows)] if keep_numbers else []), *columns.arrays()]
-    moved = in_order(threads, spread, arrays)
-    integers, numbers = next(moved), next(moved) if keep_numbers else None
-    return Pieces(columns.rearranged(moved, place), integers, bounds, numbers)
+    def heads(self) -> np.ndarray:
+        """Words of each group's key; int64, shape (words, groups)."""
+        row_at = np.empty(len(self.place), np.int64)
+        row_at[self.place] = np.arange(len(self.place))
+        return self.words[:, row_at[self.chunk.starts[:-1]]]
 
 
-def _shift(span: int, pieces: int) -> int:
-    shift = 0
-    while span >> shift >= pieces:
-        shift += 1
-    return shift
+class Gathering:
+    """All dealt stretches, as the whole groups they hold; threads may share it.
+
+    Parameters
+    ----------
+    dealer : Dealer
+        What dealt them.
+    stretches : sequence of DealtRows
+        In input order, at least one.
+    """
+
+    def __init__(self, dealer: Dealer, stretches: Sequence[DealtRows]) -> None:
+        self._dealer, self._stretches = dealer, stretches
+        runs = np.concatenate([np.diff(stretch.bounds, axis=1) for stretch in stretches]).T
+        begins = np.zeros(runs.size + 1, np.int64)
+        np.cumsum(runs.ravel(), out=begins[1:])
+        self._bounds = begins[:: runs.shape[1]].copy()
+        # Where the runs of each stretch begin: piece by piece, its stretches and blocks in order.
+        ends = np.cumsum([len(stretch.bounds) for stretch in stretches])
+        parts = np.split(begins[:-1].reshape(runs.shape), ends[:-1], axis=1)
+        self._begins = [frozen(np.ascontiguousarray(part)) for part in parts]
+        self._widths = [
+            max(len(stretch.words[c]) for stretch in stretches) for c in range(len(dealer.columns))
+        ]
+        # Upper parts of keys: inside a piece they tell integers apart.
+        self._least = min(stretch.least for stretch in stretches) >> PIECE_BITS
+        most = max(stretch.most for stretch in stretches) >> PIECE_BITS
+        span = most - self._least + 1
+        near = span <= max(_NEAR_RANGE * int(self._bounds[-1]) // PIECES, 1 << 10)
+        self._table = span if dealer.integer and near else 0
+
+    def spans(self) -> Iterator[Span]:
+        """Ranges of pieces that have the rows of a chunk."""
+        first = 0
+        for last in range(1, PIECES + 1):
+            base = int(self._bounds[first])
+            rows = int(self._bounds[last]) - base
+            if rows and (rows >= CHUNK_ROWS or last == PIECES):
+                yield Span(first, last, base, frozen(self._bounds[first : last + 1] - base))
+                first = last
+
+    def gathered(self, span: Span) -> Gathered:
+        """Put a range of pieces together."""
+        words = self._words(span)
+        place = scratch("place in chunk", span.rows, np.uint32)
+        starts = scratch("chunk starts", span.rows + 1)
+        if self._table:
+            table = scratch("table of keys", self._table, np.uint32)
+            groups = _group_near(words[0], span.bounds, self._least, table, place, starts)
+        else:
+            hashes = hashed([list(words)], scratch("hash", span.rows, np.uint64))
+            slots = 1 << (4 * int(np.diff(span.bounds).max()) + 64).bit_length()
+            groups = _group_hashed(
+                words,
+                frozen(hashes.view()),
+                span.bounds,
+                scratch("table of keys", slots, np.uint32),
+                scratch("tags of keys", slots, np.uint64),
+                scratch("chunk heads", span.rows),
+                scratch("chunk ends", span.rows),
+                place,
+                starts,
+            )
+        place = frozen(place.view())
+        parts = [self._part(span, part, place) for part in range(len(self._stretches[0].parts))]
+        columns = Columns.of_parts(parts, self._dealer.models, self._items(span, place))
+        return Gathered(Chunk(columns, starts[: groups + 1]), words, place)
+
+    def keys(self, words: np.ndarray) -> Keys:
+        """Keys from their words, those of all columns one after the other."""
+        parts = np.split(words, np.cumsum(self._widths)[:-1])
+        pairs = zip(self._dealer.columns, parts, strict=True)
+        return tuple(column.keys(list(part)) for column, part in pairs)
+
+    def _words(self, span: Span) -> np.ndarray:
+        words = scratch("words", sum(self._widths) * span.rows).reshape(-1, span.rows)
+        for stretch, begins in zip(self._stretches, self._begins, strict=True):
+            at = 0
+            for width, of_column in zip(self._widths, stretch.words, strict=True):
+                for w in range(width):
+                    # Where all keys of a stretch are shorter it has no such word: 0.
+                    there = w < len(of_column)
+                    _join(
+                        of_column[w if there else 0],
+                        stretch.base,
+                        -1 if there else 0,
+                        stretch.bounds,
+                        begins,
+                        span.first,
+                        span.last,
+                        span.base,
+                        words[at + w],
+                    )
+                at += width
+        return frozen(words)
+
+    def _part(self, span: Span, part: int, place: np.ndarray) -> np.ndarray | None:
+        """One part of the columns, in order of the groups."""
+        arrays = [stretch.parts[part] for stretch in self._stretches]
+        kind = next((array.dtype for array in arrays if array is not None), None)
+        if kind is None:
+            return None
+        out = scratch(f"part {part}", span.rows, kind)
+        bits = out.view(f"u{kind.itemsize}")
+        if any(array is None for array in arrays):
+            bits[:] = 0
+        for stretch, begins, array in zip(self._stretches, self._begins, arrays, strict=True):
+            if array is not None:
+                values = frozen(array.view(bits.dtype))
+                _spread(
+                    values, stretch.bounds, begins, span.first, span.last, span.base, place, bits
+                )
+        return frozen(out.view())
+
+    def _items(self, span: Span, place: np.ndarray) -> pa.Array | None:
+        taken, places = [], []
+        for stretch, begins in zip(self._stretches, self._begins, strict=True):
+            if stretch.item is None:
+                return None
+            los = stretch.bounds[:, span.first : span.last].T.ravel()
+            rows = np.diff(stretch.bounds[:, span.first : span.last + 1], axis=1).T.ravel()
+            inside = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
+            taken.append(stretch.item.take(row_column(np.repeat(los, rows) + inside)))
+            begin = begins[span.first : span.last].ravel() - span.base
+            places.append(place[np.repeat(begin, rows) + inside])
+        row_at = np.empty(span.rows, np.int64)
+        row_at[np.concatenate(places)] = np.arange(span.rows)
+        return pa.concat_arrays(taken).take(row_column(row_at))
 
 
 @kernel
-def _piece_of(value, least, shift, hashed):  # type: ignore[no-untyped-def]
-    if hashed:
-        if shift >= 64:
-            return np.int64(0)
-        mixed = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-        return np.int64(mixed >> np.uint64(shift))
-    return (value - least) >> shift
+def _join(words, base, keep, bounds, begins, first, last, origin, out):  # type: ignore[no-untyped-def]
+    for p in range(first, last):
+        for b in range(bounds.shape[0]):
+            lo = bounds[b, p]
+            rows = bounds[b, p + 1] - lo
+            at = begins[p, b] - origin
+            # Slices, because only then does the loop vectorise.
+            to = out[at : at + rows]
+            here = words[lo : lo + rows]
+            for k in range(rows):
+                to[k] = (base + np.int64(here[k])) & keep
 
 
 @kernel
-def _count_pieces(integers, least, shift, hashed, counts):  # type: ignore[no-untyped-def]
-    for i in range(integers.shape[0]):
-        counts[_piece_of(integers[i], least, shift, hashed)] += 1
+def _spread(values, bounds, begins, first, last, base, place, out):  # type: ignore[no-untyped-def]
+    for p in range(first, last):
+        for b in range(bounds.shape[0]):
+            lo = bounds[b, p]
+            at = begins[p, b] - base
+            for k in range(bounds[b, p + 1] - lo):
+                out[place[at + k]] = values[lo + k]
 
 
 @kernel
-def _deal_rows(integers, least, shift, hashed, ends, place):  # type: ignore[no-untyped-def]
-    for i in range(integers.shape[0]):
-        piece = _piece_of(integers[i], least, shift, hashed)
-        place[i] = ends[piece]
-        ends[piece] += 1
+def _group_near(words, bounds, least, table, place, starts):  # type: ignore[no-untyped-def]
+    """Number keys by a table of their upper part; returns the number of groups."""
+    groups = 0
+    for p in range(bounds.shape[0] - 1):
+        for t in range(table.shape[0]):
+            table[t] = 0
+        for i in range(bounds[p], bounds[p + 1]):
+            table[(words[i] >> PIECE_BITS) - least] += 1
+        end = bounds[p]
+        for t in range(table.shape[0]):
+            rows = table[t]
+            table[t] = end
+            starts[groups] = end
+            groups += rows > 0
+            end += rows
+        for i in range(bounds[p], bounds[p + 1]):
+            t = (words[i] >> PIECE_BITS) - least
+            place[i] = table[t]
+            table[t] += 1
+    starts[groups] = bounds[bounds.shape[0] - 1]
+    return groups
 
 
 @kernel
-def _spread(values, place, out):  # type: ignore[no-untyped-def]
-    for i in range(values.shape[0]):
-        out[place[i]] = values[i]
+def _group_hashed(words, hashes, bounds, codes, tags, heads, ends, place, starts):  # type: ignore[no-untyped-def]
+    """Number keys by open addressing, comparing them whole; returns the number of groups."""
+    groups = 0
+    for p in range(bounds.shape[0] - 1):
+        rows = bounds[p + 1] - bounds[p]
+        slots = 16
+        # Most groups have several rows: a table for fewer groups stays in the cache.
+        while slots < rows // 4:
+            slots *= 2
+        first = groups
+        while True:
+            groups = _number(
+                words, hashes, bounds[p], bounds[p + 1], slots, codes, tags, heads, place, first
+            )
+            if groups >= 0:
+                break
+            slots *= 4
+        for g in range(first, groups):
+            ends[g] = 0
+        for i in range(bounds[p], bounds[p + 1]):
+            ends[first + np.int64(place[i])] += 1
+        end = bounds[p]
+        for g in range(first, groups):
+            starts[g] = end
+            end += ends[g]
+            ends[g] = starts[g]
+        for i in range(bounds[p], bounds[p + 1]):
+            group = first + np.int64(place[i])
+            place[i] = ends[group]
+            ends[group] += 1
+    starts[groups] = bounds[bounds.shape[0] - 1]
+    return groups
+
+
+@kernel
+def _number(words, hashes, lo, hi, slots, codes, tags, heads, numbers, first):  # type: ignore[no-untyped-def]
+    """Number of each row's key among those of its piece; -1 once the table is half full."""
+    for t in range(slots):
+        codes[t] = 0
+    mask = np.uint64(slots - 1)
+    groups = 0
+    for i in range(lo, hi):
+        tag = hashes[i]
+        slot = (tag >> np.uint64(PIECE_BITS)) & mask
+        while True:
+            number = np.int64(codes[slot])
+            if number == 0:
+                if 2 * groups >= slots:
+                    return -1
+                heads[first + groups] = i
+                groups += 1
+                codes[slot] = groups
+                tags[slot] = tag
+                numbers[i] = groups - 1
+                break
+            if tags[slot] == tag:
+                # The hash of a single word loses nothing: equal hashes are equal keys.
+                same = True
+                if words.shape[0] > 1:
+                    head = heads[first + number - 1]
+                    for w in range(words.shape[0]):
+                        same &= words[w, head] == words[w, i]
+                if same:
+                    numbers[i] = number - 1
+                    break
+            slot = (slot + np.uint64(1)) & mask
+    return first + groups

@@ -1,4 +1,4 @@
-"""Integers -> numbers of groups, and rows in order of their group."""
+"""Integers -> numbers of groups."""
 
 from __future__ import annotations
 
@@ -34,41 +34,6 @@ def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             groups = _number_hashed(values, np.full(slots, -1, np.int64), codes, firsts)
             slots *= 8
     return codes, firsts[:groups].copy()
-
-
-def rows_by_group(codes: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in order of their group, in input order inside each.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (rows,)
-        Number of each row's group.
-    groups : int
-
-    Returns
-    -------
-    starts : ndarray of int64, shape (groups + 1,)
-        First place of each group, then the number of rows.
-    rows : ndarray of int32 or int64, shape (rows,)
-        Row number at each place.
-    """
-    starts = np.zeros(groups + 1, np.int64)
-    rows = np.empty(len(codes), np.int32 if len(codes) < 1 << 31 else np.int64)
-    _place_rows(codes, starts, np.empty(groups, np.int64), rows)
-    return starts, rows
-
-
-@kernel
-def _place_rows(codes, starts, ends, rows):  # type: ignore[no-untyped-def]
-    for i in range(codes.shape[0]):
-        starts[codes[i] + 1] += 1
-    for g in range(ends.shape[0]):
-        ends[g] = starts[g]
-        starts[g + 1] += starts[g]
-    for i in range(codes.shape[0]):
-        code = codes[i]
-        rows[ends[code]] = i
-        ends[code] += 1
 
 
 @kernel

@@ -8,7 +8,7 @@ their own. Memory is bounded by a few stretches and the largest group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,8 +29,8 @@ from fastrank_eval.groups import (
 )
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.ranking import Chunk
-from fastrank_eval.scratch import scratch
-from fastrank_eval.validation import columns_of, decoded, fixed_items
+from fastrank_eval.stretches import Stretch, in_scratch, stretches
+from fastrank_eval.validation import columns_of
 
 #: Groups that span stretches wait until there are this many.
 _SEAMS = 256
@@ -95,8 +95,8 @@ def evaluate_stream(
     seams: list[tuple[Columns, str, Piece | None]] = []
     seam_rows = 0
 
-    def look(job: tuple[list[pa.RecordBatch], int]) -> Outcome:
-        columns = columns_of(_in_scratch(job[0]), plan.roles, job[1])
+    def look(job: Stretch) -> Outcome:
+        columns = columns_of(in_scratch(job[0]), plan.roles, job[1])
 
         def part(lo: int, hi: int) -> Columns:
             """Rows that outlive this call, and so the scratch they may lie in."""
@@ -150,7 +150,7 @@ def evaluate_stream(
         seams.clear()
         seam_rows = 0
 
-    for outcome in in_order(plan.threads, look, _stretches(batches, plan.stretch)):
+    for outcome in in_order(plan.threads, look, stretches(batches, plan.stretch)):
         head = outcome.head
         if not head.rows:
             continue
@@ -169,79 +169,3 @@ def evaluate_stream(
     flush()
     watch.finish()
     return tallies.merged(), pieces
-
-
-def _stretches(
-    batches: Iterable[pa.RecordBatch], stretch: int
-) -> Iterator[tuple[list[pa.RecordBatch], int]]:
-    """Cut long batches and collect short ones, with the number of each stretch's first row.
-
-    A batch of half a stretch is long: joining it to another would cost more than it saves.
-    """
-    first_row = 0
-    short: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if 2 * batch.num_rows >= stretch:
-            if short:
-                yield short, first_row
-                first_row += rows
-                short, rows = [], 0
-            for lo in range(0, batch.num_rows, stretch):
-                yield [batch.slice(lo, stretch)], first_row + lo
-            first_row += batch.num_rows
-            continue
-        if rows + batch.num_rows > stretch:
-            yield short, first_row
-            first_row += rows
-            short, rows = [], 0
-        short.append(batch)
-        rows += batch.num_rows
-    if short:
-        yield short, first_row
-
-
-def _in_scratch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches as one; what was copied for it is overwritten by the thread's next call.
-
-    Into fresh memory the copy takes twice as long: 3.5 ns a row of 13 bytes.
-    """
-    if len(batches) == 1:
-        return batches[0]
-    return pa.RecordBatch.from_arrays(
-        [_column_in_scratch(batches, place) for place in range(batches[0].num_columns)],
-        batches[0].schema.names,
-    )
-
-
-def _column_in_scratch(batches: list[pa.RecordBatch], place: int) -> pa.Array:
-    parts = [batch.column(place) for batch in batches]
-    kind = parts[0].type
-    plain = pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)
-    if not plain or any(part.null_count or not part.type.equals(kind) for part in parts):
-        (column,) = joined([batch.select([place]) for batch in batches]).columns
-        return column
-    items = np.dtype(f"u{kind.bit_width // 8}")
-    room = scratch(f"column {place}", sum(map(len, parts)), items)
-    np.concatenate([fixed_items(part, items) for part in parts], out=room)
-    return pa.Array.from_buffers(kind, len(room), [None, pa.py_buffer(room)])
-
-
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches that follow one another as one batch; a single one is not copied."""
-    if len(batches) == 1:
-        return batches[0]
-    table = pa.Table.from_batches(batches)
-    for i, column in enumerate(table.columns):
-        if pa.types.is_dictionary(column.type) or pa.types.is_run_end_encoded(column.type):
-            # Arrow joins no run ends, and no dictionaries with nulls or with more values together
-            # than their indices count.
-            column = pa.chunked_array([decoded(chunk) for chunk in column.chunks])
-            table = table.set_column(i, table.field(i).name, column)
-        # Offsets of 32 bits end at 2 GiB.
-        if column.nbytes >= 1 << 31 and pa.types.is_string(column.type):
-            table = table.set_column(i, table.field(i).name, column.cast(pa.large_string()))
-        elif column.nbytes >= 1 << 31 and pa.types.is_binary(column.type):
-            table = table.set_column(i, table.field(i).name, column.cast(pa.large_binary()))
-    (batch,) = table.combine_chunks().to_batches()
-    return batch

@@ -155,22 +155,24 @@ def test_engine__row_weights_have_the_same_bits_in_every_layout(tmp_path):
         assert bits(evaluate(source, texts, weight="weight", **options)) == bits(whole), options
 
 
-@pytest.mark.parametrize("spread", ["close", "sparse", "text"])
+@pytest.mark.parametrize("spread", ["close", "sparse", "text", "texts of many lengths"])
 def test_scattered_rows__dealt_to_many_pieces_change_no_bit(spread, monkeypatch):
     numbers = TABLE["group"].to_numpy()
     keys = {
         "close": numbers * 2 - 9,
         "sparse": np.random.default_rng(1).integers(-(2**63), 2**63 - 1, len(SIZES))[numbers],
         "text": pa.array([f"user {number}" for number in numbers]),
+        "texts of many lengths": pa.array([chr(97 + n % 3) * (n * n) for n in numbers.tolist()]),
     }[spread]
     contiguous = TABLE.set_column(0, "group", pa.array(keys))
     order = np.random.default_rng(2).permutation(ROWS)
     wanted = bits(evaluate(contiguous.take(order), EVERY_KIND, threads=1))
     means = wanted[1]
     assert bits(evaluate(contiguous, EVERY_KIND))[1] == means
-    for piece_rows, threads in itertools.product((1, 3, 20), (1, 2)):
-        monkeypatch.setattr("fastrank_eval.gathering.PIECE_ROWS", piece_rows)
-        assert bits(evaluate(contiguous.take(order), EVERY_KIND, threads=threads)) == wanted
+    for rows, threads, stretch in itertools.product((1, 3, 20), (1, 2), (4, 1000)):
+        monkeypatch.setattr("fastrank_eval.gathering.CHUNK_ROWS", rows)
+        options = {"threads": threads, "batch_rows": stretch}
+        assert bits(evaluate(contiguous.take(order), EVERY_KIND, **options)) == wanted
 
 
 def test_giant_group__that_spans_many_stretches():

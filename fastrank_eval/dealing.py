@@ -1,0 +1,235 @@
+"""Rows dealt to pieces by their key, a stretch at a time, so that all rows of a group meet.
+
+Within blocks that fit the cache, a stretch's rows are put in order of their piece: a piece is then
+a short run in each block. Dealing row by row to hundreds of places in memory would wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.columns import Columns, frozen, row_column
+from fastrank_eval.kernel import kernel
+from fastrank_eval.scratch import scratch
+from fastrank_eval.words import KeyWords
+
+#: Bits of the number of a piece, and rows of a block.
+PIECE_BITS = 8
+PIECES = 1 << PIECE_BITS
+BLOCK = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class DealtRows:
+    """A stretch of rows, in each block in order of their piece, and in input order inside it.
+
+    Parameters
+    ----------
+    words : list of (list of ndarray of int64 or uint32, shape (rows,))
+        Words of each key column, less `base`.
+    parts : list of (ndarray of shape (rows,), or None)
+        What `Columns.parts` lists, in the same order of rows.
+    item : pyarrow.Array or None
+        Item ids, in the same order.
+    bounds : ndarray of int32, shape (blocks, PIECES + 1)
+        First row of each piece in each block, and the end of the block.
+    base : int
+        What to add to the words.
+    least, most : int
+        Smallest and largest word, where the key is an integer; else 0.
+    """
+
+    words: list[list[np.ndarray]]
+    parts: list[np.ndarray | None]
+    item: pa.Array | None
+    bounds: np.ndarray
+    base: int
+    least: int
+    most: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.bounds[-1, -1])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory."""
+        arrays = [word for words in self.words for word in words]
+        arrays += [part for part in [*self.parts, self.bounds] if part is not None]
+        return sum(part.nbytes for part in arrays) + (self.item.nbytes if self.item else 0)
+
+
+class Dealer:
+    """Deals stretches of rows; threads may share it.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the key columns.
+    kinds : sequence of pyarrow.DataType
+        Their types, decoded.
+    models : int
+        Number of score columns.
+    keep_numbers : bool
+        Deal row numbers too.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        kinds: Sequence[pa.DataType],
+        models: int,
+        keep_numbers: bool,
+    ) -> None:
+        self.columns = [KeyWords(name, kind) for name, kind in zip(names, kinds, strict=True)]
+        self.models = models
+        #: Whether a key is one word that the number of its piece and its upper part tell.
+        self.integer = len(self.columns) == 1 and self.columns[0].integer
+        self._keep_numbers = keep_numbers
+
+    def deal(self, columns: Columns) -> DealtRows:
+        """Put the rows of a stretch in order of their piece."""
+        rows = columns.rows
+        words = [kind.words(key) for kind, key in zip(self.columns, columns.keys, strict=True)]
+        bounds = np.empty((-(-rows // BLOCK), PIECES + 1), np.int32)
+        piece = scratch("piece", rows, np.uint16)
+        place = scratch("place in block", rows, np.uint16)
+        base = least = most = 0
+        kind: type = np.int64
+        if self.integer:
+            ((word,),) = words
+            _pieces_of_integers(word, piece)
+            least, most = int(word.min()), int(word.max())
+            if most - least < 1 << 32:
+                # Half the memory: to touch it first costs 0.5 ns a byte.
+                base, kind = least, np.uint32
+        else:
+            hashes = hashed(words, scratch("hash", rows, np.uint64))
+            np.bitwise_and(hashes, np.uint64(PIECES - 1), out=piece, casting="unsafe")
+        _places(piece, bounds, place)
+
+        def dealt(values: np.ndarray | None) -> np.ndarray | None:
+            if values is None:
+                return None
+            out = np.empty(rows, values.dtype)
+            width = f"u{values.dtype.itemsize}"
+            _move(frozen(np.ascontiguousarray(values).view(width)), place, out.view(width))
+            return frozen(out)
+
+        def dealt_word(word: np.ndarray) -> np.ndarray:
+            out: np.ndarray = np.empty(rows, kind)
+            _move_words(word, base, place, out)
+            return frozen(out)
+
+        numbers = columns.numbers
+        if numbers is None and self._keep_numbers:
+            numbers = columns.first_row + np.arange(rows)
+        parts = replace(columns, numbers=numbers if self._keep_numbers else None).parts()
+        item = columns.item
+        if item is not None:
+            item = item.take(row_column(cast(np.ndarray, dealt(np.arange(rows)))))
+        return DealtRows(
+            [[dealt_word(word) for word in of_column] for of_column in words],
+            [dealt(part) for part in parts],
+            item,
+            frozen(bounds),
+            base,
+            least,
+            most,
+        )
+
+
+def hashed(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:
+    """A hash of each key; words that only fill up do not change it.
+
+    Parameters
+    ----------
+    words : sequence of (sequence of ndarray of int64, shape (rows,))
+        Of each key column.
+    out : ndarray of uint64, shape (rows,)
+    """
+    out[:] = 0
+    for c, of_column in enumerate(words):
+        for w, word in enumerate(of_column):
+            _add_word(word, _factor(c, w), out)
+    _mix(out)
+    return out
+
+
+def _factor(column: int, word: int) -> np.uint64:
+    """An odd number for each word of a key."""
+    seed = (column << 32 | word) * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03
+    seed = (seed ^ (seed >> 29)) * 0xBF58476D1CE4E5B9
+    return np.uint64((seed ^ (seed >> 32) | 1) % (1 << 64))
+
+
+@kernel
+def _add_word(words, factor, out):  # type: ignore[no-untyped-def]
+    for i in range(words.shape[0]):
+        out[i] += np.uint64(words[i]) * factor
+
+
+@kernel
+def _mix(hashes):  # type: ignore[no-untyped-def]
+    for i in range(hashes.shape[0]):
+        h = hashes[i]
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        hashes[i] = h ^ (h >> np.uint64(32))
+
+
+@kernel
+def _pieces_of_integers(words, pieces):  # type: ignore[no-untyped-def]
+    # The lower bits, turned by the upper ones: of keys that lie close together every piece has as
+    # many, keys that share their lower bits do not meet in one piece, and inside a piece the upper
+    # bits alone tell keys apart.
+    for i in range(words.shape[0]):
+        word = np.uint64(words[i])
+        turn = ((word >> np.uint64(PIECE_BITS)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(
+            64 - PIECE_BITS
+        )
+        pieces[i] = (word & np.uint64(PIECES - 1)) ^ turn
+
+
+@kernel
+def _places(pieces, bounds, place):  # type: ignore[no-untyped-def]
+    for b in range(bounds.shape[0]):
+        lo = b * BLOCK
+        hi = min(lo + BLOCK, pieces.shape[0])
+        ends = bounds[b]
+        for p in range(PIECES + 1):
+            ends[p] = 0
+        for i in range(lo, hi):
+            ends[pieces[i]] += 1
+        end = np.int32(hi)
+        for p in range(PIECES, -1, -1):
+            end -= ends[p]
+            ends[p] = end
+        for i in range(lo, hi):
+            p = pieces[i]
+            place[i] = ends[p] - lo
+            ends[p] += 1
+        for p in range(PIECES, 0, -1):
+            ends[p] = ends[p - 1]
+        ends[0] = lo
+        ends[PIECES] = hi
+
+
+@kernel
+def _move(values, place, out):  # type: ignore[no-untyped-def]
+    for lo in range(0, values.shape[0], BLOCK):
+        for i in range(lo, min(lo + BLOCK, values.shape[0])):
+            out[lo + place[i]] = values[i]
+
+
+@kernel
+def _move_words(words, base, place, out):  # type: ignore[no-untyped-def]
+    for lo in range(0, words.shape[0], BLOCK):
+        for i in range(lo, min(lo + BLOCK, words.shape[0])):
+            out[lo + place[i]] = words[i] - base

@@ -1,0 +1,84 @@
+"""Record batches -> stretches, each the work of one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.scratch import scratch
+from fastrank_eval.validation import decoded, fixed_items
+
+#: Batches that follow one another, and the number of their first row in the whole input.
+Stretch = tuple[list[pa.RecordBatch], int]
+
+
+def stretches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[Stretch]:
+    """Cut long batches and collect short ones, with the number of each stretch's first row.
+
+    A batch of half a stretch is long: joining it to another would cost more than it saves.
+    """
+    first_row = held = 0
+    short: list[pa.RecordBatch] = []
+    for batch in batches:
+        long = 2 * batch.num_rows >= rows
+        if short and (long or held + batch.num_rows > rows):
+            yield short, first_row
+            first_row += held
+            short, held = [], 0
+        if not long:
+            short.append(batch)
+            held += batch.num_rows
+            continue
+        for lo in range(0, batch.num_rows, rows):
+            yield [batch.slice(lo, rows)], first_row + lo
+        first_row += batch.num_rows
+    if short:
+        yield short, first_row
+
+
+def in_scratch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches as one; what was copied for it is overwritten by the thread's next call.
+
+    Into fresh memory the copy takes twice as long: 3.5 ns a row of 13 bytes.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    return pa.RecordBatch.from_arrays(
+        [_column_in_scratch(batches, place) for place in range(batches[0].num_columns)],
+        batches[0].schema.names,
+    )
+
+
+def _column_in_scratch(batches: list[pa.RecordBatch], place: int) -> pa.Array:
+    parts = [batch.column(place) for batch in batches]
+    kind = parts[0].type
+    plain = pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)
+    if not plain or any(part.null_count or not part.type.equals(kind) for part in parts):
+        (column,) = joined([batch.select([place]) for batch in batches]).columns
+        return column
+    items = np.dtype(f"u{kind.bit_width // 8}")
+    room = scratch(f"column {place}", sum(map(len, parts)), items)
+    np.concatenate([fixed_items(part, items) for part in parts], out=room)
+    return pa.Array.from_buffers(kind, len(room), [None, pa.py_buffer(room)])
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches that follow one another as one batch; a single one is not copied."""
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches)
+    for i, column in enumerate(table.columns):
+        if pa.types.is_dictionary(column.type) or pa.types.is_run_end_encoded(column.type):
+            # Arrow joins no run ends, and no dictionaries with nulls or with more values together
+            # than their indices count.
+            column = pa.chunked_array([decoded(chunk) for chunk in column.chunks])
+            table = table.set_column(i, table.field(i).name, column)
+        # Offsets of 32 bits end at 2 GiB.
+        if column.nbytes >= 1 << 31 and pa.types.is_string(column.type):
+            table = table.set_column(i, table.field(i).name, column.cast(pa.large_string()))
+        elif column.nbytes >= 1 << 31 and pa.types.is_binary(column.type):
+            table = table.set_column(i, table.field(i).name, column.cast(pa.large_binary()))
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
