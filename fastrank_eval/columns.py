@@ -178,18 +178,30 @@ class Columns:
             None if self.numbers is None else array(self.numbers),
         )
 
+    def earliest(self, starts: np.ndarray) -> np.ndarray:
+        """Number in the whole input of each group's first row, groups between `starts`."""
+        if self.numbers is None:
+            return self.first_row + starts[:-1]
+        earliest: np.ndarray = np.minimum.reduceat(self.numbers[: starts[-1]], starts[:-1])
+        return earliest
+
     def number_of(self, row: int) -> int:
         """Number of a row in the whole input."""
         return self.first_row + row if self.numbers is None else int(self.numbers[row])
 
 
 def row_column(rows: np.ndarray) -> pa.Array:
-    """Row numbers as an Arrow array.
+    """Row numbers as an Arrow array."""
+    return arrow_column(np.ascontiguousarray(rows, np.int64))
+
+
+def arrow_column(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Array:
+    """A contiguous array of numbers as an Arrow array of the same bytes, without a copy.
 
     Not pa.array(), which imports pandas where it is installed: 0.3 s.
     """
-    rows = np.ascontiguousarray(rows, np.int64)
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def frozen(values: np.ndarray) -> np.ndarray:

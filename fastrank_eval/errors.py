@@ -13,6 +13,7 @@ __all__ = [
     "OrderError",
     "OutputError",
     "SourceError",
+    "SpillError",
     "UndefinedError",
     "near",
 ]
@@ -46,6 +47,10 @@ class UndefinedError(FastRankEvalError):
 
 class OutputError(FastRankEvalError):
     """An output exists already or cannot be written."""
+
+
+class SpillError(FastRankEvalError):
+    """Rows that do not fit memory cannot be sorted on disk: no room, no right, or no sorter."""
 
 
 class ArgumentError(FastRankEvalError):

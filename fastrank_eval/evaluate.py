@@ -15,13 +15,22 @@ from fastrank_eval import __version__
 from fastrank_eval.columns import Roles
 from fastrank_eval.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval.faults import BadRows, explained
-from fastrank_eval.groups import Keys, ReturningKey, group_starts, key_integers, key_text, keys_at
+from fastrank_eval.groups import (
+    Keys,
+    KeyWatch,
+    ReturningKey,
+    group_starts,
+    key_integers,
+    key_text,
+    keys_at,
+)
 from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
+from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
 from fastrank_eval.result import Meta, Result
-from fastrank_eval.scattered import evaluate_scattered
+from fastrank_eval.scattered import Scattered, in_order_of_appearance
 from fastrank_eval.sources import Source, open_source, require_columns
 from fastrank_eval.stream import evaluate_stream
 from fastrank_eval.summary import per_group_table, summary_lines
@@ -63,6 +72,8 @@ def evaluate(
     per_group: bool = True,
     limit: int | None = None,
     batch_rows: int | None = None,
+    memory: str | int | None = None,
+    spill_dir: str | None = None,
     format: str | None = None,  # noqa: A002 - what the option is called everywhere
 ) -> Result:
     """Rank the rows of every group by score and average ranking measures over groups.
@@ -104,8 +115,8 @@ def evaluate(
         What measures of rank positions, which have no weighted form, do with `weight`.
     order : {"auto", "sorted", "grouped", "scattered"}
         ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
-        groups contiguous, verified. ``"scattered"``: rows are gathered in memory. ``"auto"`` finds
-        out.
+        groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
+        ``"auto"`` finds out.
     presorted : bool
         The same as ``order="sorted"``.
     threads : int, optional
@@ -116,6 +127,12 @@ def evaluate(
         Read only the first rows: a quick look, in which groups may be cut.
     batch_rows : int, optional
         Rows a thread takes at a time. The result has the same bits for any number.
+    memory : str or int, optional
+        What the process may take, as ``"4GB"`` or bytes; by default a share of what is free.
+        Scattered rows that do not fit are sorted on disk, which needs DuckDB (extra
+        ``[outofcore]``). The result has the same bits.
+    spill_dir : str, optional
+        Folder for rows that do not fit; by default that of temporary files. Nothing is left there.
     format : {"parquet", "arrow", "csv", "tsv"}, optional
         Format of the files, where their names do not tell.
 
@@ -184,6 +201,7 @@ def evaluate(
         threads=_at_least_one("threads", threads, _processors()),
         stretch=_at_least_one("batch_rows", batch_rows, STRETCH),
     )
+    allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
     opened = open_source(source, format=format)
     parts = roles.by_column()
     for name, part in parts.items():
@@ -195,12 +213,12 @@ def evaluate(
         require_columns(opened.schema, [name], role=part)
     reading = _Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
     try:
-        tally, keys, values, order = _run(reading, plan, order)
+        tally, keys, values, way = _run(reading, plan, order, allowed)
     except (BadRows, OrderError) as fault:
         raise explained(
             fault, opened, lambda columns: _Reading(opened, columns, reading.limit).batches()
         ) from None
-    conventions: dict[str, object] = {**given, "weight": weight, "order": order}
+    conventions: dict[str, object] = {**given, "weight": weight, **way}
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
     if limit is not None:
         conventions["limit"] = limit
@@ -270,6 +288,10 @@ class _Reading:
 
     def __init__(self, source: Source, columns: tuple[str, ...], limit: int | None) -> None:
         self.rereadable = source.rereadable
+        #: Rows that will be read, where that is known.
+        self.rows = source.rows
+        if limit is not None and self.rows is not None:
+            self.rows = min(limit, self.rows)
         self._source, self._columns, self.limit = source, columns, limit
         self._begun: tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]] | None = None
 
@@ -301,30 +323,34 @@ class _Reading:
 
 
 def _run(
-    reading: _Reading, plan: Plan, order: str
-) -> tuple[Tally, list[Keys], list[GroupValues], str]:
-    """Evaluate by the way that `order` says, or that the keys call for."""
+    reading: _Reading, plan: Plan, order: str, allowed: Budget
+) -> tuple[Tally, list[Keys], list[GroupValues], dict[str, object]]:
+    """Evaluate by the way that `order` says, or that the keys call for; and tell which it was."""
     if order == "auto":
         first = reading.peek()
         if first is not None and _scattered(first.slice(0, _PEEK), plan):
             order = "scattered"
-    if order == "scattered":
-        return *evaluate_scattered(reading.batches(), plan), order
     keep = not reading.rereadable
-    while True:
+    while order != "scattered":
         try:
-            tally, pieces = evaluate_stream(reading.batches(), plan, keep)
+            tally, pieces = evaluate_stream(reading.batches(), plan, KeyWatch(keep))
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True
             elif order == "auto" and reading.rereadable:
-                return *evaluate_scattered(reading.batches(), plan), "scattered"
+                order = "scattered"
             else:
                 raise _returned(returning, plan, order) from None
         else:
             keys = [piece.keys for piece in pieces]
             values = [piece.values for piece in pieces if piece.values is not None]
-            return tally, keys, values, order
+            return tally, keys, values, {"order": "grouped" if order == "auto" else order}
+    scattered = Scattered(plan, allowed, reading.rows)
+    tally, pieces = scattered.evaluate(reading.batches())
+    way: dict[str, object] = {"order": order}
+    if scattered.spilled:
+        way["spilled"] = True
+    return tally, *in_order_of_appearance(pieces), way
 
 
 def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
@@ -332,7 +358,7 @@ def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
     promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
     return OrderError(
         f"the group {which} comes back after other groups{promise}; pass order='scattered' "
-        "(--order scattered) to gather rows in memory, or sort the input by group."
+        "(--order scattered) to gather rows, or sort the input by group."
     )
 
 

@@ -210,7 +210,7 @@ class KeyWatch:
     """
 
     def __init__(self, keep: bool) -> None:
-        self._keep = keep
+        self.keep = keep
         self._rises = self._falls = True
         self._last: Keys | None = None
         self._kept: list[Keys] = []

@@ -1,8 +1,10 @@
-"""Rows whose groups are scattered: dealt as they come in, gathered, evaluated."""
+"""Rows whose groups are scattered: dealt as they come in, gathered in memory or sorted on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import cast
 
 import numpy as np
@@ -12,72 +14,136 @@ from fastrank_eval.dealing import Dealer, DealtRows
 from fastrank_eval.engine import Tallies, evaluate_chunk, in_order
 from fastrank_eval.gathering import Gathering, Span
 from fastrank_eval.groups import Keys, key_text, keys_at
+from fastrank_eval.memory import Budget
+from fastrank_eval.outofcore import Sorter
 from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.spilling import spill_folder
+from fastrank_eval.stream import Piece, evaluate_stream
 from fastrank_eval.stretches import Stretch, in_scratch, stretches
 from fastrank_eval.validation import columns_of, keys_of
 
+#: The sorter keeps this share of what rows may take: results are worked out beside it.
+_SORTER_SHARE = 0.75
+#: The share of a disk's free room that spilled rows may fill.
+_DISK_SHARE = 0.95
 
-def evaluate_scattered(
-    batches: Iterable[pa.RecordBatch], plan: Plan
-) -> tuple[Tally, list[Keys], list[GroupValues]]:
-    """Evaluate rows in any order, all held in memory.
+
+class Scattered:
+    """Evaluates rows in any order, in memory if they fit.
 
     Parameters
     ----------
-    batches : iterable of pyarrow.RecordBatch
     plan : Plan
+    budget : Budget
+    expected : int or None
+        Rows that will come, where that is known.
 
-    Returns
-    -------
-    tally : Tally
-    keys : list of (tuple of pyarrow.Array)
-        Keys of the groups in order of first appearance (empty unless ``plan.per_group``).
-    values : list of GroupValues
-        Their results.
+    Attributes
+    ----------
+    spilled : bool
+        Whether rows were sorted on disk.
     """
-    dealers: list[Dealer] = []
 
-    def jobs() -> Iterable[Stretch]:
-        for stretch in stretches(batches, plan.stretch):
-            if not dealers:
-                kinds = [key.type for key in keys_of(stretch[0][0].slice(0, 0), plan.roles, 0)]
-                models = len(plan.roles.scores)
-                dealers.append(Dealer(plan.roles.group, kinds, models, plan.per_group))
-            yield stretch
+    def __init__(self, plan: Plan, budget: Budget, expected: int | None) -> None:
+        self._plan, self._budget, self._expected = plan, budget, expected
+        self._dealers: list[Dealer] = []
+        self.spilled = False
 
-    def deal(stretch: Stretch) -> DealtRows | None:
-        columns = columns_of(in_scratch(stretch[0]), plan.roles, stretch[1])
-        return dealers[0].deal(columns) if columns.rows else None
+    def evaluate(self, batches: Iterable[pa.RecordBatch]) -> tuple[Tally, list[Piece]]:
+        """Deal the rows, and evaluate the groups.
 
-    held = [dealt for dealt in in_order(plan.threads, deal, jobs()) if dealt is not None]
-    if not held:
-        return Tally(plan), [], []
-    gathering = Gathering(dealers[0], held)
-    tallies = Tallies(plan)
+        Returns
+        -------
+        Tally, list of Piece
+            Sums, and the results of the groups (empty unless ``plan.per_group``).
+        """
+        dealt = self._dealt(batches)
+        held: list[DealtRows] = []
+        size = rows = 0
+        for stretch in dealt:
+            held.append(stretch)
+            size, rows = size + stretch.bytes, rows + stretch.rows
+            whole = size if self._expected is None else size * max(self._expected, rows) // rows
+            if max(size, whole) > self._budget.rows:
+                self.spilled = True
+                return self._sorted(held, dealt, whole)
+        if not held:
+            return Tally(self._plan), []
+        return self._gathered(Gathering(self._dealers[0], held))
 
-    def work(span: Span) -> tuple[GroupValues, Keys, np.ndarray] | None:
-        gathered = gathering.gathered(span)
-        chunk = gathered.chunk
+    def _dealt(self, batches: Iterable[pa.RecordBatch]) -> Iterator[DealtRows]:
+        """The stretches in their order, those without rows left out."""
+        plan = self._plan
 
-        def name(group: int) -> str:
-            return key_text(gathering.keys(gathered.heads()), plan.roles.group, group)
+        def jobs() -> Iterator[Stretch]:
+            for stretch in stretches(batches, plan.stretch):
+                if not self._dealers:
+                    kinds = [key.type for key in keys_of(stretch[0][0].slice(0, 0), plan.roles, 0)]
+                    numbers = plan.per_group or plan.ties == "input"
+                    models = len(plan.roles.scores)
+                    self._dealers.append(Dealer(plan.roles.group, kinds, models, numbers))
+                yield stretch
 
-        values = evaluate_chunk(chunk, plan, tallies.mine(), name)
-        if not plan.per_group:
-            return None
-        numbers = cast(np.ndarray, chunk.columns.numbers)
-        return values, gathering.keys(gathered.heads()), numbers[chunk.starts[:-1]]
+        def deal(stretch: Stretch) -> DealtRows | None:
+            columns = columns_of(in_scratch(stretch[0]), plan.roles, stretch[1])
+            return self._dealers[0].deal(columns) if columns.rows else None
 
-    done = [part for part in in_order(plan.threads, work, gathering.spans()) if part is not None]
-    tally = tallies.merged()
-    if not plan.per_group:
-        return tally, [], []
-    appeared = np.argsort(np.concatenate([firsts for _, _, firsts in done]))
-    columns = zip(*(keys for _, keys, _ in done), strict=True)
+        return (rows for rows in in_order(plan.threads, deal, jobs()) if rows is not None)
+
+    def _gathered(self, gathering: Gathering) -> tuple[Tally, list[Piece]]:
+        plan = self._plan
+        tallies = Tallies(plan)
+
+        def work(span: Span) -> Piece | None:
+            gathered = gathering.gathered(span)
+            chunk = gathered.chunk
+
+            def name(group: int) -> str:
+                return key_text(gathering.keys(gathered.heads()), plan.roles.group, group)
+
+            values = evaluate_chunk(chunk, plan, tallies.mine(), name)
+            if not plan.per_group:
+                return None
+            keys = gathering.keys(gathered.heads())
+            return Piece(keys, values, chunk.columns.earliest(chunk.starts))
+
+        done = [piece for piece in in_order(plan.threads, work, gathering.spans()) if piece]
+        return tallies.merged(), done
+
+    def _sorted(
+        self, held: list[DealtRows], rest: Iterator[DealtRows], needed: int
+    ) -> tuple[Tally, list[Piece]]:
+        plan, budget = self._plan, self._budget
+
+        def stretches_let_go() -> Iterator[DealtRows]:
+            while held:
+                yield held.pop(0)
+
+        with spill_folder(budget.spill, needed) as folder:
+            sorter = Sorter(
+                self._dealers[0],
+                folder,
+                memory=int(_SORTER_SHARE * budget.rows),
+                disk=int(_DISK_SHARE * shutil.disk_usage(folder).free),
+                threads=plan.threads,
+                in_order=plan.ties == "input",
+                masked=plan.roles.unretrieved == "allow",
+            )
+            with sorter.rows(chain(stretches_let_go(), rest)) as batches:
+                return evaluate_stream(batches, plan, None, sorter.columns)
+
+
+def in_order_of_appearance(pieces: list[Piece]) -> tuple[list[Keys], list[GroupValues]]:
+    """Results of all groups, each at the place of its first row."""
+    if not pieces:
+        return [], []
+    appeared = np.argsort(np.concatenate([piece.firsts for piece in pieces]))
+    columns = zip(*(piece.keys for piece in pieces), strict=True)
     keys = tuple(pa.concat_arrays(list(column)) for column in columns)
-    values = GroupValues(
-        np.concatenate([value.rows for value, _, _ in done])[appeared],
-        np.concatenate([value.positives for value, _, _ in done])[appeared],
-        np.concatenate([value.values for value, _, _ in done], axis=2)[:, :, appeared],
+    values = [cast(GroupValues, piece.values) for piece in pieces]
+    together = GroupValues(
+        np.concatenate([value.rows for value in values])[appeared],
+        np.concatenate([value.positives for value in values])[appeared],
+        np.concatenate([value.values for value in values], axis=2)[:, :, appeared],
     )
-    return tally, [keys_at(keys, appeared)], [values]
+    return [keys_at(keys, appeared)], [together]

@@ -8,9 +8,8 @@ their own. Memory is bounded by a few stretches and the largest group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +37,19 @@ _SEAMS = 256
 
 @dataclass(slots=True)
 class Piece:
-    """Results of consecutive groups, or a place kept for one group that spans stretches."""
+    """Results of consecutive groups, or a place kept for one group that spans stretches.
+
+    Parameters
+    ----------
+    keys : tuple of pyarrow.Array
+    values : GroupValues or None
+    firsts : ndarray of int64, shape (groups,)
+        Number of the group's first row in the whole input.
+    """
 
     keys: Keys
     values: GroupValues | None
+    firsts: np.ndarray
 
 
 @dataclass(slots=True)
@@ -57,7 +65,7 @@ class Outcome:
     tail : Columns or None
         Rows from the last edge on; None if there is no edge.
     run : KeyRun or None
-        Keys of the groups that begin at an edge, the tail's included.
+        Keys of the groups that begin at an edge, the tail's included, if they are watched.
     """
 
     head: Columns
@@ -67,7 +75,10 @@ class Outcome:
 
 
 def evaluate_stream(
-    batches: Iterable[pa.RecordBatch], plan: Plan, keep_keys: bool
+    batches: Iterable[pa.RecordBatch],
+    plan: Plan,
+    watch: KeyWatch | None,
+    columns_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
 ) -> tuple[Tally, list[Piece]]:
     """Evaluate batches whose groups are contiguous.
 
@@ -75,8 +86,10 @@ def evaluate_stream(
     ----------
     batches : iterable of pyarrow.RecordBatch
     plan : Plan
-    keep_keys : bool
-        Keep every key, because the input cannot be read a second time.
+    watch : KeyWatch or None
+        Notices keys that come back; None where they cannot.
+    columns_at : callable, optional
+        Makes columns of a batch and the number of its first row; by default they are validated.
 
     Returns
     -------
@@ -89,14 +102,15 @@ def evaluate_stream(
         A group came back after another.
     """
     tallies = Tallies(plan)
-    watch = KeyWatch(keep_keys)
+    keep = watch is not None and watch.keep
     pieces: list[Piece] = []
     open_rows: list[Columns] = []
     seams: list[tuple[Columns, str, Piece | None]] = []
     seam_rows = 0
 
     def look(job: Stretch) -> Outcome:
-        columns = columns_of(in_scratch(job[0]), plan.roles, job[1])
+        batch = in_scratch(job[0])
+        columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
 
         def part(lo: int, hi: int) -> Columns:
             """Rows that outlive this call, and so the scratch they may lie in."""
@@ -106,7 +120,7 @@ def evaluate_stream(
         if not len(starts):
             return Outcome(part(0, columns.rows))
         lo, hi = int(starts[0]), int(starts[-1])
-        run = key_run(columns.keys, starts, keep_keys)
+        run = None if watch is None else key_run(columns.keys, starts, keep)
         inside = None
         if len(starts) > 1:
 
@@ -116,7 +130,8 @@ def evaluate_stream(
             chunk = Chunk(columns.slice(lo, hi).without_keys(), starts - lo)
             values = evaluate_chunk(chunk, plan, tallies.mine(), name)
             if plan.per_group:
-                inside = Piece(keys_at(columns.keys, starts[:-1]), values)
+                keys = keys_at(columns.keys, starts[:-1])
+                inside = Piece(keys, values, columns.earliest(starts))
         return Outcome(part(0, lo), inside, part(hi, columns.rows), run)
 
     def close() -> None:
@@ -126,7 +141,8 @@ def evaluate_stream(
         keys = open_rows[0].keys
         piece = None
         if plan.per_group:
-            piece = Piece(keys_at(keys, np.zeros(1, np.int64)), None)
+            earliest = [part.earliest(np.array([0, part.rows])) for part in open_rows]
+            piece = Piece(keys_at(keys, np.zeros(1, np.int64)), None, np.min(earliest, axis=0))
             pieces.append(piece)
         # A copy: a view of a few rows would keep its whole batch in memory.
         parts = [part.without_keys() for part in open_rows]
@@ -156,16 +172,19 @@ def evaluate_stream(
             continue
         if not (open_rows and same_key(open_rows[0].keys, 0, head.keys, 0)):
             close()
-            watch.add(key_run(head.keys, np.zeros(1, np.int64), keep_keys))
+            if watch is not None:
+                watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
         open_rows.append(head)
         if outcome.tail is None:
             continue
         close()
-        watch.add(cast(KeyRun, outcome.run))
+        if watch is not None and outcome.run is not None:
+            watch.add(outcome.run)
         if outcome.inside is not None:
             pieces.append(outcome.inside)
         open_rows.append(outcome.tail)
     close()
     flush()
-    watch.finish()
+    if watch is not None:
+        watch.finish()
     return tallies.merged(), pieces

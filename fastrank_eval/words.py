@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.columns import frozen, row_column
+from fastrank_eval.columns import arrow_column, frozen, row_column
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
 from fastrank_eval.scratch import scratch
@@ -52,8 +52,10 @@ class KeyWords:
         return pa.types.is_boolean(kind) or pa.types.is_integer(kind)
 
     @property
-    def _is_fixed(self) -> bool:
-        return self.integer or not _has_offsets(self.kind)
+    def text(self) -> bool:
+        """Whether keys are strings or bytes of any length."""
+        string = pa.types.is_string(self.kind) or pa.types.is_large_string(self.kind)
+        return string or pa.types.is_binary(self.kind) or pa.types.is_large_binary(self.kind)
 
     def words(self, keys: pa.Array) -> list[np.ndarray]:
         """The words of each key.
@@ -69,7 +71,7 @@ class KeyWords:
             As many as the longest of these keys needs; further ones would be 0. The thread's next
             call overwrites them.
         """
-        if not self._is_fixed:
+        if self.text:
             return self._packed(keys)
         items = fixed_width(keys)
         if items is None:
@@ -81,13 +83,13 @@ class KeyWords:
 
     def keys(self, words: Sequence[np.ndarray]) -> pa.Array:
         """The keys that have these words; the inverse of `words`."""
-        if not self._is_fixed:
+        if self.text:
             return self._unpacked(words)
         if pa.types.is_boolean(self.kind):
-            return _wrapped(words[0].astype(np.uint8), pa.uint8()).cast(self.kind)
+            return arrow_column(words[0].astype(np.uint8)).cast(self.kind)
         width = self.kind.bit_width // 8
         items = np.stack(words, axis=1).view(np.uint8)[:, :width]
-        return _wrapped(np.ascontiguousarray(items), self.kind)
+        return arrow_column(np.ascontiguousarray(items), self.kind)
 
     def _packed(self, keys: pa.Array) -> list[np.ndarray]:
         offsets, content = _offsets_and_content(keys)
@@ -139,11 +141,6 @@ class KeyWords:
         return keys.cast(self.kind)
 
 
-def _has_offsets(kind: pa.DataType) -> bool:
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
 def _offsets_and_content(keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Where each string begins, and all their bytes."""
     wide = pa.types.is_large_string(keys.type) or pa.types.is_large_binary(keys.type)
@@ -161,10 +158,6 @@ def _padded(keys: pa.Array) -> np.ndarray:
     if width:
         words.view(np.uint8)[:, :width] = fixed_items(keys, np.dtype((np.uint8, (width,))))
     return words
-
-
-def _wrapped(items: np.ndarray, kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(items), [None, pa.py_buffer(items)])
 
 
 @kernel
