@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fastrank_eval import __version__
 from fastrank_eval.columns import Roles
@@ -70,6 +71,7 @@ def evaluate(
     presorted: bool = False,
     threads: int | None = None,
     per_group: bool = True,
+    where: str | pc.Expression | None = None,
     limit: int | None = None,
     batch_rows: int | None = None,
     memory: str | int | None = None,
@@ -123,8 +125,14 @@ def evaluate(
         Default: the processors this process may use. The result has the same bits for any number.
     per_group : bool
         Keep every group's values for `Result.per_group`; False bounds memory for endless groups.
+    where : str or pyarrow.compute.Expression, optional
+        Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
+        Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
+        in single quotes, column names bare or in double quotes. A row for which it is null is
+        left out. Literals take the type of their column. Files and Parquet row groups that it
+        rules out are not read.
     limit : int, optional
-        Read only the first rows: a quick look, in which groups may be cut.
+        Read only the first rows (that `where` selects): a quick look, in which groups may be cut.
     batch_rows : int, optional
         Rows a thread takes at a time. The result has the same bits for any number.
     memory : str or int, optional
@@ -202,7 +210,7 @@ def evaluate(
         stretch=_at_least_one("batch_rows", batch_rows, STRETCH),
     )
     allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
-    opened = open_source(source, format=format)
+    opened = open_source(source, format=format, where=where)
     parts = roles.by_column()
     for name, part in parts.items():
         hint = near(name, GROUP_WEIGHTS) if part == "group weight" else ""
@@ -220,6 +228,8 @@ def evaluate(
         ) from None
     conventions: dict[str, object] = {**given, "weight": weight, **way}
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
+    if where is not None:
+        conventions["where"] = str(where)
     if limit is not None:
         conventions["limit"] = limit
     table = per_group_table(plan, keys, values, opened.schema) if per_group else None

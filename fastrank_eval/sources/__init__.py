@@ -1,8 +1,11 @@
 """Open anything that holds columns and read it as one ordered stream of Arrow record batches.
 
 The rooms, each importing only from those named before it: `reading` (errors that name what is
-read), `source` (`Source`), `memory` (tables, readers, arrays), `paths` (which files a path
-stands for), `formats` (one Parquet, Arrow or CSV file), `files` (many of them as one source).
+read), `source` (`Source`), `paths` (which files a path stands for), `literals` (values of a
+column's type), `ranges` (what is known of a column before it is read), `conditions` (which rows a
+condition selects, which it may), `expressions` (the same of a pyarrow Expression), `selection`
+(the rows of a source that a condition selects), `memory` (tables, readers, arrays), `formats` (one
+Parquet, Arrow or CSV file), `files` (many of them as one source).
 """
 
 from __future__ import annotations
@@ -23,12 +26,18 @@ from fastrank_eval.sources.memory import (
 )
 from fastrank_eval.sources.paths import FORMATS
 from fastrank_eval.sources.reading import foreign, type_name
+from fastrank_eval.sources.selection import condition_of, only
 from fastrank_eval.sources.source import Source, require_columns
 
 __all__ = ["Source", "open_source", "require_columns"]
 
 
-def open_source(source: object, *, format: str | None = None) -> Source:  # noqa: A002
+def open_source(
+    source: object,
+    *,
+    format: str | None = None,  # noqa: A002
+    where: object = None,
+) -> Source:
     """Open a table, an Arrow stream, files or arrays as one stream of record batches.
 
     Parameters
@@ -49,6 +58,11 @@ def open_source(source: object, *, format: str | None = None) -> Source:  # noqa
         * a mapping of column name to one-dimensional array (NumPy, Arrow, or a sequence).
     format : {"parquet", "arrow", "ipc", "feather", "csv", "tsv"}, optional
         Format of the files. By default the suffix tells, else the first bytes.
+    where : str or pyarrow.compute.Expression, optional
+        Only rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``. Files that
+        their folders rule out (``day=2026-11-18/``) are not opened (for an Expression that names
+        other columns too, only to see their columns), and Parquet row groups that their statistics
+        rule out are not decoded.
 
     Returns
     -------
@@ -61,7 +75,8 @@ def open_source(source: object, *, format: str | None = None) -> Source:  # noqa
     ColumnError
         If an array of a mapping is not one-dimensional, or not as long as the others.
     ArgumentError
-        If `format` is unknown, or given for something that is not a file.
+        If `format` is unknown, or given for something that is not a file; if `where` cannot be
+        read, or does not fit the types of its columns.
 
     Examples
     --------
@@ -74,25 +89,32 @@ def open_source(source: object, *, format: str | None = None) -> Source:  # noqa
     if format is not None and format not in FORMATS:
         known = ", ".join(FORMATS)
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
+    condition = condition_of(where)
     if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
         source = source[0]
     if isinstance(source, str) and source == "-":
-        return open_standard_input(format)
+        opened = open_standard_input(format)
+        return opened if condition is None else only(opened, condition)
     if isinstance(source, (str, os.PathLike)):
-        return open_files([source], format)
+        return open_files([source], format, condition)
     if isinstance(source, (list, tuple)):
-        return open_files(source, format)
+        return open_files(source, format, condition)
     name = type_name(source)
     if format is not None:
         raise ArgumentError(f"format={format!r} applies to files; {name} needs none: leave it out.")
+    if hasattr(source, "get_fragments") and hasattr(source, "scanner"):
+        return open_dataset(source, name, condition)
+    opened = _in_memory(source, name)
+    return opened if condition is None else only(opened, condition)
+
+
+def _in_memory(source: object, name: str) -> Source:
     if isinstance(source, pa.Table):
         return open_table(source, name)
     if isinstance(source, pa.RecordBatch):
         return open_table(pa.Table.from_batches([source]), name)
     if isinstance(source, pa.RecordBatchReader):
         return open_reader(source, name)
-    if hasattr(source, "get_fragments") and hasattr(source, "scanner"):
-        return open_dataset(source, name)
     if isinstance(source, Mapping):
         return open_arrays(source)
     if hasattr(source, "__arrow_c_stream__"):

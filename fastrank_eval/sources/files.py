@@ -6,75 +6,73 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from fastrank_eval.errors import ArgumentError, SourceError, near
+from fastrank_eval.sources.conditions import TRUE
 from fastrank_eval.sources.formats import DELIMITER, inspect_file, read_file
 from fastrank_eval.sources.paths import FORMATS, File, expand
+from fastrank_eval.sources.ranges import Range, partition_ranges
 from fastrank_eval.sources.reading import checked, decoded, reading, select, type_name
+from fastrank_eval.sources.selection import Selection, Where, possible, select_rows, selected_row
 from fastrank_eval.sources.source import Source
 
 __all__ = ["open_files", "open_standard_input"]
 
 
-def open_files(places: Sequence[Any], forced: str | None) -> Source:
-    """Open all files that paths, folders, globs and URIs stand for, in the given order."""
-    files: list[File] = []
-    for place in places:
-        if not isinstance(place, (str, os.PathLike)):
-            raise SourceError(
-                f"A list of sources holds {type_name(place)}: paths only. "
-                "Join tables first (pyarrow.concat_tables)."
-            )
-        if place == "-":
-            raise SourceError(
-                "Standard input ('-') stands alone: it cannot be read together with other sources."
-            )
-        files += expand(place, forced)
-    if not files:
-        raise SourceError("The list of paths is empty. Name at least one file.")
-    seen: set[str] = set()
-    for file in files:
-        if file.name in seen:
-            raise SourceError(
-                f"{file.name!r} is named twice: its rows would count twice. Name it once."
-            )
-        seen.add(file.name)
-    name = repr(files[0].name) if len(files) == 1 else f"{places[0]!r} ({len(files)} files)"
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
-    files = [_without_own(file, schema) for file, schema in zip(files, schemas, strict=True)]
-    common, faults = _unify(files, schemas)
+def open_files(places: Sequence[Any], forced: str | None, condition: Where | None = None) -> Source:
+    """Open all files that paths, folders, globs and URIs stand for, in the given order.
+
+    Only the rows that `condition` selects are read; files that can hold none are left out.
+    """
+    listed = _listed(places, forced)
+    files, schemas, counts, hive = _inspected(listed, condition)
+    name = repr(listed[0].name) if len(listed) == 1 else f"{places[0]!r} ({len(listed)} files)"
+    common, faults = _unify(files, schemas, hive)
+    selection = None
+    if condition is not None:
+        selection = select_rows(condition, common)
+        _refuse_faults(selection.columns, faults)
+    parts = _parts(files, common, selection)
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for column in columns:
-            if column in faults:
-                raise SourceError(faults[column])
-        targets = {column: common.field(column).type for column in columns}
-        return rows(targets)
+        _refuse_faults(columns, faults)
+        return rows(columns)
 
     firsts: list[int] = []
 
-    def rows(targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def rows(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         row = 0
         firsts.clear()
-        for file in files:
+        for file, chosen in parts:
             firsts.append(row)
-            for batch in read_file(file, targets):
+            names = columns if chosen is None else chosen.and_its_own(columns)
+            targets = {column: common.field(column).type for column in names}
+            wanted = None if chosen is None else partial(_may_select, chosen, file, common)
+            batches = read_file(file, targets, wanted)
+            for batch in batches if chosen is None else chosen.of(batches, columns):
                 row += batch.num_rows
                 yield batch
 
     def locate(row: int) -> str:
         at = bisect_right(firsts, row) - 1
-        return f"row {row - firsts[at]:,} of {files[at].name!r}" if len(files) > 1 else ""
+        file, chosen = parts[at]
+        row -= firsts[at]
+        if len(listed) == 1:
+            return "" if chosen is None else selected_row(row)
+        of = f"row {row:,} of" if chosen is None else f"{selected_row(row)} in"
+        return f"{of} {file.name!r}"
 
-    total = None if None in counts else sum(counts)
-    return Source(name, common, read, rows=total, locate=locate)
+    whole = None not in counts and all(chosen is None for _, chosen in parts)
+    kept = {file.name for file, _ in parts}
+    total = sum(n or 0 for file, n in zip(files, counts, strict=True) if file.name in kept)
+    return Source(name, common, read, rows=total if whole else None, locate=locate)
 
 
 def open_standard_input(forced: str | None) -> Source:
@@ -100,15 +98,93 @@ def open_standard_input(forced: str | None) -> Source:
     return Source(name, reader.schema, read, rereadable=False)
 
 
+def _listed(places: Sequence[Any], forced: str | None) -> list[File]:
+    files: list[File] = []
+    for place in places:
+        if not isinstance(place, (str, os.PathLike)):
+            raise SourceError(
+                f"A list of sources holds {type_name(place)}: paths only. "
+                "Join tables first (pyarrow.concat_tables)."
+            )
+        if place == "-":
+            raise SourceError(
+                "Standard input ('-') stands alone: it cannot be read together with other sources."
+            )
+        files += expand(place, forced)
+    if not files:
+        raise SourceError("The list of paths is empty. Name at least one file.")
+    seen: set[str] = set()
+    for file in files:
+        if file.name in seen:
+            raise SourceError(
+                f"{file.name!r} is named twice: its rows would count twice. Name it once."
+            )
+        seen.add(file.name)
+    return files
+
+
+def _inspected(
+    listed: Sequence[File], condition: Where | None
+) -> tuple[list[File], Sequence[pa.Schema], Sequence[int | None], dict[str, pa.DataType]]:
+    """Files that may hold rows, as their paths tell, with what stands in them.
+
+    One is inspected even where none may, for the columns.
+    """
+    hive = _hive_types(listed)
+    files = list(listed)
+    if condition is not None:
+        keys = pa.schema(list(hive.items()))
+        files = [
+            file for file in listed if possible(condition, keys, partition_ranges(file, keys))
+        ] or files[:1]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
+        if len(files) < len(listed) and any(name in hive for own in schemas for name in own.names):
+            # Files hold columns of the name of a folder, which win over it: paths tell nothing.
+            files = list(listed)
+            schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
+    files = [_without_own(file, schema) for file, schema in zip(files, schemas, strict=True)]
+    others = {file.name for file in listed} - {file.name for file in files}
+    hive = _hive_types([*files, *(file for file in listed if file.name in others)])
+    return files, schemas, counts, hive
+
+
+def _parts(
+    files: Sequence[File], schema: pa.Schema, selection: Selection | None
+) -> list[tuple[File, Selection | None]]:
+    """The files that may hold selected rows; without a selection those that hold no others."""
+    if selection is None:
+        return [(file, None) for file in files]
+    found: list[tuple[File, Selection | None]] = []
+    for file in files:
+        outcomes = selection.outcomes(partition_ranges(file, schema))
+        if outcomes & TRUE:
+            found.append((file, None if outcomes == TRUE else selection))
+    return found
+
+
+def _may_select(
+    selection: Selection, file: File, schema: pa.Schema, known: Mapping[str, Range]
+) -> bool:
+    return bool(selection.outcomes({**known, **partition_ranges(file, schema)}) & TRUE)
+
+
+def _refuse_faults(columns: Sequence[str], faults: Mapping[str, str]) -> None:
+    for column in columns:
+        if column in faults:
+            raise SourceError(faults[column])
+
+
 def _without_own(file: File, schema: pa.Schema) -> File:
     """Drop the partition keys that the file holds as a column too: the column wins."""
     own = set(schema.names)
     return replace(file, partitions={k: v for k, v in file.partitions.items() if k not in own})
 
 
-def _unify(files: Sequence[File], schemas: Sequence[pa.Schema]) -> tuple[pa.Schema, dict[str, str]]:
+def _unify(
+    files: Sequence[File], schemas: Sequence[pa.Schema], hive: dict[str, pa.DataType]
+) -> tuple[pa.Schema, dict[str, str]]:
     """Find one schema for all files and, for each column they disagree on, the error to raise."""
-    hive = _hive_types(files)
     told = [_types(file, schema, hive) for file, schema in zip(files, schemas, strict=True)]
     text = all(file.format in DELIMITER for file in files)
     types, faults = dict(told[0]), dict[str, str]()

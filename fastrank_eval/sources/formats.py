@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow.parquet as papq
 
 from fastrank_eval.errors import SourceError
 from fastrank_eval.sources.paths import File, begins_like, sniff
+from fastrank_eval.sources.ranges import Range, row_group_ranges
 from fastrank_eval.sources.reading import checked, decoded, first_line, reading, select
 
 __all__ = ["DELIMITER", "inspect_file", "read_file"]
@@ -39,11 +40,21 @@ def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
         return decoded(_csv_schema(file)), None
 
 
-def read_file(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """Read the rows of these columns, each as this type; partition columns are filled in."""
-    readers = {"parquet": _read_parquet, "arrow": _read_arrow}
+def read_file(
+    file: File,
+    targets: dict[str, pa.DataType],
+    wanted: Callable[[Mapping[str, Range]], bool] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of these columns, each as this type; partition columns are filled in.
+
+    Row groups of which `wanted` says so, told what their statistics tell, are left out.
+    """
     with _reading(file):
-        for batch in readers.get(file.format, _read_csv)(file, targets):
+        if file.format == "parquet":
+            batches = _read_parquet(file, targets, wanted)
+        else:
+            batches = (_read_arrow if file.format == "arrow" else _read_csv)(file, targets)
+        for batch in batches:
             yield _conform(batch, file, targets)
 
 
@@ -84,10 +95,22 @@ def _parquet(file: File) -> Iterator[Any]:
         yield parquet
 
 
-def _read_parquet(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+def _read_parquet(
+    file: File,
+    targets: dict[str, pa.DataType],
+    wanted: Callable[[Mapping[str, Range]], bool] | None,
+) -> Iterator[pa.RecordBatch]:
     with _parquet(file) as parquet:
-        own = [name for name in names if name in parquet.schema_arrow.names]
-        yield from checked(parquet.iter_batches(batch_size=_PARQUET_ROWS, columns=own))
+        groups = None
+        if wanted is not None:
+            every = range(parquet.num_row_groups)
+            groups = [g for g in every if wanted(row_group_ranges(parquet, g, targets))]
+            if not groups:
+                return
+        own = [name for name in targets if name in parquet.schema_arrow.names]
+        yield from checked(
+            parquet.iter_batches(batch_size=_PARQUET_ROWS, row_groups=groups, columns=own)
+        )
 
 
 @contextmanager

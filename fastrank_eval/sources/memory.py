@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fastrank_eval.errors import ColumnError, SourceError
 from fastrank_eval.sources.reading import first_line, foreign, reading, select, type_name
+from fastrank_eval.sources.selection import Where, only, select_rows, selected_row
 from fastrank_eval.sources.source import Source
 
 __all__ = ["open_arrays", "open_dataset", "open_reader", "open_stream_object", "open_table"]
@@ -50,13 +51,17 @@ def open_stream_object(source: object, name: str) -> Source:
     return Source(name, first[0].schema, read, rereadable=hasattr(source, "__len__"))
 
 
-def open_dataset(dataset: Any, name: str) -> Source:
+def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Source:
     """Open a pyarrow Dataset, fragment by fragment so that an error can name the file."""
+    selection = None if condition is None else select_rows(condition, dataset.schema)
+    if condition is not None and (selection is None or selection.expression is None):
+        return only(open_dataset(dataset, name), condition)
+    rows = None if selection is None else selection.expression
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        scan = {"columns": list(columns), **_SCAN}
+        scan = {"columns": list(columns), "filter": rows, **_SCAN}
         try:
-            fragments = list(dataset.get_fragments())
+            fragments = list(dataset.get_fragments(filter=rows))
         except ValueError:  # a filtered dataset hides its fragments: errors name no file then
             with reading("the dataset", "Write the file again."):
                 yield from dataset.scanner(**scan).to_batches()
@@ -65,7 +70,8 @@ def open_dataset(dataset: Any, name: str) -> Source:
             with reading(repr(getattr(fragment, "path", name)), "Write the file again."):
                 yield from fragment.scanner(schema=dataset.schema, **scan).to_batches()
 
-    return Source(name, dataset.schema, read)
+    locate = (lambda row: "") if rows is None else selected_row
+    return Source(name, dataset.schema, read, locate=locate)
 
 
 def open_arrays(arrays: Mapping[Any, Any]) -> Source:
