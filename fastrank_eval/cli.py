@@ -76,6 +76,7 @@ Examples:
   fastrank-eval evaluate 'logs/day=*' -g user_id -l click -s model_a,model_b \\
       -m "GAUC(weight='positives'),nDCG@10" --format json --output report.json
   fastrank-eval evaluate judged.csv -g query -l grade -s bm25 -m "nDCG@10,ERR@20,AP(rel=2)"
+  fastrank-eval evaluate logs -g user_id -l click -s pctr --where "day = '2026-11-19' and slot < 3"
   producer | fastrank-eval evaluate - -g session -l click -s pctr --presorted
 
 Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated.""",
@@ -191,7 +192,21 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated.""",
     metavar="N",
     help="Threads; by default all cores. No number depends on it.",
 )
-@_option("Reading", "--limit", type=int, metavar="N", help="Evaluate the first N rows only.")
+@_option(
+    "Reading",
+    "--where",
+    metavar="CONDITION",
+    help="Evaluate only the rows for which this holds: comparisons, in (...), between, is null, "
+    "and, or, not; text in single quotes, names with odd signs in double quotes. Files and row "
+    "groups that it rules out are not read.",
+)
+@_option(
+    "Reading",
+    "--limit",
+    type=int,
+    metavar="N",
+    help="Evaluate the first N rows only, of those that --where selects.",
+)
 @_option(
     "Reading",
     "--input-format",

@@ -165,7 +165,8 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "evaluate", "log.parquet", *COLUMNS, "-g", "click", "--weight", "w", "--item", "i",
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
-        "--order", "grouped", "--threads", "2", "--limit", "5", "--input-format", "parquet",
+        "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
+        "--input-format", "parquet",
         "--measures", "GAUC", "--measures", "P@1",
     )  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
@@ -173,8 +174,8 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "source": "log.parquet", "group": ["user", "click"], "label": "click", "score": "pctr",
         "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
-        "weight_rows": "ignore", "order": "grouped", "presorted": False, "threads": 2, "limit": 5,
-        "format": "parquet", "per_group": False,
+        "weight_rows": "ignore", "order": "grouped", "presorted": False, "threads": 2,
+        "where": "pctr > 0", "limit": 5, "format": "parquet", "per_group": False,
     }  # fmt: skip
 
 
@@ -182,6 +183,29 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
 def test_evaluate__presorted__is_passed_on(passed_on: dict[str, Any]) -> None:
     assert run("evaluate", "log.parquet", *COLUMNS, "--presorted").exit_code == 0
     assert passed_on["presorted"] is True
+
+
+@pytest.mark.usefixtures("folder")
+def test_evaluate__where__evaluates_the_rows_it_selects() -> None:
+    condition = "user in (1, 3) and pctr <> 0.9"
+    outcome = run("evaluate", "log.parquet", *COLUMNS, "--where", condition, "--format", "json")
+    report = json.loads(outcome.stdout)["meta"]
+    assert (report["rows"], report["groups"]) == (3, 2)
+    assert report["conventions"]["where"] == condition
+    table = run("evaluate", "log.parquet", *COLUMNS, "--where", condition).stdout
+    assert f"where={condition}" in " ".join(table.split())
+    stream = io.BytesIO()
+    with ipc.new_stream(stream, pa.table(ROWS).schema) as writer:
+        writer.write_table(pa.table(ROWS))
+    piped = run("evaluate", "-", *COLUMNS, "--where", condition, input=stream.getvalue())
+    assert "3 rows, 2 groups" in piped.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_evaluate__where__selects_nothing__is_said_plainly() -> None:
+    outcome = run("evaluate", "log.parquet", *COLUMNS, "--where", "user = 99")
+    assert outcome.exit_code == 0
+    assert "no rows, no groups: no value is defined" in outcome.stdout
 
 
 # ---- what it writes ------------------------------------------------------------------------------
@@ -303,6 +327,9 @@ def test_output__evaluation_fails__leaves_the_old_file_and_nothing_else() -> Non
         (["log.parquet", *COLUMNS, "-m", ""], ["no measure"]),
         (["log.parquet", *COLUMNS, "--threads", "0"], ["threads"]),
         (["log.parquet", *COLUMNS, "--limit", "-1"], ["limit"]),
+        (["log.parquet", *COLUMNS, "--where", "usr = 1"], ["where", "'usr'", "'user'"]),
+        (["log.parquet", *COLUMNS, "--where", "user = 'x'"], ["'user' is int64", "'x'"]),
+        (["log.parquet", *COLUMNS, "--where", "user =\n = 1"], ["a literal at character 9"]),
         (["log.parquet", *COLUMNS, "--ties", "item"], ["item"]),
         (["log.parquet", *COLUMNS, "--presorted", "--order", "grouped"], ["--presorted"]),
         (["nosuch.parquet", *COLUMNS], ["nosuch.parquet"]),

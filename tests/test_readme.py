@@ -43,6 +43,10 @@ def test_commands__run__and_write_what_they_name(
         "ctr_old": random.random(100),
     }
     parquet.write_table(pa.table(log), tmp_path / "impressions.parquet")
+    day = tmp_path / "logs" / "day=2026-11-19"
+    day.mkdir(parents=True)
+    log |= {"slot": random.integers(0, 4, 100), "country": ["CH"] * 100}
+    parquet.write_table(pa.table(log), day / "part-0.parquet")
     monkeypatch.chdir(tmp_path)
     lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("fastrank-eval ")]
@@ -51,7 +55,7 @@ def test_commands__run__and_write_what_they_name(
         outcome = CliRunner().invoke(cli, command, catch_exceptions=False)
         assert outcome.exit_code == 0, outcome.output
     assert {path.name for path in tmp_path.iterdir()} == {
-        "impressions.parquet", "report.json", "users.parquet",
+        "impressions.parquet", "logs", "report.json", "users.parquet",
     }  # fmt: skip
 
 
