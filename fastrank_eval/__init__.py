@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         nDCG,
         parse_measures,
     )
+    from fastrank_eval.progress import Progress
     from fastrank_eval.result import MeasureValue, Meta, Result
     from fastrank_eval.sources import open_source
 
@@ -77,6 +78,7 @@ _HOME = {
     "OrderError": _ERRORS,
     "OutputError": _ERRORS,
     "P": _MEASURES,
+    "Progress": "fastrank_eval.progress",
     "R": _MEASURES,
     "Result": _RESULT,
     "Rprec": _MEASURES,
@@ -109,6 +111,7 @@ __all__ = [
     "OrderError",
     "OutputError",
     "P",
+    "Progress",
     "R",
     "Result",
     "Rprec",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval import __version__
+from fastrank_eval.batches import Reading
 from fastrank_eval.columns import Roles
 from fastrank_eval.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval.faults import BadRows, explained
@@ -30,9 +30,10 @@ from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
 from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
+from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta, Result
 from fastrank_eval.scattered import Scattered, in_order_of_appearance
-from fastrank_eval.sources import Source, open_source, require_columns
+from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.stream import evaluate_stream
 from fastrank_eval.summary import per_group_table, summary_lines
 from fastrank_eval.ties import TIES
@@ -40,6 +41,7 @@ from fastrank_eval.validation import keys_of
 
 #: Rows looked at to see whether keys are scattered.
 _PEEK = 1 << 16
+_COUNTING = "counting bad rows"
 
 _CHOICES = {
     "ties": TIES,
@@ -77,6 +79,7 @@ def evaluate(
     memory: str | int | None = None,
     spill_dir: str | None = None,
     format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    progress: Callable[[Progress], object] | None = None,
 ) -> Result:
     """Rank the rows of every group by score and average ranking measures over groups.
 
@@ -143,6 +146,9 @@ def evaluate(
         Folder for rows that do not fit; by default that of temporary files. Nothing is left there.
     format : {"parquet", "arrow", "csv", "tsv"}, optional
         Format of the files, where their names do not tell.
+    progress : callable, optional
+        Called with a `Progress` now and then, at most some ten times a second, by the thread that
+        called `evaluate`. What it raises ends the run.
 
     Returns
     -------
@@ -178,6 +184,8 @@ def evaluate(
                 f"{name}={value!r} is not one of {', '.join(map(repr, _CHOICES[name]))}."
                 f"{near(str(value), _CHOICES[name])}"
             )
+    if progress is not None and not callable(progress):
+        raise ArgumentError(f"progress={progress!r} is not callable; pass a function or None.")
     if presorted:
         if order not in ("auto", "sorted"):
             raise ArgumentError(f"presorted=True contradicts order={order!r}; give one of them.")
@@ -219,13 +227,16 @@ def evaluate(
                 f"group weight '{name}' is no column and none of {', '.join(GROUP_WEIGHTS)}.{hint}"
             )
         require_columns(opened.schema, [name], role=part)
-    reading = _Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
-    try:
-        tally, keys, values, way = _run(reading, plan, order, allowed)
-    except (BadRows, OrderError) as fault:
-        raise explained(
-            fault, opened, lambda columns: _Reading(opened, columns, reading.limit).batches()
-        ) from None
+    reading = Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
+    with reporting_to(progress):
+        try:
+            tally, keys, values, way = _run(reading, plan, order, allowed)
+        except (BadRows, OrderError) as fault:
+            raise explained(
+                fault,
+                opened,
+                lambda columns: Reading(opened, columns, reading.limit, _COUNTING).batches(),
+            ) from None
     conventions: dict[str, object] = {**given, "weight": weight, **way}
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
     if where is not None:
@@ -293,47 +304,8 @@ def _check_measures(wanted: tuple[Measure, ...], ties: str, roles: Roles, weight
         )
 
 
-class _Reading:
-    """The batches of a source, as often as they can be read."""
-
-    def __init__(self, source: Source, columns: tuple[str, ...], limit: int | None) -> None:
-        self.rereadable = source.rereadable
-        #: Rows that will be read, where that is known.
-        self.rows = source.rows
-        if limit is not None and self.rows is not None:
-            self.rows = min(limit, self.rows)
-        self._source, self._columns, self.limit = source, columns, limit
-        self._begun: tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]] | None = None
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """All batches, those already peeked at included."""
-        if self._begun is None:
-            return self._limited()
-        peeked, rest = self._begun
-        self._begun = None
-        return chain(peeked, rest)
-
-    def peek(self) -> pa.RecordBatch | None:
-        """The first batch; it is read again by `batches`."""
-        rest = self._limited()
-        first = next(rest, None)
-        self._begun = ([] if first is None else [first], rest)
-        return first
-
-    def _limited(self) -> Iterator[pa.RecordBatch]:
-        left = self.limit
-        for batch in self._source.batches(self._columns):
-            if left is not None:
-                batch = batch.slice(0, min(left, batch.num_rows))
-                left -= batch.num_rows
-            if batch.num_rows:
-                yield batch
-            if left == 0:
-                return
-
-
 def _run(
-    reading: _Reading, plan: Plan, order: str, allowed: Budget
+    reading: Reading, plan: Plan, order: str, allowed: Budget
 ) -> tuple[Tally, list[Keys], list[GroupValues], dict[str, object]]:
     """Evaluate by the way that `order` says, or that the keys call for; and tell which it was."""
     if order == "auto":
@@ -343,7 +315,7 @@ def _run(
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            tally, pieces = evaluate_stream(reading.batches(), plan, KeyWatch(keep))
+            tally, pieces = evaluate_stream(reading.batches(plan.stretch), plan, KeyWatch(keep))
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True
@@ -356,7 +328,7 @@ def _run(
             values = [piece.values for piece in pieces if piece.values is not None]
             return tally, keys, values, {"order": "grouped" if order == "auto" else order}
     scattered = Scattered(plan, allowed, reading.rows)
-    tally, pieces = scattered.evaluate(reading.batches())
+    tally, pieces = scattered.evaluate(reading.batches(plan.stretch))
     way: dict[str, object] = {"order": order}
     if scattered.spilled:
         way["spilled"] = True
