@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -49,13 +50,29 @@ def read_file(
 
     Row groups of which `wanted` says so, told what their statistics tell, are left out.
     """
-    with _reading(file):
+    with _reading(file), _not_cut(file):
         if file.format == "parquet":
             batches = _read_parquet(file, targets, wanted)
         else:
             batches = (_read_arrow if file.format == "arrow" else _read_csv)(file, targets)
         for batch in batches:
             yield _conform(batch, file, targets)
+
+
+@contextmanager
+def _not_cut(file: File) -> Iterator[None]:
+    """Notice a file cut short meanwhile: of text and streams, what is gone would be the end."""
+    if not isinstance(file.filesystem, pafs.LocalFileSystem):
+        yield
+        return
+    path = Path(file.path)
+    before = path.stat()
+    yield
+    # Where it is gone, or another has its name, what was read was whole.
+    with suppress(FileNotFoundError):
+        after = path.stat()
+        if after.st_ino == before.st_ino and after.st_size < before.st_size:
+            raise EOFError("it was cut short while it was read")
 
 
 def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType]) -> pa.RecordBatch:
@@ -101,16 +118,20 @@ def _read_parquet(
     wanted: Callable[[Mapping[str, Range]], bool] | None,
 ) -> Iterator[pa.RecordBatch]:
     with _parquet(file) as parquet:
-        groups = None
+        metadata = parquet.metadata
+        groups = list(range(parquet.num_row_groups))
         if wanted is not None:
-            every = range(parquet.num_row_groups)
-            groups = [g for g in every if wanted(row_group_ranges(parquet, g, targets))]
+            groups = [g for g in groups if wanted(row_group_ranges(parquet, g, targets))]
             if not groups:
                 return
         own = [name for name in targets if name in parquet.schema_arrow.names]
-        yield from checked(
-            parquet.iter_batches(batch_size=_PARQUET_ROWS, row_groups=groups, columns=own)
-        )
+        left = sum(metadata.row_group(g).num_rows for g in groups)
+        batches = parquet.iter_batches(batch_size=_PARQUET_ROWS, row_groups=groups, columns=own)
+        for batch in checked(batches):
+            left -= batch.num_rows
+            yield batch
+        if left:  # Arrow takes row groups that are cut off for empty ones
+            raise EOFError(f"{left:,} of its rows are missing")
 
 
 @contextmanager
