@@ -24,10 +24,9 @@ from fastrank_eval.shell import (
     emit,
     note,
     prepare_process,
-    raise_if_stopped,
     rendered,
-    signals_held,
 )
+from fastrank_eval.stops import raise_if_stopped, signals_held, tidied
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +78,7 @@ Examples:
   fastrank-eval evaluate logs -g user_id -l click -s pctr --where "day = '2026-11-19' and slot < 3"
   producer | fastrank-eval evaluate - -g session -l click -s pctr --presorted
 
-Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated.""",
+Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @_option(
@@ -238,6 +237,13 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated.""",
     help="Also write the values of every group; .parquet, .arrow or .csv (bytes as hexadecimal).",
 )
 @_option("Output", "--overwrite", is_flag=True, help="Replace output files that exist.")
+@_option(
+    "Output",
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="No progress bar on a terminal, no notes of files written.",
+)
 def evaluate(
     sources: tuple[str, ...],
     group: list[str],
@@ -251,6 +257,7 @@ def evaluate(
     output: str | None,
     per_group_file: str | None,
     overwrite: bool,
+    quiet: bool,
     **options: Any,
 ) -> None:
     """Evaluate ranked or scored rows, group by group.
@@ -258,6 +265,7 @@ def evaluate(
     SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs, read in the order given;
     "-" reads an Arrow IPC stream from standard input. One row is one shown or judged item.
     """
+    from fastrank_eval.bar import progress_bar
     from fastrank_eval.output import atomic_path
 
     if presorted and order not in ("auto", "sorted"):
@@ -268,28 +276,30 @@ def evaluate(
     with signals_held():
         from fastrank_eval.evaluate import evaluate as run
 
-    result = run(
-        sources[0] if len(sources) == 1 else list(sources),
-        group=group[0] if len(group) == 1 else group,
-        label=label,
-        score=score[0] if len(score) == 1 else score,
-        measures=",".join(measures),
-        order=order,
-        presorted=presorted,
-        per_group=per_group_file is not None,
-        format=input_format,
-        **options,
-    )
+    with progress_bar(quiet) as progress:
+        result = run(
+            sources[0] if len(sources) == 1 else list(sources),
+            group=group[0] if len(group) == 1 else group,
+            label=label,
+            score=score[0] if len(score) == 1 else score,
+            measures=",".join(measures),
+            order=order,
+            presorted=presorted,
+            per_group=per_group_file is not None,
+            format=input_format,
+            progress=progress,
+            **options,
+        )
     raise_if_stopped()
     if per_group_file is not None:
-        with atomic_path(per_group_file, overwrite=overwrite) as part:
+        with atomic_path(per_group_file, overwrite=overwrite) as part, tidied(part.unlink):
             _write_table(result.per_group, part, per_group_file)
     if output is None:
         emit(_report(result, form))
     else:
-        with atomic_path(output, overwrite=overwrite) as part:
+        with atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
             part.write_text(_report(result, form, _FILE_WIDTH), encoding="utf-8")
-    for file in files:
+    for file in files if not quiet else ():
         note(f"wrote {file}")
 
 

@@ -1,11 +1,10 @@
-"""What every command shares: exit codes, signals, sections in ``--help``, standard output."""
+"""What every command shares: exit codes, sections in ``--help``, standard output."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval.errors import FastRankEvalError, OutputError
+from fastrank_eval.stops import Stopped, obey_signals, stop_is_told
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,24 +22,15 @@ __all__ = [
     "SectionedCommand",
     "SectionedOption",
     "Shell",
-    "Terminated",
     "check_standard_output",
     "emit",
     "note",
     "prepare_process",
-    "raise_if_stopped",
     "rendered",
-    "signals_held",
 ]
 
 
-_USUAL_HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-_stopped_by: list[int] = []
 _USUAL_WIDTH = 80
-
-
-class Terminated(BaseException):
-    """The process was asked to stop (SIGTERM): unwinds, so that unfinished files are removed."""
 
 
 class _Helpful(click.Command):
@@ -57,15 +48,19 @@ class Shell(_Helpful, click.Group):
     command_class = _Helpful
 
     def main(self, *args: Any, **keywords: Any) -> Any:
-        """Run the program."""
+        """Run the program; 128 + its number for a signal."""
         try:
             return super().main(*args, **keywords)
         except OutputError as error:  # help of the program itself, before any command is invoked
             note(f"error: {error}")
             sys.exit(2)
+        except Stopped as stop:
+            note(str(stop))
+            stop_is_told()
+            sys.exit(stop.code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; 2 for bad input, 130 and 143 for signals, 141 for a closed pipe."""
+        """Run the command; 2 for bad input, 130 for an interruption, 141 for a closed pipe."""
         try:
             return super().invoke(ctx)
         except FastRankEvalError as error:
@@ -80,8 +75,6 @@ class Shell(_Helpful, click.Group):
             )
         except KeyboardInterrupt:
             _leave(130, "interrupted.")
-        except Terminated:
-            _leave(143, "terminated.")
         except BrokenPipeError:
             _silence(sys.stdout)
             _leave(141)
@@ -136,40 +129,13 @@ class SectionedCommand(_Helpful):
 
 
 def prepare_process() -> None:
-    """Make the process end orderly on SIGINT and SIGTERM, and print names no terminal can show."""
+    """Make the process end orderly on signals, and print names that no terminal can show."""
     if sys.stdout is None:
         sys.stdout = _Closed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    for number, usual in _USUAL_HANDLERS.items():
-        if signal.getsignal(number) == usual:
-            signal.signal(number, _stop)
-
-
-def raise_if_stopped() -> None:
-    """Raise again what a signal raised and a library has swallowed.
-
-    Raises
-    ------
-    KeyboardInterrupt, Terminated
-        If SIGINT, SIGTERM has come.
-    """
-    if _stopped_by:
-        _stop(_stopped_by[0], None)
-
-
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back while modules load: libraries swallow what is raised there."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    obey_signals()
 
 
 def rendered(what: RenderableType, width: int | None = None) -> str:
@@ -248,11 +214,6 @@ def note(text: str) -> None:
         click.echo(text, err=True)
     except OSError:
         _silence(sys.stderr)
-
-
-def _stop(number: int, _frame: object) -> NoReturn:
-    _stopped_by.append(number)
-    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def _leave(code: int, message: str = "") -> NoReturn:

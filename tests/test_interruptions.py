@@ -1,10 +1,18 @@
-"""Runs that end before their time: lost files."""
+"""Runs that end before their time: signals, lost files, full disks, readers that have gone."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from select import select
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -13,8 +21,19 @@ import pytest
 from pyarrow import csv, ipc, parquet
 
 import fastrank_eval as fe
+from tests.terminal import shown
 
+if os.name != "posix":
+    pytest.skip("POSIX signals and terminals", allow_module_level=True)
+
+import fcntl
+import pty
+import resource
+import termios
+
+COLUMNS = ["-g", "user", "-l", "click", "-s", "pctr", "-m", "GAUC"]
 SCHEMA = pa.schema({"user": pa.int64(), "click": pa.int8(), "pctr": pa.float64()})
+PATIENCE = 60  # seconds until a test gives up
 
 
 def rows(first_user: int, users: int = 10) -> pa.RecordBatch:
@@ -25,6 +44,416 @@ def rows(first_user: int, users: int = 10) -> pa.RecordBatch:
         generator.random(3 * users),
     ]
     return pa.record_batch(columns, schema=SCHEMA)
+
+
+class Run:
+    """A process that reads a stream which ends when the test says so, on a terminal or not.
+
+    Parameters
+    ----------
+    arguments : str
+        After ``evaluate -``.
+    folder : Path
+        Where it runs.
+    terminal : bool
+        Whether it has one, which standard output and standard error are.
+    """
+
+    def __init__(self, *arguments: str, folder: Path, terminal: bool, **environment: str) -> None:
+        self.seen, self.gone, ours = b"", False, None
+        output: int = subprocess.PIPE
+        if terminal:
+            ours, output = pty.openpty()
+            termios.tcsetwinsize(ours, (24, 80))  # type: ignore[attr-defined]
+        hidden = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+        kept = {name: value for name, value in os.environ.items() if name not in hidden}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fastrank_eval", "evaluate", "-", *COLUMNS, *arguments],
+            cwd=folder,
+            env={**kept, "TERM": "xterm-256color", **environment},
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            bufsize=0,
+            start_new_session=True,
+            preexec_fn=_take_terminal if terminal else None,
+        )
+        assert self.process.stdin is not None
+        self.input = self.process.stdin
+        self.stream = ipc.new_stream(self.input, SCHEMA)
+        self.user = 0
+        if ours is None:
+            assert self.process.stderr is not None
+            self.terminal = None
+            readable = self.process.stderr.fileno()
+        else:
+            os.close(output)
+            self.terminal = readable = ours
+        self.reading = Thread(target=self._read, args=(readable,), daemon=True)
+        self.reading.start()
+
+    def _read(self, readable: int) -> None:
+        with suppress(OSError):  # EIO: nobody writes to the terminal any more
+            while not self.gone:
+                if select([readable], [], [], 0.1)[0]:
+                    part = os.read(readable, 1 << 16)
+                    if not part:
+                        return
+                    self.seen += part
+
+    def feed(self, seconds: float) -> None:
+        """Write groups for some time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._feed()
+
+    def feed_until_read(self) -> None:
+        """Write more groups than a pipe holds."""
+        for _ in range(300):
+            self.stream.write_batch(rows(self.user))
+            self.user += 10
+
+    def feed_until(self, text: str) -> None:
+        """Write groups until the process says something."""
+        end = time.monotonic() + PATIENCE
+        while text.encode() not in self.seen:
+            assert time.monotonic() < end, self.seen
+            assert self.process.poll() is None, self.seen
+            self._feed()
+
+    def _feed(self) -> None:
+        self.stream.write_batch(rows(self.user))
+        self.user += 10
+        time.sleep(0.02)
+
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        assert self.terminal is not None
+        self.gone = True
+        self.reading.join(PATIENCE)
+        os.close(self.terminal)
+        self.terminal = None
+
+    def end(self) -> tuple[int, str]:
+        """Its exit code, and what it wrote to the terminal or to standard error."""
+        code = self.process.wait(PATIENCE)
+        self.reading.join(PATIENCE)
+        with suppress(BrokenPipeError):
+            self.input.close()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+        if self.terminal is not None:
+            os.close(self.terminal)
+            self.terminal = None
+        return code, self.seen.decode()
+
+    def end_of_input(self) -> None:
+        self.stream.close()
+        self.input.close()
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Starts a `Run` in `tmp_path` that does not outlive the test."""
+    runs: list[Run] = []
+
+    def begin(*arguments: str, terminal: bool = True, **environment: str) -> Run:
+        runs.append(Run(*arguments, folder=tmp_path, terminal=terminal, **environment))
+        return runs[-1]
+
+    yield begin
+    for run in runs:
+        run.process.kill()
+        run.end()
+
+
+OUTPUTS = ["-o", "report.json", "--per-group", "groups.parquet"]
+
+
+# ---- the bar, as a terminal shows it -------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_terminal__run_that_lasts__has_a_bar_that_is_gone_afterwards(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = start(*OUTPUTS)
+    run.feed_until(" rows/s")
+    bar = shown(run.seen.decode())
+    assert len(bar) == 1
+    assert bar[0].startswith("reading  ")
+    run.end_of_input()
+    code, written = run.end()
+    assert (code, shown(written)) == (0, ["wrote groups.parquet", "wrote report.json"])
+    assert "\x1b[?25" not in written  # a cursor never hidden need not be shown again
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["groups.parquet", "report.json"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments, environment, said",
+    [
+        (["--quiet"], {}, []),
+        (["-q"], {}, []),
+        ([], {"TERM": "dumb"}, ["wrote report.json"]),
+    ],
+)
+def test_terminal__bar_not_wanted__is_not_there(
+    start: Callable[..., Run], arguments: list[str], environment: dict[str, str], said: list[str]
+) -> None:
+    run = start("-o", "report.json", *arguments, **environment)
+    run.feed(2.5)
+    run.end_of_input()
+    code, written = run.end()
+    assert (code, written.splitlines()) == (0, said)
+
+
+@pytest.mark.slow
+def test_pipe__run_that_lasts__writes_nothing_but_its_notes(start: Callable[..., Run]) -> None:
+    run = start("-o", "report.json", terminal=False, FORCE_COLOR="1", TTY_INTERACTIVE="1")
+    run.feed(2.5)
+    run.end_of_input()
+    assert run.end() == (0, "wrote report.json\n")
+
+
+@pytest.mark.slow
+def test_terminal__bad_row_midway__leaves_the_error_alone(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = start(*OUTPUTS)
+    run.feed_until(" rows/s")
+    bad = rows(run.user).set_column(2, "pctr", pa.array([float("nan")] * 30))
+    run.stream.write_batch(bad)
+    run.end_of_input()
+    code, written = run.end()
+    assert code == 2
+    assert shown(written)[0].startswith("error: score column 'pctr'")
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- signals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_terminal__ctrl_c__leaves_one_line_and_no_file(
+    start: Callable[..., Run], tmp_path: Path, threads: str
+) -> None:
+    run = start(*OUTPUTS, "--threads", threads)
+    run.feed_until(" rows/s")
+    assert run.terminal is not None
+    os.write(run.terminal, b"\x03")
+    code, written = run.end()
+    assert (code, shown(written.replace("^C", ""))) == (130, ["interrupted."])
+    assert "\x1b[?25" not in written
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    "number, code, said",
+    [
+        (signal.SIGINT, 130, "interrupted."),
+        (signal.SIGTERM, 143, "terminated."),
+        (signal.SIGHUP, 129, "hung up."),
+    ],
+)
+def test_signal__midway__ends_the_run_and_leaves_no_file(
+    start: Callable[..., Run], tmp_path: Path, number: int, code: int, said: str, terminal: bool
+) -> None:
+    run = start(*OUTPUTS, terminal=terminal)
+    run.feed_until(" rows/s") if terminal else run.feed_until_read()
+    run.process.send_signal(number)
+    ended, written = run.end()
+    assert (ended, shown(written)) == (code, [said])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_signal__many_in_a_row__end_it_once(start: Callable[..., Run], tmp_path: Path) -> None:
+    run = start(*OUTPUTS)
+    run.feed_until(" rows/s")
+    for _ in range(20):
+        run.process.send_signal(signal.SIGTERM)
+    code, written = run.end()
+    assert code in (143, -signal.SIGTERM)  # what is left to do once it is told may be cut short
+    assert shown(written) == ["terminated."]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_terminal__goes_away_midway__ends_the_run_and_leaves_no_file(
+    start: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = start(*OUTPUTS)
+    run.feed_until(" rows/s")
+    run.hang_up()
+    assert run.end()[0] == 129
+    assert list(tmp_path.iterdir()) == []
+
+
+def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+STUCK = """
+import sys, threading, time
+from pathlib import Path
+from fastrank_eval.stops import Stopped, obey_signals, tidied
+
+obey_signals()
+part = Path(sys.argv[1])
+with tidied(part.unlink):
+    try:
+        print("ready", flush=True)
+        time.sleep(600)
+    except Stopped:
+        threading.Lock().acquire() and time.sleep(600)  # as if for a thread that compiles
+"""
+
+
+@pytest.mark.parametrize(
+    "number, code, said",
+    [(signal.SIGINT, 130, "interrupted.\n"), (signal.SIGTERM, 143, "terminated.\n")],
+)
+def test_signal__main_thread_does_not_unwind__process_ends_and_tidies_up(
+    tmp_path: Path, number: int, code: int, said: str
+) -> None:
+    part = tmp_path / "part"
+    part.touch()
+    process = run_python(STUCK, str(part))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (code, said)
+    assert not part.exists()
+
+
+SWALLOWED = """
+import os, signal
+from fastrank_eval.stops import Stopped, obey_signals, raise_if_stopped, signals_held
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000): pass
+
+obey_signals()
+Finalized()  # Python prints and drops what is raised there
+try:
+    raise_if_stopped()
+except Stopped as stop:
+    print("raised again", stop.code)
+"""
+
+HELD = """
+import os, signal
+from fastrank_eval.stops import Stopped, obey_signals, signals_held
+
+obey_signals()
+try:
+    with signals_held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000): pass
+        print("whole")
+    print("not reached")
+except Stopped as stop:
+    print("raised at the end", stop.code)
+"""
+
+
+@pytest.mark.parametrize(
+    "code, printed",
+    [(SWALLOWED, "raised again 130\n"), (HELD, "whole\nraised at the end 143\n")],
+    ids=["swallowed by a library", "while held"],
+)
+def test_signal__at_a_bad_moment__is_raised_later(code: str, printed: str) -> None:
+    assert run_python(code).communicate(timeout=PATIENCE) == (printed, "")
+
+
+IGNORED = """
+import signal
+from fastrank_eval.stops import obey_signals
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+obey_signals()
+print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+"""
+
+
+def test_signal__ignored_by_the_caller__stays_ignored() -> None:
+    assert run_python(IGNORED).communicate(timeout=PATIENCE) == ("True\n", "")
+
+
+# ---- outputs that cannot be finished -------------------------------------------------------------
+
+
+def small_files_only() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["groups.parquet", "groups.arrow", "groups.csv"])
+def test_per_group__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path, name: str) -> None:
+    parquet.write_table(pa.Table.from_batches([rows(0, 5000)]), tmp_path / "log.parquet")
+    done = subprocess.run(
+        [sys.executable, "-m", "fastrank_eval", "evaluate", "log.parquet", *COLUMNS,
+         "--per-group", name, "-o", "report.json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        preexec_fn=small_files_only,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: cannot write '{name}': ")
+    assert os.strerror(errno.EFBIG) in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["log.parquet"]
+
+
+@pytest.mark.slow
+def test_output__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path) -> None:
+    scores = {f"model_{number}": [0.5, 0.25, 0.75] for number in range(40)}
+    table = pa.table({"user": [1, 1, 1], "click": [1, 0, 0], **scores})
+    parquet.write_table(table, tmp_path / "log.parquet")
+    done = subprocess.run(
+        [sys.executable, "-m", "fastrank_eval", "evaluate", "log.parquet", *COLUMNS[:4],
+         "-s", ",".join(scores), "-m", "GAUC,AP", "-o", "report.json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=small_files_only,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: cannot write 'report.json': {os.strerror(errno.EFBIG)}.\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["log.parquet"]
+
+
+@pytest.mark.slow
+def test_standard_output__closed_by_its_reader_midway__ends_quietly(
+    start: Callable[..., Run],
+) -> None:
+    run = start(terminal=False)
+    run.feed(0.1)
+    assert run.process.stdout is not None
+    run.process.stdout.close()
+    run.end_of_input()
+    assert run.end() == (141, "")
 
 
 # ---- inputs that change while they are read ------------------------------------------------------

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextvars
+import errno
+import io
+import os
+import re
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
+from fastrank_eval.bar import progress_bar
 from fastrank_eval.progress import report, reporting_to
+from tests.terminal import shown
 
 ROWS = {
     "user": [1, 1, 1, 2, 2, 3],
@@ -133,8 +142,6 @@ def test_report__after_the_run__is_heard_by_nobody() -> None:
 
 
 def test_report__from_another_thread__is_not_heard() -> None:
-    import contextvars
-
     heard: list[fe.Progress] = []
     with reporting_to(heard.append):
         run = contextvars.copy_context().run
@@ -189,3 +196,231 @@ def test_progress__callback_raises__the_run_and_its_threads_end(threads: int) ->
 def test_progress__not_callable__is_refused() -> None:
     with pytest.raises(fe.ArgumentError, match="progress=True is not callable"):
         evaluate(TABLE, progress=True)
+
+
+# ---- the bar of the command line -----------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 80 columns."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    return Terminal()
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    there = Clock()
+    monkeypatch.setattr("fastrank_eval.bar.monotonic", there)
+    return there
+
+
+def drawn(terminal: Terminal, clock: Clock, *progress: fe.Progress, seconds: float = 1) -> str:
+    """The line that stands there when the last was told, some seconds after the one before."""
+    columns = int(os.environ["COLUMNS"])
+    with redirect_stderr(terminal):
+        with progress_bar() as show:
+            for now in progress:
+                show(now)
+                clock.now += seconds
+            line = "\n".join(shown(terminal.getvalue(), columns))
+        assert sys.stderr is terminal
+    assert shown(terminal.getvalue(), columns) == []
+    return line
+
+
+def halfway(total: int | None, phase: str = "reading") -> tuple[fe.Progress, ...]:
+    first, last = 0, 25_000_000
+    return fe.Progress(phase, first, total), fe.Progress(phase, last, total)
+
+
+BAR = r"  [━╸╺]{%d}   "
+COUNTED = r"25%   25\.0 of 100\.0 Mrows  "
+
+
+@pytest.mark.parametrize(
+    "columns, total, phase, line",
+    [
+        (80, 10**8, "reading", BAR % 15 + COUNTED + r"25\.0 Mrows/s  0:03 left"),
+        (
+            200,
+            10**8,
+            "reading",
+            BAR % 40 + COUNTED + r"25\.0 Mrows/s  0:03 left",
+        ),
+        (60, 10**8, "reading", BAR % 9 + COUNTED + r"0:03 left"),
+        (40, 10**8, "reading", BAR % 11 + r"25%  0:03 left"),
+        (40, 10**8, "sorting out of core", r"   25%  0:03 left"),
+        (24, 10**8, "reading", r"   25%"),
+        (80, None, "reading", BAR[:-1] % 40 + r"25\.0 Mrows  25\.0 Mrows/s"),
+        (40, None, "reading", r"  25\.0 Mrows  25\.0 Mrows/s"),
+        (24, None, "reading", r"  25\.0 Mrows"),
+    ],
+)
+def test_bar__any_width__shows_what_fits(
+    terminal: Terminal,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+    total: int | None,
+    phase: str,
+    line: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    found = drawn(terminal, clock, *halfway(total, phase))
+    assert re.fullmatch(phase + line, found), found
+    assert len(found) <= columns - 3
+
+
+@pytest.mark.parametrize("columns", [1, 3, 6, 10])
+def test_bar__hardly_any_width__stays_on_one_line(
+    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert len(drawn(terminal, clock, *halfway(10**8))) <= columns
+
+
+def test_bar__few_rows__are_counted_singly(terminal: Terminal, clock: Clock) -> None:
+    line = drawn(
+        terminal,
+        clock,
+        fe.Progress("reading", 0, 9000),
+        fe.Progress("reading", 60, 9000),
+        seconds=2,
+    )
+    assert line.endswith("  0%     60 of 9,000 rows  30 rows/s  4:58 left")
+
+
+def test_bar__hours_to_go__are_told(terminal: Terminal, clock: Clock) -> None:
+    line = drawn(terminal, clock, *halfway(10**11))
+    assert line.endswith("25.0 of 100,000.0 Mrows  1:06:39 left")
+
+
+def test_bar__speed__is_of_the_last_seconds(terminal: Terminal, clock: Clock) -> None:
+    slow = [fe.Progress("reading", second, 10**5) for second in range(60)]
+    fast = [fe.Progress("reading", 100 + 5000 * second, 10**5) for second in range(1, 12)]
+    assert "  5,000 rows/s  " in drawn(terminal, clock, *slow, *fast)
+
+
+def test_bar__next_phase__begins_anew(terminal: Terminal, clock: Clock) -> None:
+    read = fe.Progress("reading", 8000, 9000)
+    later = [fe.Progress("evaluating", rows, 9000) for rows in (0, 90)]
+    line = drawn(terminal, clock, fe.Progress("reading", 0, 9000), read, *later)
+    assert line.startswith("evaluating ")
+    assert "  90 rows/s  " in line
+
+
+def test_bar__done__leaves_no_time(terminal: Terminal, clock: Clock) -> None:
+    line = drawn(terminal, clock, *halfway(10**8), fe.Progress("reading", 10**8, 10**8))
+    assert line.endswith("100%  100.0 of 100.0 Mrows  50.0 Mrows/s")
+
+
+@pytest.mark.parametrize("rows, share", [(99_999, " 99%"), (100_000, "100%"), (100_001, "100%")])
+def test_bar__share__is_100_only_for_the_whole(
+    terminal: Terminal, clock: Clock, rows: int, share: str
+) -> None:
+    begun = [fe.Progress("reading", rows, 10**5) for rows in (0, 1)]
+    assert f"  {share}  " in drawn(terminal, clock, *begun, fe.Progress("reading", rows, 10**5))
+
+
+def test_bar__short_run__shows_nothing(terminal: Terminal, clock: Clock) -> None:
+    drawn(terminal, clock, *halfway(10**8), fe.Progress("reading", 10**8, 10**8), seconds=0.1)
+    assert terminal.getvalue() == ""
+
+
+def test_bar__run_of_one_step__shows_nothing(terminal: Terminal, clock: Clock) -> None:
+    drawn(terminal, clock, fe.Progress("reading", 0, 9), fe.Progress("reading", 9, 9), seconds=60)
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("name, value", [("TERM", "dumb"), ("TERM", "unknown")])
+def test_bar__terminal_that_cannot_erase__shows_nothing(
+    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    drawn(terminal, clock, *halfway(10**8))
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("name", ["FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"])
+def test_bar__no_terminal__shows_nothing_whatever_is_forced(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, name: str
+) -> None:
+    pipe = io.StringIO()
+    monkeypatch.setenv(name, "1")
+    with redirect_stderr(pipe), progress_bar() as show:
+        for now in halfway(10**8):
+            show(now)
+            clock.now += 1
+    assert pipe.getvalue() == ""
+
+
+def test_bar__no_standard_error__shows_nothing() -> None:
+    with redirect_stderr(None), progress_bar() as show:
+        show(fe.Progress("reading", 0, 9))
+
+
+def test_bar__not_interactive_by_name__is_erased_all_the_same(
+    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_INTERACTIVE", "0")
+    assert drawn(terminal, clock, *halfway(10**8)).startswith("reading")
+
+
+def test_bar__warning_meanwhile__stands_above_it(terminal: Terminal, clock: Clock) -> None:
+    with redirect_stderr(terminal), progress_bar() as show:
+        for now in halfway(10**8):
+            show(now)
+            clock.now += 1
+        sys.stderr.write("Warning: look here\n")
+        sys.stderr.flush()
+    assert shown(terminal.getvalue()) == ["Warning: look here"]
+
+
+def test_bar__terminal_goes_away__is_given_up(
+    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(terminal, "write", fail)
+    with redirect_stderr(terminal):
+        with progress_bar() as show:
+            for now in (*halfway(10**8), fe.Progress("reading", 30_000_000, 10**8)):
+                show(now)
+                clock.now += 1
+        assert sys.stderr is terminal
+
+
+def test_bar__cursor__is_never_hidden(terminal: Terminal, clock: Clock) -> None:
+    drawn(terminal, clock, *halfway(10**8))
+    assert "\x1b[?25" not in terminal.getvalue()
+
+
+@pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}])
+def test_bar__without_colours__shows_its_share_by_its_length(
+    terminal: Terminal, clock: Clock, monkeypatch: pytest.MonkeyPatch, variable: dict[str, str]
+) -> None:
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Terminal, "encoding", variable.get("PYTHONIOENCODING", "utf-8"))
+    line = drawn(terminal, clock, *halfway(10**8))
+    assert re.match(r"reading  (━━━|--- -{9})", line), line
+    assert line.endswith("25%   25.0 of 100.0 Mrows  25.0 Mrows/s  0:03 left")
