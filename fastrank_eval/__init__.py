@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         OrderError,
         OutputError,
         SourceError,
+        SpillError,
         UndefinedError,
     )
     from fastrank_eval.evaluate import evaluate
@@ -83,6 +84,7 @@ _HOME = {
     "Result": _RESULT,
     "Rprec": _MEASURES,
     "SourceError": _ERRORS,
+    "SpillError": _ERRORS,
     "Success": _MEASURES,
     "UndefinedError": _ERRORS,
     "evaluate": "fastrank_eval.evaluate",
@@ -116,6 +118,7 @@ __all__ = [
     "Result",
     "Rprec",
     "SourceError",
+    "SpillError",
     "Success",
     "UndefinedError",
     "__version__",

@@ -29,8 +29,6 @@ from fastrank_eval.shell import (
 from fastrank_eval.stops import raise_if_stopped, signals_held, tidied
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from fastrank_eval.result import Result
 
 __all__ = ["cli", "main"]
@@ -38,7 +36,6 @@ __all__ = ["cli", "main"]
 DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
 
 _REPORT_SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown"}
-_TABLE_SUFFIXES = (".parquet", ".arrow", ".csv")
 _FILE_WIDTH = 120
 
 
@@ -267,6 +264,7 @@ def evaluate(
     """
     from fastrank_eval.bar import progress_bar
     from fastrank_eval.output import atomic_path
+    from fastrank_eval.table_files import write_table
 
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
@@ -293,7 +291,7 @@ def evaluate(
     raise_if_stopped()
     if per_group_file is not None:
         with atomic_path(per_group_file, overwrite=overwrite) as part, tidied(part.unlink):
-            _write_table(result.per_group, part, per_group_file)
+            write_table(result.per_group, part, per_group_file)
     if output is None:
         emit(_report(result, form))
     else:
@@ -337,14 +335,13 @@ def _check_outputs(
 ) -> list[str]:
     """Refuse outputs that cannot be written, before any work; return those to be written."""
     from fastrank_eval.output import check_writable
+    from fastrank_eval.table_files import SUFFIXES
 
     if output is None:
         check_standard_output()
     files = [file for file in (per_group, output) if file is not None]
-    if per_group is not None and Path(per_group).suffix.lower() not in _TABLE_SUFFIXES:
-        raise OutputError(
-            f"--per-group {per_group!r}: unknown suffix; use {', '.join(_TABLE_SUFFIXES)}."
-        )
+    if per_group is not None and Path(per_group).suffix.lower() not in SUFFIXES:
+        raise OutputError(f"--per-group {per_group!r}: unknown suffix; use {', '.join(SUFFIXES)}.")
     targets = [check_writable(file, overwrite) for file in files]
     if len(set(targets)) < len(targets):
         raise OutputError(f"--output and --per-group both name {output!r}: name two files.")
@@ -362,44 +359,6 @@ def _holds(source: str, target: Path) -> bool:
         return False
     found = [source] if Path(source).exists() else glob.glob(source, recursive=True)
     return any(target.is_relative_to(os.path.realpath(path)) for path in found)
-
-
-def _write_table(table: pa.Table, part: Path, shown: str) -> None:
-    import pyarrow as pa
-    from pyarrow import csv, ipc, parquet
-
-    suffix = Path(shown).suffix.lower()
-    try:
-        if suffix == ".parquet":
-            parquet.write_table(table, part)
-        elif suffix == ".arrow":
-            with ipc.new_file(str(part), table.schema) as writer:
-                writer.write_table(table)
-        else:
-            csv.write_csv(_decoded(table), part)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        reason = (str(error).splitlines() or ["unknown fault"])[0]
-        raise OutputError(f"cannot write {shown!r} as {suffix}: {reason}.") from error
-
-
-def _decoded(table: pa.Table) -> pa.Table:
-    """Turn columns that CSV cannot hold into such as it can: no dictionaries, bytes in hex."""
-    import pyarrow as pa
-
-    for place, field in enumerate(table.schema):
-        column = table.column(place)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        if any(is_bytes(column.type) for is_bytes in _bytes_types()):
-            column = pa.chunked_array([[key.hex() for key in column.to_pylist()]], pa.string())
-        table = table.set_column(place, field.name, column)
-    return table
-
-
-def _bytes_types() -> tuple[Callable[[pa.DataType], bool], ...]:
-    import pyarrow as pa
-
-    return pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
 
 
 def _report(result: Result, form: str, width: int | None = None) -> str:

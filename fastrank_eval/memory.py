@@ -16,7 +16,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 #: What a run holds beside its rows: decoded batches and scratch of each thread, pooled scores.
 _EACH_THREAD, _POOLED = 64 << 20, 384 << 20
-_LEAST = 256 << 20
+_LEAST = 256 * 10**6
 #: The share of the free memory that is taken unless told otherwise.
 _SHARE = 0.6
 

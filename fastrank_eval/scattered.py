@@ -17,6 +17,7 @@ from fastrank_eval.groups import Keys, key_text, keys_at
 from fastrank_eval.memory import Budget
 from fastrank_eval.outofcore import Sorter
 from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.progress import report
 from fastrank_eval.spilling import spill_folder
 from fastrank_eval.stream import Piece, evaluate_stream
 from fastrank_eval.stretches import Stretch, in_scratch, stretches
@@ -107,17 +108,36 @@ class Scattered:
             keys = gathering.keys(gathered.heads())
             return Piece(keys, values, chunk.columns.earliest(chunk.starts))
 
-        done = [piece for piece in in_order(plan.threads, work, gathering.spans()) if piece]
+        done = []
+        spans = list(gathering.spans())
+        rows, total = 0, sum(span.rows for span in spans)
+        for span, piece in zip(spans, in_order(plan.threads, work, spans), strict=True):
+            rows += span.rows
+            report("evaluating", rows, total)
+            if piece is not None:
+                done.append(piece)
         return tallies.merged(), done
 
     def _sorted(
         self, held: list[DealtRows], rest: Iterator[DealtRows], needed: int
     ) -> tuple[Tally, list[Piece]]:
         plan, budget = self._plan, self._budget
+        taken = 0
 
-        def stretches_let_go() -> Iterator[DealtRows]:
-            while held:
-                yield held.pop(0)
+        def counted() -> Iterator[DealtRows]:
+            """Dealt stretches, none of them held on to."""
+            nonlocal taken
+            for stretch in chain((held.pop(0) for _ in range(len(held))), rest):
+                taken += stretch.rows
+                report("sorting on disk", taken, self._expected)
+                yield stretch
+
+        def evaluated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = 0
+            for batch in batches:
+                yield batch
+                rows += batch.num_rows
+                report("evaluating", rows, taken)
 
         with spill_folder(budget.spill, needed) as folder:
             sorter = Sorter(
@@ -129,8 +149,8 @@ class Scattered:
                 in_order=plan.ties == "input",
                 masked=plan.roles.unretrieved == "allow",
             )
-            with sorter.rows(chain(stretches_let_go(), rest)) as batches:
-                return evaluate_stream(batches, plan, None, sorter.columns)
+            with sorter.rows(counted()) as batches:
+                return evaluate_stream(evaluated(batches), plan, None, sorter.columns)
 
 
 def in_order_of_appearance(pieces: list[Piece]) -> tuple[list[Keys], list[GroupValues]]:

@@ -14,6 +14,7 @@ from fastrank_eval import errors
         "OrderError",
         "UndefinedError",
         "OutputError",
+        "SpillError",
         "ArgumentError",
     ],
 )

@@ -1,0 +1,265 @@
+"""Scattered rows that do not fit memory: the same bits as in memory, and nothing left on disk."""
+
+import signal
+import subprocess
+import sys
+import time
+from importlib import import_module
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval
+from fastrank_eval import ArgumentError, ColumnError, SpillError
+from fastrank_eval.memory import Budget, budget, bytes_of
+from tests.strategies import VARIANTS
+from tests.test_engine import bits
+
+EVALUATE = import_module("fastrank_eval.evaluate")
+EVERY_KIND = [texts[1] for texts in VARIANTS.values()]
+ROWS = 4000
+ROLES = {"group": "group", "label": "label", "score": "score"}
+
+
+@pytest.fixture
+def spill(monkeypatch, tmp_path):
+    """A folder that rows are spilled to, because there is room for none of them."""
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    monkeypatch.setattr(EVALUATE, "budget", lambda *asked: Budget(1 << 28, 0, str(folder)))
+    return folder
+
+
+def numbers_of(rng, rows=ROWS):
+    return rng.integers(0, 300, rows)
+
+
+KEYS = {
+    "int64": lambda n: pa.array(n - 150),
+    "uint64": lambda n: pa.array(n.astype(np.uint64) + np.uint64(2**63 - 150)),
+    "date": lambda n: pa.array(n.astype(np.int32)).view(pa.date32()),
+    "bool": lambda n: pa.array(n % 2 == 0),
+    "string": lambda n: pa.array([f"user {'x' * (i % 97)}{i}" for i in n.tolist()]),
+    "dictionary": lambda n: pa.array([f"user {i}" for i in n.tolist()]).dictionary_encode(),
+    "bytes": lambda n: pa.array([bytes([i % 256, 0, 1 + i // 256]) for i in n.tolist()]),
+    "fixed bytes": lambda n: pa.array([b"%010d" % i for i in n.tolist()], pa.binary(10)),
+    "decimal": lambda n: pa.array(n - 150).cast(pa.decimal128(20)),
+}
+
+
+def log_of(keys, seed=3, **more):
+    rng = np.random.default_rng(seed)
+    rows = len(keys)
+    return pa.table(
+        {
+            "group": keys,
+            "label": pa.array(rng.integers(0, 3, rows).astype(np.int8)),
+            "score": pa.array(rng.integers(0, 30, rows).astype(np.float32) / 8),
+            **more,
+        }
+    )
+
+
+def both(spill, table, measures=EVERY_KIND, **options):
+    """The same rows evaluated on disk and, the room being given back, in memory."""
+    options = {"group": "group", "label": "label", "score": "score", **options}
+    chunked = pa.Table.from_batches(table.to_batches(max_chunksize=700))
+    on_disk = fastrank_eval.evaluate(chunked, measures=measures, **options, order="scattered")
+    assert on_disk.meta.conventions["spilled"] is True
+    assert list(spill.iterdir()) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EVALUATE, "budget", budget)
+        in_memory = fastrank_eval.evaluate(table, measures=measures, **options, order="scattered")
+    assert "spilled" not in in_memory.meta.conventions
+    return on_disk, in_memory
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_spilled_rows__give_the_same_bits_and_keys_of_the_same_type(spill, kind):
+    keys = KEYS[kind](numbers_of(np.random.default_rng(1)))
+    on_disk, in_memory = both(spill, log_of(keys), batch_rows=512, threads=2)
+    assert bits(on_disk) == bits(in_memory)
+    assert on_disk.per_group.schema == in_memory.per_group.schema
+
+
+def test_spilled_rows__of_several_keys_and_models_with_weights(spill):
+    rng = np.random.default_rng(5)
+    keys = KEYS["string"](numbers_of(rng))
+    table = log_of(
+        keys,
+        day=pa.array(rng.integers(0, 3, ROWS)),
+        other=pa.array(rng.random(ROWS)),
+        weight=pa.array(rng.integers(0, 9, ROWS) / 8),
+    )
+    options = {"group": ["group", "day"], "score": ["score", "other"], "weight": "weight"}
+    on_disk, in_memory = both(spill, table, ["GAUC", "AUC"], **options, batch_rows=900)
+    assert bits(on_disk) == bits(in_memory)
+
+
+@pytest.mark.parametrize("ties", ["input", "item", "best", "worst"])
+def test_spilled_rows__under_every_tie_policy(spill, ties):
+    rng = np.random.default_rng(6)
+    items = pa.array([f"item {i}" for i in rng.permutation(ROWS).tolist()])
+    table = log_of(KEYS["int64"](numbers_of(rng)), item=items)
+    options = {"item": "item"} if ties == "item" else {}
+    on_disk, in_memory = both(spill, table, ["GAUC", "RR", "P@3"], ties=ties, **options)
+    assert bits(on_disk) == bits(in_memory)
+
+
+def test_spilled_rows__without_scores_or_labels(spill):
+    rng = np.random.default_rng(7)
+    table = log_of(KEYS["int64"](numbers_of(rng)))
+    for name in ("label", "score"):
+        missing = pa.array(rng.random(ROWS) < 0.1)
+        # In some stretches only.
+        missing = pa.concat_arrays([pa.array([False] * 2000), missing.slice(2000)])
+        column = pa.chunked_array([pa.array(table[name].to_numpy(), mask=missing.to_numpy(False))])
+        table = table.set_column(table.column_names.index(name), name, column)
+    for unjudged in ("allow", "drop"):
+        nulls = {"unretrieved": "allow", "unjudged": unjudged}
+        on_disk, in_memory = both(spill, table, ["GAUC", "nDCG@3", "AUC"], **nulls, batch_rows=700)
+        assert bits(on_disk) == bits(in_memory)
+
+
+def test_spilled_rows__of_a_stream_that_is_read_once(spill):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(8))))
+    roles = {"group": "group", "label": "label", "score": "score", "measures": "GAUC"}
+    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=300))
+    result = fastrank_eval.evaluate(reader, **roles, batch_rows=300)
+    assert result.meta.conventions["order"] == "scattered"
+    assert result.meta.rows == ROWS
+
+
+def test_bad_row__found_while_spilling_is_named_and_nothing_is_left(spill):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(9))))
+    scores = table["score"].to_numpy().copy()
+    scores[-1] = np.nan
+    table = table.set_column(2, "score", pa.array(scores))
+    with pytest.raises(ColumnError, match=r"'score'.* is NaN in 1 row.*first in row 3,999"):
+        both(spill, table, batch_rows=500)
+    assert list(spill.iterdir()) == []
+
+
+def test_callback_that_raises__while_spilling_leaves_nothing(spill):
+    def stop(progress):
+        if progress.phase != "reading":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))), progress=stop)
+    assert list(spill.iterdir()) == []
+
+
+def test_disk__with_too_little_room_is_told_before_the_start(spill, monkeypatch):
+    monkeypatch.setattr(
+        "fastrank_eval.spilling.shutil.disk_usage", lambda folder: SimpleNamespace(free=1000)
+    )
+    with pytest.raises(SpillError, match=r"about .* kB of rows must be spilled.*1 kB free"):
+        both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))))
+
+
+@pytest.mark.slow
+def test_disk__that_fills_up_meanwhile(spill, monkeypatch):
+    monkeypatch.setattr("fastrank_eval.scattered._DISK_SHARE", 1e-9)
+    monkeypatch.setattr("fastrank_eval.outofcore._LEAST", 16 << 20)
+    keys = KEYS["int64"](numbers_of(np.random.default_rng(9), 3_000_000))
+    with pytest.raises(SpillError, match=r"is full.*name a folder on another disk"):
+        both(spill, log_of(keys), "GAUC")
+    assert list(spill.iterdir()) == []
+
+
+def test_missing_duckdb__names_the_extra(spill, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(SpillError, match=r"pip install 'fastrank_eval\[outofcore\]'"):
+        both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))))
+    assert list(spill.iterdir()) == []
+
+
+def test_spill_folder__that_is_none(monkeypatch, tmp_path):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(9))))
+    for folder, told in ((tmp_path / "none", "does not exist"), (tmp_path / "file", "no folder")):
+        (tmp_path / "file").touch()
+        allowed = Budget(1 << 28, 0, str(folder))
+        monkeypatch.setattr(EVALUATE, "budget", lambda *asked, a=allowed: a)
+        with pytest.raises(SpillError, match=told):
+            both(tmp_path, table)
+
+
+KILLED = """
+import sys
+import pyarrow as pa
+import fastrank_eval
+from fastrank_eval.memory import Budget
+
+folder = sys.argv[1]
+sys.modules["fastrank_eval.evaluate"].budget = lambda *asked: Budget(1 << 28, 0, folder)
+
+def batches():
+    for lo in range(4):
+        yield pa.record_batch({"u": list(range(99)) * 9, "y": [0] * 891, "s": [0.5] * 891})
+    print("spilling", flush=True)
+    sys.stdin.read()
+
+schema = pa.schema([("u", pa.int64()), ("y", pa.int64()), ("s", pa.float64())])
+source = pa.RecordBatchReader.from_batches(schema, batches())
+fastrank_eval.evaluate(
+    source, group="u", label="y", score="s", measures="GAUC", order="scattered", batch_rows=891
+)
+"""
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_process__ended_in_the_middle_leaves_no_spill(tmp_path, end):
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import fastrank_eval.evaluate\n" + KILLED, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout.readline() == b"spilling\n"
+        assert list(tmp_path.glob("fastrank-spill-*"))
+        process.send_signal(getattr(signal, end))
+        if end == "SIGINT":
+            process.stdin.close()
+        assert process.wait() != 0
+    # The guard sees the end and removes the folder.
+    deadline = time.monotonic() + 20
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder__left_by_a_machine_that_went_down_is_removed_by_the_next_run(spill):
+    abandoned = spill / "fastrank-spill-1-abc"
+    abandoned.mkdir()
+    (abandoned / "in-use").touch()
+    (abandoned / "rows").write_bytes(b"x" * 100)
+    both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))), "GAUC")
+    assert not abandoned.exists()
+
+
+def test_memory__as_text_and_numbers():
+    sizes = {"4GB": 4 * 10**9, "512 MiB": 512 << 20, "1.5g": 15 * 10**8, 10**9: 10**9}
+    assert {text: bytes_of(text) for text in sizes} == sizes
+    for wrong in ("", "4 pounds", "-1GB", 0, -5, True, "GB", "1e9GB"):
+        with pytest.raises(ArgumentError, match="is no amount of memory"):
+            bytes_of(wrong)
+    with pytest.raises(ArgumentError, match="too little"):
+        fastrank_eval.evaluate(
+            {"u": [1], "y": [1], "s": [1]},
+            group="u",
+            label="y",
+            score="s",
+            measures="RR",
+            memory="10MB",
+        )
+
+
+def test_budget__leaves_room_beside_the_rows_and_is_never_nothing():
+    small, large = budget("256MB", 64, True, None), budget("64GB", 2, True, None)
+    assert small.rows == small.whole // 4
+    assert large.whole // 2 < large.rows < large.whole
+    assert budget(None, 2, False, None).rows > 0
