@@ -52,8 +52,8 @@ def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows_told(source: Any, **options: Any) -> list[tuple[int, int | None]]:
     heard = told(source, **options)
-    assert {progress.phase for progress in heard} == {"reading"}
-    return [(progress.rows, progress.total) for progress in heard]
+    assert {progress.phase for progress in heard} <= {"reading", "evaluating"}
+    return [(progress.rows, progress.total) for progress in heard if progress.phase == "reading"]
 
 
 # ---- what is told --------------------------------------------------------------------------------
@@ -64,7 +64,9 @@ def rows_told(source: Any, **options: Any) -> list[tuple[int, int | None]]:
 def test_progress__any_way_in__is_told_beginning_and_end(order: str, threads: int) -> None:
     heard = told(TABLE, order=order, threads=threads)
     assert heard[0] == fe.Progress("reading", 0, 6)
-    assert heard[-1] == fe.Progress("reading", 6, 6)
+    assert fe.Progress("reading", 6, 6) in heard
+    last = "evaluating" if order == "scattered" else "reading"
+    assert heard[-1] == fe.Progress(last, 6, 6)
 
 
 @pytest.mark.usefixtures("never_resting")
