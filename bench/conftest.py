@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.machine import Clock, Yardstick, describe
 from bench.workload import (
-    INPUTS,
     LARGE,
     SMALL_ROWS,
     Input,
@@ -74,12 +74,55 @@ def rounds_of(benchmark: BenchmarkFixture) -> Timed:
     return timed
 
 
+PEER_SECONDS = 1.5  # of rounds of each tool; one round of those that take longer
+
+
+@pytest.fixture
+def checked_rounds_of(benchmark: BenchmarkFixture) -> Timed:
+    """Time a call as often as `PEER_SECONDS` allow, and check what it returns.
+
+    Ours is timed before each round, because machines change speed.
+    """
+
+    def timed(
+        call: Callable[[], Sequence[float]],
+        own: Callable[[], object],
+        check: Callable[[Sequence[float]], None],
+        *,
+        slow: bool,
+    ) -> None:
+        beside: list[float] = []
+
+        def setup() -> tuple[tuple[()], dict[str, object]]:
+            gc.collect()
+            started = time.perf_counter()
+            own()
+            beside.append(time.perf_counter() - started)
+            return (), {}
+
+        rounds = 1
+        if not slow:
+            started = time.perf_counter()
+            call()
+            seconds = time.perf_counter() - started
+            least = rounds_wanted()
+            fitting = max(1, min(MOST_ROUNDS, int(PEER_SECONDS / max(seconds, 1e-9))))
+            rounds = min(fitting, least) if least < 5 else fitting
+        found: Sequence[float] = benchmark.pedantic(  # type: ignore[no-untyped-call]
+            call, setup=setup, rounds=rounds, iterations=1
+        )
+        check(found)
+        benchmark.extra_info["ours"] = beside
+
+    return timed
+
+
 @pytest.fixture(scope="session")
 def rows() -> int:
     return rows_wanted()
 
 
-@pytest.fixture(scope="module", params=INPUTS, ids=lambda given: given.name)
+@pytest.fixture(scope="module")
 def given(request: pytest.FixtureRequest) -> Input:
     chosen: Input = request.param
     return chosen
@@ -96,6 +139,11 @@ def sorted_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="module")
+def tenth_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield from _file(tmp_path_factory, rows // 10)
+
+
+@pytest.fixture(scope="module")
 def large_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield from _file(tmp_path_factory, LARGE * rows)
 
@@ -103,6 +151,12 @@ def large_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="module")
 def small_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield from _file(tmp_path_factory, SMALL_ROWS)
+
+
+@pytest.fixture(scope="module")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for compiled kernels, filled by the first process that uses it."""
+    return tmp_path_factory.mktemp("kernels")
 
 
 def _file(factory: pytest.TempPathFactory, rows: int) -> Iterator[Path]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["command_line", "peak_memory", "run_command"]
+__all__ = ["command_line", "peak_memory", "polars_command", "resident", "run_command"]
 
 ROOT = Path(__file__).parent.parent
 
@@ -23,6 +23,11 @@ def command_line(path: Path, measures: str) -> list[str]:
     columns = ["--group", "user_id", "--label", "click", "--score", "score_a"]
     program = [sys.executable, "-m", "fastrank_eval", "evaluate", str(path)]
     return [*program, *columns, "--measures", measures]
+
+
+def polars_command(path: Path) -> list[str]:
+    """The same file to the same number, GAUC, by polars."""
+    return [sys.executable, "-m", "bench.peers.with_polars", str(path)]
 
 
 def run_command(command: list[str], kernel_cache: Path) -> float:
@@ -72,7 +77,7 @@ def _children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _resident() -> tuple[int, int]:
+def resident() -> tuple[int, int]:
     """Memory held now and at most so far, in bytes."""
     status = Path("/proc/self/status")
     if status.is_file():
@@ -90,9 +95,9 @@ def _stream(small: Path, large: Path, measures: str, threads: int) -> dict[str, 
     from bench.workload import evaluate
 
     evaluate(small, measures, threads=threads, presorted=True)
-    baseline, _ = _resident()
+    baseline, _ = resident()
     evaluate(large, measures, threads=threads, presorted=True)
-    _, peak = _resident()
+    _, peak = resident()
     return {
         "baseline_mb": baseline / 1e6,
         "peak_mb": peak / 1e6,

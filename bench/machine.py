@@ -28,7 +28,10 @@ __all__ = [
 Words: TypeAlias = NDArray[np.uint64]
 
 CHUNK = 1 << 16
-LIBRARIES = ("fastrank_eval", "numba", "numpy", "pyarrow", "pytest-benchmark")
+LIBRARIES = (
+    "duckdb", "fastrank_eval", "numba", "numpy", "pandas", "polars", "pyarrow", "pytest-benchmark",
+    "scikit-learn",
+)  # fmt: skip
 
 
 def random_words(count: int) -> Words:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bench.runs import Run
-from bench.targets import (
-    NONE,
-    SORT_MWORDS,
-    number,
-    peak,
-    sort_scaling,
-    sort_speed,
-    speed,
-    start,
-    targets,
+from bench.comparisons import (
+    PEERS_EXPLAINED,
+    beside_tools,
+    decoding,
+    fresh_processes,
+    peers_said,
 )
+from bench.runs import Run
+from bench.tables import NONE, number, table, threads_text, times
+from bench.targets import SORT_MWORDS, peak, sort_scaling, sort_speed, speed, start, targets
 
 __all__ = ["fill_block", "readme_block", "results"]
 
@@ -45,7 +41,7 @@ def results(run: Run) -> str:
         "time` is the same number by processor time (Mrows per CPU second, CPU seconds), which "
         "other programs on a shared machine disturb less.",
         _in_sort_explained(run),
-        _table(
+        table(
             [
                 "target",
                 "wanted",
@@ -60,19 +56,31 @@ def results(run: Run) -> str:
             "lrrrlrrl",
         ),
         "## Speed",
-        "GAUC alone, and the eight measures. `presorted` is one contiguous chunk, as pandas, "
-        "polars and NumPy hand data over. Medians over the rounds; `fastest` is the "
-        "best round. `read bandwidth`: bytes of the columns read, by time, as a share of what as "
+        "GAUC alone, the eight measures, and the seven without pooled AUC. `presorted` is one "
+        "contiguous chunk, as pandas, polars and NumPy hand data over. Medians over the rounds; "
+        "`fastest` is the best round. `read bandwidth`: bytes of the columns read, by time, as a "
+        "share of what as "
         "many threads of this machine read. `np.sort, whole`: speed relative to `np.sort` of as "
         "many 64-bit words, whole, on one thread. `np.sort beside it`: Mwords/s that one thread "
         "sorted, 64k at a time, before each round, which the targets above are relative to.",
         _speeds(run),
+        "## Beside other tools",
+        PEERS_EXPLAINED,
+        beside_tools(run),
+        "## Parquet, beside decoding it",
+        "A presorted Parquet file to the numbers, beside pyarrow merely decoding the three columns "
+        "it needs, on as many threads. `of decoding`: time of the faster way to decode, over the "
+        "time of the evaluation.",
+        decoding(run),
         "## This machine in the same run",
         _references(run),
         "## Start-up",
         "The command line on a small Parquet file, eight measures, import included, in fresh "
         "processes: with an empty kernel cache (everything is compiled) and with a filled one.",
         _starts(run),
+        "GAUC of a presorted Parquet file from a fresh process, imports included, kernels compiled "
+        "before; polars beside it.",
+        fresh_processes(run),
         "## Memory",
         "Peak of a fresh process that streams a presorted Parquet file, above what it held after "
         "imports and a tiny evaluation. Pooled AUC has to keep every score; the seven are the "
@@ -125,9 +133,9 @@ def _speeds(run: Run) -> str:
                 number(case.fastest_mrows),
                 number(case.mrows / threads),
                 number(case.cpu_mrows),
-                _times(run.scaling(case)) if threads > 1 else NONE,
+                times(run.scaling(case)) if threads > 1 else NONE,
                 f"{case.bandwidth / read.bandwidth:.1%}" if read else NONE,
-                _times(case.mrows / sort.mrows if sort else None),
+                times(case.mrows / sort.mrows if sort else None),
                 NONE if 1 not in case.sorts else number(case.sorts[1]),
             ]
         )
@@ -135,21 +143,23 @@ def _speeds(run: Run) -> str:
         "rows", "measures", "threads", "Mrows/s", "fastest", "per core", "per CPU second",
         "over 1 thread", "read bandwidth", "np.sort, whole", "np.sort beside it",
     ]  # fmt: skip
-    return _table(header, lines, "llrrrrrrrrr")
+    return table(header, lines, "llrrrrrrrrr")
 
 
 def _references(run: Run) -> str:
     lines = []
     for case in run.all("bandwidth"):
-        name = f"read bandwidth, {_threads(case.info['threads'])}"
+        name = f"read bandwidth, {threads_text(case.info['threads'])}"
         lines.append([name, f"{case.bandwidth / 1e9:.1f} GB/s"])
     names = {"whole": "whole", "chunks": "64k at a time"}
     for case in run.all("np.sort"):
-        sort = f"np.sort of uint64, {names[case.info['which']]}, {_threads(case.info['threads'])}"
+        sort = (
+            f"np.sort of uint64, {names[case.info['which']]}, {threads_text(case.info['threads'])}"
+        )
         lines.append([sort, f"{number(case.mrows)} Mwords/s"])
     for name, ratio in _own_scaling(run).items():
         lines.append([f"2 threads over 1: {name}", f"{ratio:.2f} times"])
-    return _table(["reference", "measured"], lines, "lr")
+    return table(["reference", "measured"], lines, "lr")
 
 
 def _own_scaling(run: Run) -> dict[str, float]:
@@ -157,10 +167,6 @@ def _own_scaling(run: Run) -> dict[str, float]:
     reading = run.scaling(run.one("bandwidth", threads=2))
     gains = {"np.sort, 64k at a time": sort_scaling(run), "reading": reading}
     return {name: gain for name, gain in gains.items() if gain is not None}
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread" + ("" if count == 1 else "s")
 
 
 def _in_sort_explained(run: Run) -> str:
@@ -192,7 +198,7 @@ def _starts(run: Run) -> str:
         ]
         for case in run.all("start")
     ]
-    return _table(["process", "seconds", "fastest", "CPU seconds", "rounds"], lines, "lrrrr")
+    return table(["process", "seconds", "fastest", "CPU seconds", "rounds"], lines, "lrrrr")
 
 
 def _memory(run: Run) -> str:
@@ -208,18 +214,7 @@ def _memory(run: Run) -> str:
         for case in run.all("memory")
     ]
     header = ["rows", "measures", "threads", "before, MB", "peak, MB", "above, MB"]
-    return _table(header, lines, "rlrrrr")
-
-
-def _times(ratio: float | None) -> str:
-    return NONE if ratio is None else f"{ratio:.2f}"
-
-
-def _table(header: Sequence[str], lines: Sequence[Sequence[str]], sides: str) -> str:
-    if not lines:
-        return "Not measured in this run."
-    rule = ["---:" if side == "r" else "---" for side in sides]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *lines))
+    return table(header, lines, "rlrrrr")
 
 
 # ------------------------------------------------------------------------------------ README
@@ -262,7 +257,13 @@ def readme_block(run: Run) -> str:
         )
     rows_text = ", ".join(f"{count:,}" for count in {c.info["rows"] for c in run.all("speed")})
     about = f"{rows_text} rows, {machine['cpu']}, {machine['cores']} cores, {run.date}; medians."
-    parts = [_table(header, lines, "lrrrr"), " ".join(notes), _targets_met(run), about]
+    parts = [
+        table(header, lines, "lrrrr"),
+        " ".join(notes),
+        peers_said(run),
+        _targets_met(run),
+        about,
+    ]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from bench.comparisons import beside_decoding, beside_fastest
+from bench.peers.tools import INPUTS_OF_PEERS, OURS
 from bench.runs import Case, Run
+from bench.tables import NONE, number
 
 __all__ = [
-    "NONE",
     "SORT_MWORDS",
     "Pair",
     "Target",
-    "number",
     "peak",
     "sort_scaling",
     "sort_speed",
@@ -29,17 +30,6 @@ Pair = tuple[float | None, float | None]
 #: M/s a core. So a target over this is what it asks for in multiples of np.sort, on a machine
 #: of any speed.
 SORT_MWORDS = 200
-
-NONE = "-"
-
-
-def number(value: float | None) -> str:
-    """Print three digits or so; a dash for what was not measured."""
-    if value is None:
-        return NONE
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 @dataclass(frozen=True)
@@ -194,3 +184,57 @@ def targets(run: Run) -> Iterable[Target]:
             )
     yield Target("first run ever on a small file", 5, "s", False, partial(start, cache="empty"))
     yield Target("next fresh process", 1.2, "s", False, partial(start, cache="filled"))
+    yield from _scale_targets(run, pace)
+
+
+def _scale_targets(run: Run, pace: Callable[..., Target]) -> Iterable[Target]:
+    read = _share_of_reading(run, "presorted", "GAUC", 2)
+    shown = "" if read is None else f" ({read:.0%} of what they read)"
+    yield pace(f"GAUC alone, presorted, 2 threads{shown}", 700, "presorted", "GAUC", 2)
+    limits = {
+        "presorted": 400,
+        "grouped, unsorted": 160,
+        "shuffled int64, dense": 80,
+        "shuffled int64, hash-like": 40,
+        "shuffled string": 15,
+    }
+    for rows, limit in limits.items():
+        yield pace(f"eight measures, {rows}, 2 threads", limit, rows, "eight", 2)
+    for rows in list(limits)[:3]:
+        text = f"seven, without pooled AUC, {rows}, 2 threads"
+        yield pace(text, limits[rows], rows, "seven", 2)
+
+    for by_hand, ratio in ((False, 10.0), (True, 1.5)):
+        tool = "code written by hand" if by_hand else "other tool"
+        for rows in INPUTS_OF_PEERS:
+            for measures in ("GAUC", "seven"):
+                text = f"fastest {tool} over ours, {measures}, {rows}"
+                measured = partial(_beside_fastest, rows=rows, measures=measures, by_hand=by_hand)
+                yield Target(text, ratio, "times", True, measured)
+    for measures in ("GAUC", "seven", "eight"):
+        text = f"presorted Parquet, {measures}, 2 threads: speed over merely decoding the columns"
+        yield Target(text, 85, "%", True, partial(_decoding, measures=measures))
+    for rows_of_file, seconds in ((1_000_000, 0.8), (10_000_000, 1.0)):
+        text = f"fresh process, GAUC of a Parquet file of {rows_of_file:,} rows"
+        yield Target(text, seconds, "s", False, partial(_fresh, rows=rows_of_file))
+
+
+def _share_of_reading(run: Run, rows: str, measures: str, threads: int) -> float | None:
+    case = run.one("speed", input=rows, measures=measures, threads=threads)
+    read = run.one("bandwidth", threads=threads)
+    return case.bandwidth / read.bandwidth if case and read else None
+
+
+def _beside_fastest(run: Run, *, rows: str, measures: str, by_hand: bool) -> Pair:
+    return beside_fastest(run, rows, measures, by_hand=by_hand), None
+
+
+def _decoding(run: Run, *, measures: str) -> Pair:
+    case = run.one("speed", input="presorted, Parquet file", measures=measures, threads=2)
+    share = beside_decoding(run, case)
+    return None if share is None else 100 * share, None
+
+
+def _fresh(run: Run, *, rows: int) -> Pair:
+    case = run.one("fresh", tool=OURS, rows=rows)
+    return (case.seconds, case.cpu) if case else (None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -14,10 +14,14 @@ import pyarrow as pa
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.fresh import command_line, peak_memory, run_command
+from bench.fresh import command_line, peak_memory, polars_command, run_command
 from bench.machine import random_words, read_all, sort_chunks, sort_whole
+from bench.peers.tools import INPUTS_OF_PEERS, OURS, TOOLS, Tool, ours
 from bench.workload import (
+    BY_NAME,
+    CASES,
     EIGHT,
+    INPUTS,
     LARGE,
     MEASURES,
     SEVEN,
@@ -25,11 +29,18 @@ from bench.workload import (
     THREADS,
     Input,
     bytes_read,
+    decode,
     evaluate,
     rounds_wanted,
 )
 
 Rounds = Callable[..., None]
+
+#: Each tool with the measures it computes; ours, None, with all of them.
+PEERS = [
+    *((None, measures) for measures in ("AUC", "GAUC", "seven")),
+    *((tool, measures) for tool in TOOLS for measures in tool.measures),
+]
 
 READ_WORDS = 1 << 25  # 268 MB, far above any cache
 
@@ -58,8 +69,12 @@ def test_np_sort_chunks(
         rounds_of(sort_chunks, setup=lambda: ((words.copy(), pool, threads), {}))
 
 
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("measures", MEASURES)
+@pytest.mark.parametrize(
+    "given, measures, threads",
+    CASES,
+    ids=[f"{given.name}-{measures}-{threads}" for given, measures, threads in CASES],
+    indirect=["given"],
+)
 def test_table(
     benchmark: BenchmarkFixture,
     rounds_of: Rounds,
@@ -81,8 +96,9 @@ def test_table(
     rounds_of(lambda: evaluate(table, wanted, threads=threads, presorted=given.presorted))
 
 
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("measures", MEASURES)
+@pytest.mark.parametrize(
+    "measures, threads", [(measures, n) for given, measures, n in CASES if given is INPUTS[0]]
+)
 def test_parquet(
     benchmark: BenchmarkFixture,
     rounds_of: Rounds,
@@ -103,6 +119,61 @@ def test_parquet(
     rounds_of(lambda: evaluate(sorted_file, wanted, threads=threads, presorted=True))
 
 
+@pytest.mark.parametrize("way", ["batches", "table"])
+def test_decode(
+    benchmark: BenchmarkFixture, rounds_of: Rounds, sorted_file: Path, rows: int, way: str
+) -> None:
+    benchmark.extra_info.update(kind="decode", way=way, threads=max(THREADS), rows=rows)
+    rounds_of(lambda: decode(sorted_file, way, max(THREADS)))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [BY_NAME[name] for name in INPUTS_OF_PEERS],
+    ids=[*INPUTS_OF_PEERS],
+    indirect=True,
+)
+@pytest.mark.parametrize(
+    "tool, measures",
+    PEERS,
+    ids=[f"{tool.name if tool else OURS}-{measures}" for tool, measures in PEERS],
+)
+def test_peer(
+    benchmark: BenchmarkFixture,
+    checked_rounds_of: Rounds,
+    given: Input,
+    table: pa.Table,
+    measures: str,
+    tool: Tool | None,
+) -> None:
+    """Other tools on the same rows; a wrong number fails, so no wrong answer is timed."""
+    if tool is not None and not tool.installed:
+        pytest.skip(f"{tool.needs} is not installed")
+    presorted = INPUTS_OF_PEERS[given.name]
+    wanted = ours(measures)(table, presorted)
+
+    def check(found: Sequence[float]) -> None:
+        assert found[0] == pytest.approx(wanted[0], abs=1e-9)
+        assert list(found) == pytest.approx(wanted, abs=1e-4)  # tools break ties as they like
+
+    benchmark.extra_info.update(
+        kind="peer",
+        tool=tool.name if tool else OURS,
+        by_hand=bool(tool and tool.by_hand),
+        input=given.name,
+        measures=measures,
+        rows=table.num_rows,
+    )
+    own = ours(measures)
+    compute = tool.compute(measures) if tool else own
+    checked_rounds_of(
+        lambda: compute(table, presorted),
+        lambda: own(table, presorted),
+        check,
+        slow=bool(tool and tool.slow),
+    )
+
+
 @pytest.mark.parametrize("cache", ["empty", "filled"])
 def test_start(benchmark: BenchmarkFixture, small_file: Path, tmp_path: Path, cache: str) -> None:
     """A first run ever compiles every kernel; the next fresh process finds them compiled."""
@@ -118,6 +189,32 @@ def test_start(benchmark: BenchmarkFixture, small_file: Path, tmp_path: Path, ca
         lambda kernels: seconds.append(run_command(command, kernels)),
         setup=folder,
         rounds=rounds_wanted(),
+        iterations=1,
+    )
+    benchmark.extra_info["cpu"] = seconds
+
+
+@pytest.mark.parametrize("tool", [OURS, "polars"])
+@pytest.mark.parametrize("size", ["tenth_file", "sorted_file"])
+def test_fresh(
+    benchmark: BenchmarkFixture,
+    request: pytest.FixtureRequest,
+    rows: int,
+    kernel_cache: Path,
+    size: str,
+    tool: str,
+) -> None:
+    """Imports, reading and GAUC; the kernels were compiled by an earlier process."""
+    file: Path = request.getfixturevalue(size)
+    command = command_line(file, "GAUC") if tool == OURS else polars_command(file)
+    seconds: list[float] = []
+    run_command(command, kernel_cache)
+    benchmark.extra_info.update(
+        kind="fresh", tool=tool, rows=rows // 10 if size == "tenth_file" else rows
+    )
+    benchmark.pedantic(  # type: ignore[no-untyped-call]
+        lambda: seconds.append(run_command(command, kernel_cache)),
+        rounds=min(3, rounds_wanted()),
         iterations=1,
     )
     benchmark.extra_info["cpu"] = seconds

@@ -11,20 +11,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bench.__main__ import main
-from bench.fresh import command_line, peak_memory, run_command
+from bench.fresh import command_line, peak_memory, polars_command, run_command
 from bench.machine import CHUNK, random_words, read_all, sort_chunks
+from bench.peers.tools import INPUTS_OF_PEERS, TOOLS, Tool, ours
 from bench.report import BEGIN, END, fill_block, readme_block, results
 from bench.runs import Run, read_run
-from bench.workload import EIGHT, INPUTS, MEASURES, SEVEN, Input, evaluate, table_of, write_sorted
+from bench.workload import (
+    BY_NAME,
+    EIGHT,
+    INPUTS,
+    MEASURES,
+    SEVEN,
+    Input,
+    decode,
+    evaluate,
+    table_of,
+    write_sorted,
+)
+from data_gen.recipe import Choices
 from data_gen.rows import BATCH_ROWS
 
 ROOT = Path(__file__).parent.parent
 ROWS = 3000
 # Starting fresh processes takes seconds, compiling all kernels more.
-CHEAP = "not test_start and (not test_memory or (seven and 1-))"
+CHEAP = "not test_start and not test_fresh and (not test_memory or (seven and 1-))"
 
 
 def entry(seconds: float, cpu: list[float] | None = None, **info: object) -> dict[str, Any]:
@@ -198,7 +212,7 @@ def test_results__circumstances__name_machine_load_and_versions(run: Run) -> Non
 
 def test_results__nothing_measured__says_so(tmp_path: Path) -> None:
     text = results(read_run(write_run(tmp_path / "empty.json", [])))
-    assert text.count("Not measured in this run.") == 4
+    assert text.count("Not measured in this run.") == 7
     assert "| yes |" not in text
 
 
@@ -206,11 +220,11 @@ def test_readme_block__of_a_run__has_speeds_and_memory(run: Run) -> None:
     block = readme_block(run)
     assert row_of(block, "presorted") == ["presorted", "-", "-", "200", "320"]
     assert "120 MB above the imports for 10,000,000 rows and 130 MB for 30,000,000" in block
-    assert "Targets of speed and scaling met by wall clock: 1 of 2." in block
+    assert "Targets of speed and scaling met by wall clock: 1 of 3." in block
     assert "a machine where NumPy sorted 64k-word chunks at 200 M/s a core" in block
     assert "here one thread sorted 250 M/s" in block
     assert "np.sort, 64k at a time 1.25 times, reading 2.00 times" in block
-    assert "Met relative to np.sort in the same run: 2 of 2, an estimate" in block
+    assert "Met relative to np.sort in the same run: 2 of 3, an estimate" in block
 
 
 def test_fill_block__between_the_marks__leaves_the_rest_and_can_be_repeated() -> None:
@@ -238,6 +252,91 @@ def test_main__from_an_earlier_run__writes_both_files(
     assert "| presorted |" in readme.read_text(encoding="utf-8")
 
 
+def peer(seconds: float, tool: str, ours: list[float], *, by_hand: bool) -> dict[str, Any]:
+    info = {"input": "presorted", "measures": "GAUC", "rows": 10_000_000}
+    return entry(seconds, kind="peer", tool=tool, by_hand=by_hand, ours=ours, **info)
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> Run:
+    """The fastest tool 8 times as slow as ours beside it, decoding 4 of 5 parts of evaluating."""
+    file = {"input": "presorted, Parquet file", "measures": "GAUC"}
+    benchmarks = [
+        peer(0.05, "fastrank_eval", [0.05], by_hand=False),
+        peer(0.4, "polars", [0.04, 0.05, 0.9], by_hand=False),
+        peer(0.5, "DuckDB", [0.05], by_hand=False),
+        peer(0.08, "NumPy by hand", [0.04], by_hand=True),
+        entry(0.05, kind="decode", way="batches", threads=2, rows=10_000_000),
+        entry(0.04, kind="decode", way="table", threads=2, rows=10_000_000),
+        speed(0.05, 2, [0.1], **file),
+        speed(0.08, 1, [0.08], **file),
+        entry(0.75, [0.9], kind="fresh", tool="fastrank_eval", rows=1_000_000),
+        entry(0.25, [0.3], kind="fresh", tool="polars", rows=1_000_000),
+    ]
+    return read_run(write_run(tmp_path / "run.json", benchmarks))
+
+
+def test_results__beside_tools__are_ratios_to_ours_timed_beside_them(compared: Run) -> None:
+    text = results(compared)
+    tool = row_of(text, "fastest other tool over ours, GAUC, presorted")
+    assert tool[1:5] == ["≥ 10 times", "8.00 times", "-", "**no**"]
+    hand = row_of(text, "fastest code written by hand over ours, GAUC, presorted")
+    assert hand[1:5] == ["≥ 1.5 times", "2.00 times", "-", "yes"]
+    assert "| presorted | GAUC | polars | 0.400 | 25.0 | 8.00 | 5 |" in text
+    assert "| presorted | GAUC | fastrank_eval | 0.050 | 200 | - | 5 |" in text
+    assert "take, beside ours on two threads: GAUC, presorted, 8.00 and 2.00 times as long" in (
+        readme_block(compared)
+    )
+
+
+def test_results__parquet__is_beside_the_faster_way_to_decode(compared: Run) -> None:
+    text = results(compared)
+    name = "presorted Parquet, GAUC, 2 threads: speed over merely decoding the columns"
+    assert row_of(text, name)[1:5] == ["≥ 85 %", "80.0 %", "-", "**no**"]
+    assert "| GAUC | 0.050 | 200 | 80% |" in text
+    assert "| GAUC | 0.080 |" not in text, "one thread is not beside two"
+
+
+def test_results__fresh_process__is_judged_by_the_size_of_its_file(compared: Run) -> None:
+    text = results(compared)
+    small, large = (
+        row_of(text, f"fresh process, GAUC of a Parquet file of {rows} rows")
+        for rows in ("1,000,000", "10,000,000")
+    )
+    assert small[1:5] == ["≤ 0.8 s", "0.75 s", "0.90", "yes"]
+    assert large[2] == "not measured"
+    assert "| 1,000,000 | polars | 0.25 | 0.12 | 0.30 | 5 |" in text
+
+
+@pytest.mark.parametrize("name", INPUTS_OF_PEERS)
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_peer__tied_scores_and_users_of_one_class__has_our_numbers(tool: Tool, name: str) -> None:
+    pytest.importorskip(tool.needs)
+    presorted = INPUTS_OF_PEERS[name]
+    options: Choices = {**BY_NAME[name].options, "decimals_a": 2, "click_rate": 0.2}
+    given = Input("tied", options, presorted, contiguous=presorted)
+    table = table_of(given, ROWS)
+    for measures in tool.measures:
+        wanted, found = ours(measures)(table, presorted), tool.compute(measures)(table, presorted)
+        assert len(found) == len(wanted)
+        assert found[0] == pytest.approx(wanted[0], abs=1e-12)
+    untied = table_of(BY_NAME[name], ROWS)
+    if "seven" in tool.measures:
+        wanted = ours("seven")(untied, presorted)
+        assert list(tool.compute("seven")(untied, presorted)) == pytest.approx(wanted, abs=1e-12)
+
+
+@pytest.mark.parametrize("way", ["batches", "table"])
+def test_decode__on_a_small_file__reads_all_rows_and_leaves_threads_as_they_were(
+    tmp_path: Path, way: str
+) -> None:
+    path = tmp_path / "small.parquet"
+    write_sorted(path, ROWS)
+    before = pa.cpu_count()
+    assert decode(path, way, before + 1) == ROWS
+    assert pa.cpu_count() == before
+
+
 @pytest.mark.parametrize("given", INPUTS, ids=lambda given: given.name)
 def test_input__whatever_its_order__gives_the_same_numbers(given: Input) -> None:
     table = table_of(given, ROWS)
@@ -259,7 +358,9 @@ def test_inputs__presorted__come_in_one_chunk_and_in_chunks() -> None:
 def test_measures__of_the_cases__are_the_lists_they_are_called() -> None:
     assert {name: len(text.split(",")) for name, text in MEASURES.items()} == {
         "GAUC": 1,
+        "AUC": 1,
         "eight": 8,
+        "seven": 7,
     }
     assert set(EIGHT.split(",")) - set(SEVEN.split(",")) == {"AUC"}
 
@@ -291,6 +392,13 @@ def test_fresh_processes__on_a_small_file__are_measured(tmp_path: Path) -> None:
     assert list((tmp_path / "kernels").rglob("*.nbi")), "compiled kernels are kept where asked"
 
 
+def test_fresh_polars__on_a_small_file__runs(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    path = tmp_path / "small.parquet"
+    write_sorted(path, ROWS)
+    assert run_command(polars_command(path), tmp_path / "kernels") > 0
+
+
 def test_fresh_process__that_fails__is_an_error(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         run_command(command_line(tmp_path / "absent.parquet", "RR"), tmp_path)
@@ -300,15 +408,18 @@ def test_fresh_process__that_fails__is_an_error(tmp_path: Path) -> None:
 def test_cases__on_few_rows__run_and_fill_their_targets(tmp_path: Path) -> None:
     output = tmp_path / "run.json"
     cases = [str(ROOT / "bench" / "test_speed.py"), "-q", "-k", CHEAP]
+    # pytest-benchmark measures nothing in what looks like a worker of xdist.
+    without_xdist = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *cases, "--benchmark-json", str(output)],
         cwd=ROOT,
-        env={**os.environ, "FASTRANK_BENCH_ROWS": str(ROWS), "FASTRANK_BENCH_ROUNDS": "1"},
+        env={**without_xdist, "FASTRANK_BENCH_ROWS": str(ROWS), "FASTRANK_BENCH_ROUNDS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     text = results(read_run(output))
-    assert text.count("not measured") == 4  # two starts, and the peaks of the eight measures
-    assert text.count("Not measured in this run.") == 1
+    # Two starts, two fresh processes, and the peaks of the eight measures.
+    assert text.count("not measured") == 6
+    assert text.count("Not measured in this run.") == 2

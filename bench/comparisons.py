@@ -1,0 +1,114 @@
+"""Ratios in one run: beside other tools, beside decoding, in fresh processes."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from bench.peers.tools import INPUTS_OF_PEERS, OURS
+from bench.runs import Case, Run
+from bench.tables import NONE, number, table
+
+__all__ = [
+    "PEERS_EXPLAINED",
+    "beside_decoding",
+    "beside_fastest",
+    "beside_tools",
+    "decoding",
+    "fresh_processes",
+    "peers_said",
+]
+
+PEERS_EXPLAINED = (
+    "Seconds from the same Arrow table to the numbers, conversion to the tool's own input "
+    "included; medians, or one round of slow tools. GAUC had to agree to 1e-9 and the other "
+    "measures to 1e-4 (tools break ties as they like), or the run would have failed. `times "
+    "ours`: seconds over those of fastrank_eval on two threads, timed before each round. Libraries "
+    "use all cores; what is written by hand takes for granted what ids, scores and labels happen "
+    "to be."
+)
+
+
+def beside_tools(run: Run) -> str:
+    lines = [
+        [
+            str(case.info["input"]),
+            str(case.info["measures"]),
+            str(case.info["tool"]),
+            f"{case.seconds:.3f}",
+            number(case.mrows),
+            number(_beside_ours(case)) if case.info["tool"] != OURS else NONE,
+            str(case.rounds),
+        ]
+        for case in run.all("peer")
+    ]
+    header = ["rows", "measures", "tool", "seconds", "Mrows/s", "times ours", "rounds"]
+    return table(header, lines, "lllrrrr")
+
+
+def beside_fastest(run: Run, rows: str, measures: str, *, by_hand: bool) -> float | None:
+    """Time of the fastest tool over ours; None if that was not measured."""
+    cases = run.all("peer", input=rows, measures=measures, by_hand=by_hand)
+    return min((_beside_ours(case) for case in cases if case.info["tool"] != OURS), default=None)
+
+
+def decoding(run: Run) -> str:
+    names = {"batches": "iter_batches", "table": "read_table"}
+    lines = [
+        [f"pyarrow {names[case.info['way']]}", f"{case.seconds:.3f}", number(case.mrows), NONE]
+        for case in run.all("decode")
+    ]
+    threads = {case.info["threads"] for case in run.all("decode")}
+    for case in run.all("speed", input="presorted, Parquet file"):
+        if case.info["threads"] in threads:
+            ratio = beside_decoding(run, case)
+            share = NONE if ratio is None else f"{ratio:.0%}"
+            name = str(case.info["measures"])
+            lines.append([name, f"{case.seconds:.3f}", number(case.mrows), share])
+    return table(["what", "seconds", "Mrows/s", "of decoding"], lines, "lrrr")
+
+
+def beside_decoding(run: Run, case: Case | None) -> float | None:
+    """Time of the faster way to decode, over that of a case; None if that was not measured."""
+    if case is None:
+        return None
+    ways = run.all("decode", threads=case.info["threads"], rows=case.info["rows"])
+    return min(way.seconds for way in ways) / case.seconds if ways else None
+
+
+def fresh_processes(run: Run) -> str:
+    lines = [
+        [
+            f"{case.info['rows']:,}",
+            str(case.info["tool"]),
+            f"{case.seconds:.2f}",
+            f"{case.fastest:.2f}",
+            number(case.cpu),
+            str(case.rounds),
+        ]
+        for case in run.all("fresh")
+    ]
+    return table(["rows", "tool", "seconds", "fastest", "CPU seconds", "rounds"], lines, "rlrrrr")
+
+
+def peers_said(run: Run) -> str:
+    """One sentence for the README; empty if nothing was compared."""
+    parts = []
+    for measures, name in (("GAUC", "GAUC"), ("seven", "seven measures")):
+        for rows, presorted in INPUTS_OF_PEERS.items():
+            ratios = [
+                beside_fastest(run, rows, measures, by_hand=by_hand) for by_hand in (False, True)
+            ]
+            if None not in ratios:
+                tool, hand = (number(ratio) for ratio in ratios)
+                kind = "presorted" if presorted else "shuffled"
+                parts.append(f"{name}, {kind}, {tool} and {hand} times")
+    if not parts:
+        return ""
+    return (
+        "On the same rows the fastest of polars, DuckDB and pandas, and the fastest code written "
+        f"by hand for these columns, take, beside ours on two threads: {'; '.join(parts)} as long."
+    )
+
+
+def _beside_ours(case: Case) -> float:
+    return case.seconds / float(median(case.info["ours"]))

@@ -1,0 +1,94 @@
+"""polars: rank expressions in group_by, for the users with a click.
+
+`python -m bench.peers.with_polars FILE` prints the GAUC of a Parquet file, from a fresh process.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CLICK = pl.col("click") == 1
+_USER = "user_id"
+
+
+def gauc(table: pa.Table, presorted: bool) -> list[float]:
+    return [_gauc(_frame(table, presorted))]
+
+
+def seven(table: pa.Table, presorted: bool) -> list[float]:
+    frame = _frame(table, presorted)
+    users = frame.select(pl.col(_USER).n_unique()).collect().item()
+    found = _CLICK.arg_true() + 1
+    if not presorted:
+        found = pl.col("score_a").rank("ordinal", descending=True).filter(_CLICK).sort()
+    place, i = pl.col("place"), pl.col("i")
+    top = place <= 10
+    lists = (
+        # One row a click: measures of a list need only where its clicks stand.
+        _clicked(frame)
+        .group_by(_USER)
+        .agg(*_counts(), place=found)
+        .explode("place")
+        .with_columns(pl.col("place").cast(pl.Int64))
+        .with_columns(i=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(_USER))
+        .group_by(_USER)
+        .agg(
+            pl.col("rows", "clicks", "ranks").first(),
+            dcg=(1 / (place + 1).log(2)).filter(top).sum(),
+            ideal=(1 / (i + 1).log(2)).filter(i <= 10).sum(),
+            ap=(i / place).mean(),
+            rr=1 / place.min(),
+            err=(pl.lit(0.5).pow(i) / place).filter(top).sum(),
+            hits=top.sum(),
+        )
+    )
+    values = lists.select(
+        gauc=_mean_auc(),
+        ndcg=(pl.col("dcg") / pl.col("ideal")).mean(),
+        mean_ap=pl.col("ap").mean(),
+        mean_rr=pl.col("rr").sum() / users,
+        mean_err=pl.col("err").sum() / users,
+        precision=pl.col("hits").sum() / (10 * users),
+        recall=(pl.col("hits") / pl.col("clicks")).mean(),
+    )
+    return list(values.collect().row(0))
+
+
+def _frame(table: pa.Table, presorted: bool) -> pl.LazyFrame:
+    frame = pl.DataFrame(table).lazy()
+    return frame.with_columns(pl.col(_USER).set_sorted()) if presorted else frame
+
+
+def _gauc(frame: pl.LazyFrame) -> float:
+    lists = _clicked(frame).group_by(_USER).agg(*_counts())
+    return float(lists.select(_mean_auc()).collect().item())
+
+
+def _clicked(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Rows of users with a click; ranking the others is wasted."""
+    return frame.join(frame.filter(_CLICK).select(_USER).unique(), on=_USER, how="semi")
+
+
+def _counts() -> list[pl.Expr]:
+    return [
+        pl.len().cast(pl.Int64).alias("rows"),
+        _CLICK.sum().cast(pl.Int64).alias("clicks"),
+        pl.col("score_a").rank().filter(_CLICK).sum().alias("ranks"),
+    ]
+
+
+def _mean_auc() -> pl.Expr:
+    rows, clicks = pl.col("rows"), pl.col("clicks")
+    auc = (pl.col("ranks") - clicks * (clicks + 1) / 2) / (clicks * (rows - clicks))
+    both = clicks < rows
+    return (auc * rows).filter(both).sum() / rows.filter(both).sum()
+
+
+if __name__ == "__main__":
+    print(_gauc(pl.scan_parquet(sys.argv[1]).select(_USER, "click", "score_a")))
