@@ -1,6 +1,6 @@
 # Everything runs in .venv, which is made here and rebuilt only if pyproject.toml changes.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
-# ROWS (of the demo), PYTEST_ARGS.
+# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, PROFILE_ARGS.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,13 +23,15 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/states.py,fastrank_eval/ties.py,fastrank_eval/words.py
 KERNEL_COVERAGE := 90
 
-.PHONY: help demo test lint bench coverage boundscheck wheel-demo clean
+.PHONY: help demo test lint bench bench-scale profile coverage boundscheck wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log, evaluate it, print the report"
 	@echo "make test         run all tests"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
+	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
+	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  all quick tests with array bounds checked"
 	@echo "make wheel-demo   the demo from the built wheel in a clean environment"
@@ -56,6 +58,12 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.test
 	$(BIN)/python -m bench
+
+bench-scale: $(VENV)/.test
+	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+profile: $(VENV)/.test
+	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
 
 coverage: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" \

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.machine import Clock, Yardstick, describe
+from bench.machine import Clock, Yardstick, described
 from bench.workload import (
     LARGE,
     SMALL_ROWS,
@@ -32,7 +32,7 @@ _AT_START: dict[str, Any] = {}
 
 
 def pytest_sessionstart() -> None:
-    _AT_START.update(machine=describe(), clock=Clock())
+    _AT_START.update(machine=described(), clock=Clock())
 
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:

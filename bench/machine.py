@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import psutil
@@ -18,7 +18,8 @@ __all__ = [
     "CHUNK",
     "Clock",
     "Yardstick",
-    "describe",
+    "described",
+    "machine_lines",
     "random_words",
     "read_all",
     "sort_chunks",
@@ -145,7 +146,7 @@ def _own_seconds() -> float:
     return own.user + own.system + own.children_user + own.children_system
 
 
-def describe() -> dict[str, object]:
+def described() -> dict[str, object]:
     """Describe the machine, its load now, and the versions in use.
 
     Returns
@@ -163,6 +164,33 @@ def describe() -> dict[str, object]:
         "python": platform.python_version(),
         "versions": {name: version(name) for name in LIBRARIES},
     }
+
+
+def machine_lines(machine: dict[str, Any]) -> list[str]:
+    """What a report says of the machine.
+
+    Parameters
+    ----------
+    machine : dict
+        As `described` tells it; `others` is the share of all cores' time that other programs took.
+    """
+    memory, load = machine.get("memory_gb"), machine.get("load") or []
+    lines = [
+        f"processor: {machine['cpu']}, {machine['cores']} cores"
+        + (f", {memory:.0f} GB" if memory else "")
+        + f", {machine['system']}",
+        "versions: "
+        + ", ".join(
+            f"{name} {release}"
+            for name, release in {"Python": machine["python"], **machine["versions"]}.items()
+        ),
+    ]
+    if load:
+        averages = ", ".join(f"{value:.2f}" for value in load)
+        lines.append(f"load average at the start (1, 5, 15 minutes): {averages}")
+    if machine.get("others") is not None:
+        lines.append(f"other programs took {machine['others']:.0%} of all cores' time meanwhile")
+    return lines
 
 
 def _cores() -> int:

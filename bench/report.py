@@ -9,6 +9,7 @@ from bench.comparisons import (
     fresh_processes,
     peers_said,
 )
+from bench.machine import machine_lines
 from bench.runs import Run
 from bench.tables import NONE, number, table, threads_text, times
 from bench.targets import SORT_MWORDS, peak, sort_scaling, sort_speed, speed, start, targets
@@ -91,24 +92,7 @@ def results(run: Run) -> str:
 
 
 def _circumstances(run: Run) -> list[str]:
-    machine = run.machine
-    memory, load = machine.get("memory_gb"), machine.get("load") or []
-    lines = [
-        f"date: {run.date}",
-        f"processor: {machine['cpu']}, {machine['cores']} cores"
-        + (f", {memory:.0f} GB" if memory else "")
-        + f", {machine['system']}",
-        "versions: "
-        + ", ".join(
-            f"{name} {release}"
-            for name, release in {"Python": machine["python"], **machine["versions"]}.items()
-        ),
-    ]
-    if load:
-        averages = ", ".join(f"{value:.2f}" for value in load)
-        lines.append(f"load average at the start (1, 5, 15 minutes): {averages}")
-    if machine.get("others") is not None:
-        lines.append(f"other programs took {machine['others']:.0%} of all cores' time meanwhile")
+    lines = [f"date: {run.date}", *machine_lines(run.machine)]
     rows = sorted({int(case.info["rows"]) for case in run.all("speed")})
     if rows:
         lines.append(f"rows of each input: {', '.join(f'{count:,}' for count in rows)}")

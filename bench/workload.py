@@ -27,6 +27,7 @@ __all__ = [
     "INPUTS",
     "LARGE",
     "MEASURES",
+    "SEED",
     "SEVEN",
     "SMALL_ROWS",
     "THREADS",
