@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastrank_eval.columns import frozen, row_column
+from fastrank_eval.columns import arrow_column, frozen, row_column
 from fastrank_eval.kernel import kernel
 from fastrank_eval.numbering import number_integers
 from fastrank_eval.scratch import scratch
@@ -150,8 +150,14 @@ def key_run(keys: Keys, starts: np.ndarray, keep: bool) -> KeyRun:
 
 def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
     """The keys of some rows."""
-    wanted = row_column(rows)
-    return tuple(key.take(wanted) for key in keys)
+    return tuple(_key_at(key, rows) for key in keys)
+
+
+def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
+    words = None if pa.types.is_boolean(key.type) else fixed_width(key)
+    if words is None or words.ndim > 1:
+        return key.take(row_column(rows))
+    return arrow_column(words[rows], key.type)  # in 3 microseconds; take() needs 80
 
 
 def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:

@@ -332,7 +332,7 @@ def _in_order(
     kept: np.ndarray | None,
 ) -> bool:
     """Whether rows stand best first in every group; an error where that was promised."""
-    broken = broken_order(score, starts)
+    broken = broken_order(score, starts, presorted)
     if broken >= 0 and presorted:
         # 64-bit integers are places among the doubles here, no values to show.
         pair = score[[broken - 1, broken]]

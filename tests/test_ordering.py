@@ -152,7 +152,8 @@ def test_broken_order__is_the_first_rise_inside_a_group(sizes, scores, kind, fal
     if falling:
         score = score[by_sorted(score, starts)]
     wanted = rises(score, starts)
-    assert broken_order(frozen(score), starts) == (wanted[0] if wanted else -1)
+    assert broken_order(frozen(score), starts, named=True) == (wanted[0] if wanted else -1)
+    assert broken_order(frozen(score), starts, named=False) == (0 if wanted else -1)
 
 
 # ---- presorted mode ------------------------------------------------------------------------------
