@@ -348,5 +348,5 @@ def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
     keys = keys_of(batch, plan.roles, 0)
     starts = np.concatenate([[0], group_starts(keys)])
     at_starts = keys_at(keys, starts)
-    integers = key_integers(at_starts)
-    return len(np.unique(integers)) < len(integers)
+    integers = np.sort(key_integers(at_starts))  # np.unique() would hash them: 20 times slower
+    return bool((integers[1:] == integers[:-1]).any())

@@ -6,8 +6,9 @@ numbered inside the cache; then each column goes to its place in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from fastrank_eval.columns import Columns, frozen, row_column
 from fastrank_eval.dealing import PIECE_BITS, PIECES, Dealer, DealtRows, hashed
 from fastrank_eval.groups import Keys
 from fastrank_eval.kernel import kernel
+from fastrank_eval.packed import UPPER_BITS, keys_of_packed, sort_pieces
 from fastrank_eval.ranking import Chunk
 from fastrank_eval.scratch import scratch
 
@@ -59,22 +61,13 @@ class Gathered:
     Parameters
     ----------
     chunk : Chunk
-        Rows without keys, in input order inside each group.
-    words : ndarray of int64, shape (words, rows)
-        Words of the rows' keys, in order of the pieces.
-    place : ndarray of uint32, shape (rows,)
-        Where each of these rows is in the chunk.
+        Rows without keys, in input order inside each group if that is kept.
+    keys : callable
+        Finds the key of each group.
     """
 
     chunk: Chunk
-    words: np.ndarray
-    place: np.ndarray
-
-    def heads(self) -> np.ndarray:
-        """Words of each group's key; int64, shape (words, groups)."""
-        row_at = np.empty(len(self.place), np.int64)
-        row_at[self.place] = np.arange(len(self.place))
-        return self.words[:, row_at[self.chunk.starts[:-1]]]
+    keys: Callable[[], Keys]
 
 
 class Gathering:
@@ -89,7 +82,13 @@ class Gathering:
     """
 
     def __init__(self, dealer: Dealer, stretches: Sequence[DealtRows]) -> None:
-        self._dealer, self._stretches = dealer, stretches
+        self._dealer = dealer
+        self._least = min(stretch.least for stretch in stretches) >> PIECE_BITS
+        span = (max(stretch.most for stretch in stretches) >> PIECE_BITS) - self._least + 1
+        self._packed = span <= 1 << UPPER_BITS and all(s.packed is not None for s in stretches)
+        if not self._packed:
+            stretches = [stretch.opened() for stretch in stretches]
+        self._stretches = stretches
         runs = np.concatenate([np.diff(stretch.bounds, axis=1) for stretch in stretches]).T
         begins = np.zeros(runs.size + 1, np.int64)
         np.cumsum(runs.ravel(), out=begins[1:])
@@ -98,13 +97,11 @@ class Gathering:
         ends = np.cumsum([len(stretch.bounds) for stretch in stretches])
         parts = np.split(begins[:-1].reshape(runs.shape), ends[:-1], axis=1)
         self._begins = [frozen(np.ascontiguousarray(part)) for part in parts]
+        if self._packed:
+            return
         self._widths = [
             max(len(stretch.words[c]) for stretch in stretches) for c in range(len(dealer.columns))
         ]
-        # Upper parts of keys: inside a piece they tell integers apart.
-        self._least = min(stretch.least for stretch in stretches) >> PIECE_BITS
-        most = max(stretch.most for stretch in stretches) >> PIECE_BITS
-        span = most - self._least + 1
         near = span <= max(_NEAR_RANGE * int(self._bounds[-1]) // PIECES, 1 << 10)
         self._table = span if dealer.integer and near else 0
 
@@ -120,6 +117,8 @@ class Gathering:
 
     def gathered(self, span: Span) -> Gathered:
         """Put a range of pieces together."""
+        if self._packed:
+            return self._gathered_packed(span)
         words = self._words(span)
         place = scratch("place in chunk", span.rows, np.uint32)
         starts = scratch("chunk starts", span.rows + 1)
@@ -143,13 +142,40 @@ class Gathering:
         place = frozen(place.view())
         parts = [self._part(span, part, place) for part in range(len(self._stretches[0].parts))]
         columns = Columns.of_parts(parts, self._dealer.models, self._items(span, place))
-        return Gathered(Chunk(columns, starts[: groups + 1]), words, place)
+        starts = starts[: groups + 1]
 
-    def keys(self, words: np.ndarray) -> Keys:
-        """Keys from their words, those of all columns one after the other."""
-        parts = np.split(words, np.cumsum(self._widths)[:-1])
-        pairs = zip(self._dealer.columns, parts, strict=True)
-        return tuple(column.keys(list(part)) for column, part in pairs)
+        def keys() -> Keys:
+            row_at = np.empty(span.rows, np.int64)
+            row_at[place] = np.arange(span.rows)
+            heads = words[:, row_at[starts[:-1]]]
+            parts = np.split(heads, np.cumsum(self._widths)[:-1])
+            pairs = zip(self._dealer.columns, parts, strict=True)
+            return tuple(column.keys(list(part)) for column, part in pairs)
+
+        return Gathered(Chunk(columns, starts), keys)
+
+    def _gathered_packed(self, span: Span) -> Gathered:
+        packed = scratch("packed", span.rows, np.uint64)
+        for stretch, begins in zip(self._stretches, self._begins, strict=True):
+            more = (stretch.base >> PIECE_BITS) - self._least
+            place = (stretch.bounds, begins, span.first, span.last, span.base)
+            _join_packed(stretch.packed, np.uint64(more << 64 - UPPER_BITS), *place, packed)
+        labels = scratch("labels", span.rows, np.uint8)
+        scores = scratch("scores", span.rows, np.uint32)
+        starts = scratch("chunk starts", span.rows + 1)
+        groups = sort_pieces(packed, span.bounds, labels, scores, starts)
+        starts = starts[: groups + 1]
+        label = frozen(labels.view(cast(np.dtype, self._stretches[0].label)))
+        parts = [label, frozen(scores.view(np.float32)), None, None, None]
+
+        def keys() -> Keys:
+            heads = starts[:-1]
+            bounds = span.first + np.searchsorted(span.bounds, heads, side="right") - 1
+            base = self._least << PIECE_BITS
+            words = keys_of_packed(packed[heads], bounds, base, PIECE_BITS)
+            return (self._dealer.columns[0].keys([words]),)
+
+        return Gathered(Chunk(Columns.of_parts(parts, 1, None), starts), keys)
 
     def _words(self, span: Span) -> np.ndarray:
         words = scratch("words", sum(self._widths) * span.rows).reshape(-1, span.rows)
@@ -219,6 +245,19 @@ def _join(words, base, keep, bounds, begins, first, last, origin, out):  # type:
             here = words[lo : lo + rows]
             for k in range(rows):
                 to[k] = (base + np.int64(here[k])) & keep
+
+
+@kernel
+def _join_packed(packed, more, bounds, begins, first, last, origin, out):  # type: ignore[no-untyped-def]
+    for p in range(first, last):
+        for b in range(bounds.shape[0]):
+            lo = bounds[b, p]
+            rows = bounds[b, p + 1] - lo
+            at = begins[p, b] - origin
+            to = out[at : at + rows]
+            here = packed[lo : lo + rows]
+            for k in range(rows):
+                to[k] = here[k] + more
 
 
 @kernel

@@ -135,7 +135,7 @@ class Sorter:
 
     def _reader(self, stretches: Iterable[DealtRows]) -> pa.RecordBatchReader:
         rest = iter(stretches)
-        first = next(rest)
+        first = next(rest).opened()
         self._kinds = [None if part is None else part.dtype for part in first.parts]
         if self._masked:
             models = self._dealer.models
@@ -148,7 +148,7 @@ class Sorter:
             yield held.pop()
             try:
                 for stretch in rest:
-                    yield self._batch(stretch)
+                    yield self._batch(stretch.opened())
             except BaseException as fault:
                 self._fault = fault
                 raise

@@ -80,9 +80,15 @@ class Scattered:
             for stretch in stretches(batches, plan.stretch):
                 if not self._dealers:
                     kinds = [key.type for key in keys_of(stretch[0][0].slice(0, 0), plan.roles, 0)]
-                    numbers = plan.per_group or plan.ties == "input"
-                    models = len(plan.roles.scores)
-                    self._dealers.append(Dealer(plan.roles.group, kinds, models, numbers))
+                    keep_order = plan.ties == "input"
+                    dealer = Dealer(
+                        plan.roles.group,
+                        kinds,
+                        len(plan.roles.scores),
+                        keep_numbers=plan.per_group or keep_order,
+                        keep_order=keep_order,
+                    )
+                    self._dealers.append(dealer)
                 yield stretch
 
         def deal(stretch: Stretch) -> DealtRows | None:
@@ -100,13 +106,12 @@ class Scattered:
             chunk = gathered.chunk
 
             def name(group: int) -> str:
-                return key_text(gathering.keys(gathered.heads()), plan.roles.group, group)
+                return key_text(gathered.keys(), plan.roles.group, group)
 
             values = evaluate_chunk(chunk, plan, tallies.mine(), name)
             if not plan.per_group:
                 return None
-            keys = gathering.keys(gathered.heads())
-            return Piece(keys, values, chunk.columns.earliest(chunk.starts))
+            return Piece(gathered.keys(), values, chunk.columns.earliest(chunk.starts))
 
         done = []
         spans = list(gathering.spans())

@@ -98,6 +98,12 @@ def test_spilled_rows__of_several_keys_and_models_with_weights(spill):
     assert bits(on_disk) == bits(in_memory)
 
 
+def test_spilled_rows__that_were_packed_in_words(spill):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(2))))
+    on_disk, in_memory = both(spill, table, per_group=False, batch_rows=900)
+    assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]
+
+
 @pytest.mark.parametrize("ties", ["input", "item", "best", "worst"])
 def test_spilled_rows__under_every_tie_policy(spill, ties):
     rng = np.random.default_rng(6)
