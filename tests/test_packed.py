@@ -11,19 +11,19 @@ from tests.test_engine import exactly
 
 EVERY_KIND = [texts[1] for texts in VARIANTS.values()]
 ROLES = {"group": "group", "label": "label", "score": "score", "order": "scattered"}
-ROWS = 5000
+ROWS = 1500
 LABELS = {"int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
 SCORES = [0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, 1e-45, -1e-45, 0.25, -7.0, 3e38]
 SPREADS = {
-    "close": lambda n: n - 200,
-    "all in few pieces": lambda n: n * 256 - 70_000,
-    "wide but for a word": lambda n: n * 5_000_000,
+    "close": lambda n: n - 75,
+    "all in few pieces": lambda n: n * 256 - 20_000,
+    "wide but for a word": lambda n: n * 14_000_000,
     # Each stretch of rows packs; all of them together span too much.
     "wide when put together": lambda n: n + np.repeat(np.arange(5) << 40, ROWS // 5),
     "at the ends of the type": lambda n: np.where(
         np.arange(ROWS) < ROWS // 2, n + np.iinfo(np.int64).min, np.iinfo(np.int64).max - n
     ),
-    "some stretches wide": lambda n: np.where(np.arange(ROWS) % 2000 < 1000, n, n << 40),
+    "some stretches wide": lambda n: np.where(np.arange(ROWS) % 600 < 300, n, n << 40),
 }
 
 
@@ -34,7 +34,7 @@ def log_of(spread, kind="int8", seed=1):
         label = label * rng.integers(0, 4, ROWS).astype(np.int8)
     return pa.table(
         {
-            "group": SPREADS[spread](rng.integers(0, 400, ROWS).astype(np.int64)),
+            "group": SPREADS[spread](rng.integers(0, 150, ROWS).astype(np.int64)),
             "label": label,
             "score": rng.choice(np.array(SCORES, np.float32), ROWS),
         }
@@ -51,7 +51,7 @@ def summary(table, measures=EVERY_KIND, **options) -> list:
 def test_packed_rows__give_the_same_bits_as_rows_with_numbers(spread, ties):
     table = log_of(spread)
     wanted = summary(table, ties=ties, per_group=True)  # row numbers do not fit a word
-    for options in ({"batch_rows": 1000}, {"batch_rows": 700, "threads": 3}, {}):
+    for options in ({"batch_rows": 300}, {"batch_rows": 210, "threads": 3}, {}):
         assert summary(table, ties=ties, per_group=False, **options) == wanted, options
 
 
@@ -87,3 +87,30 @@ def test_undefined_group__of_packed_rows_is_named_by_its_key(spread):
         summary(table, "AP", undefined="error", per_group=False)
     named = int(str(caught.value).partition("group=")[2].partition(" ")[0])
     assert named in without
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["integer", "hash", "string"])
+def test_scattered_rows__of_many_blocks_and_stretches(kind):
+    rows = 300_000
+    rng = np.random.default_rng(5)
+    users = np.minimum(rng.zipf(1.3, rows), 40_000)
+    keys = {
+        "integer": pa.array(users),
+        "hash": pa.array((users.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)),
+        "string": pa.array([f"user {user}" for user in users.tolist()]),
+    }[kind]
+    table = pa.table(
+        {
+            "group": keys,
+            "label": (rng.random(rows) < 0.05).astype(np.int8),
+            "score": (rng.integers(0, 1000, rows) / 8).astype(np.float32),
+        }
+    )
+    means = ["GAUC", "nDCG@10", "AP", "AUC"]
+    ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
+    wanted = fastrank_eval.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
+    for options in ({"per_group": False}, {"batch_rows": 100_000, "threads": 2}):
+        got = fastrank_eval.evaluate(table, measures=means, **ROLES, **options)
+        assert got.meta.groups == wanted.meta.groups
+        assert [got.value(m) for m in means] == [wanted.value(m) for m in means]
