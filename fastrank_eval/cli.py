@@ -198,6 +198,19 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 
 )
 @_option(
     "Reading",
+    "--memory",
+    metavar="SIZE",
+    help="Memory the run may take, such as 4GB; by default a share of what is free. Scattered rows "
+    "that do not fit are sorted on disk (needs DuckDB). No number depends on it.",
+)
+@_option(
+    "Reading",
+    "--spill-dir",
+    metavar="FOLDER",
+    help="Folder for rows that do not fit; by default that of temporary files.",
+)
+@_option(
+    "Reading",
     "--limit",
     type=int,
     metavar="N",

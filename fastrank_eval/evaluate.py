@@ -327,8 +327,8 @@ def _run(
             keys = [piece.keys for piece in pieces]
             values = [piece.values for piece in pieces if piece.values is not None]
             return tally, keys, values, {"order": "grouped" if order == "auto" else order}
-    scattered = Scattered(plan, allowed, reading.rows)
-    tally, pieces = scattered.evaluate(reading.batches(plan.stretch))
+    scattered = Scattered(plan, allowed)
+    tally, pieces = scattered.evaluate(reading)
     way: dict[str, object] = {"order": order}
     if scattered.spilled:
         way["spilled"] = True

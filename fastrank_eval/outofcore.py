@@ -22,13 +22,17 @@ from fastrank_eval.errors import FastRankEvalError, SpillError
 from fastrank_eval.memory import amount
 from fastrank_eval.validation import as_array
 
-__all__ = ["Sorter"]
+__all__ = ["Sorter", "WideKeys"]
 
 _BATCH = 1 << 17
 #: DuckDB sorts any number of rows with so many bytes.
 _LEAST = 128 << 20
 _ITEM = "item"
 _HASH = "hash"
+
+
+class WideKeys(Exception):
+    """Integer keys turned out to span too much for 32 bits."""
 
 
 class Sorter:
@@ -49,6 +53,9 @@ class Sorter:
         Keep the rows of a group in input order; they must have their numbers.
     masked : bool
         Rows may lack scores.
+    narrow : bool
+        Expect integer keys that span less than 2**31 on either side of the first one: 32 bits are
+        sorted in two thirds of the time of 64.
 
     Raises
     ------
@@ -66,6 +73,7 @@ class Sorter:
         threads: int,
         in_order: bool,
         masked: bool,
+        narrow: bool,
     ) -> None:
         try:
             import duckdb
@@ -88,6 +96,8 @@ class Sorter:
         }
         self._where = str(folder.parent)
         self._disk, self._in_order, self._masked = disk, in_order, masked
+        self._narrow = narrow and dealer.integer
+        self._base = 0
         self._fault: BaseException | None = None
 
     @contextmanager
@@ -118,7 +128,10 @@ class Sorter:
         """The rows of a sorted batch, with their keys."""
         keys = []
         for c, column in enumerate(self._dealer.columns):
-            if column.text:
+            if self._narrow:
+                words = as_array(batch.column("key 0.0")).astype(np.int64)
+                keys.append(column.keys([words + np.int64(self._base)]))
+            elif column.text:
                 keys.append(batch.column(f"key {c}").cast(column.kind))
             else:
                 names = [name for name in batch.schema.names if name.split(".")[0] == f"key {c}"]
@@ -136,6 +149,10 @@ class Sorter:
     def _reader(self, stretches: Iterable[DealtRows]) -> pa.RecordBatchReader:
         rest = iter(stretches)
         first = next(rest).opened()
+        if self._narrow:
+            self._base = first.least - (1 << 31)
+            self._narrow = self._base >= -(1 << 63)
+            self._base = self._base if self._narrow else 0
         self._kinds = [None if part is None else part.dtype for part in first.parts]
         if self._masked:
             models = self._dealer.models
@@ -158,7 +175,14 @@ class Sorter:
     def _batch(self, stretch: DealtRows) -> pa.RecordBatch:
         """A stretch as DuckDB takes it."""
         arrays: dict[str, np.ndarray | pa.Array] = {}
-        words = [[word + np.int64(stretch.base) for word in column] for column in stretch.words]
+        if self._narrow and not self._base <= stretch.least <= stretch.most < self._base + (
+            1 << 32
+        ):
+            raise WideKeys
+        more = np.int64(stretch.base - self._base)
+        words = [[word + more for word in column] for column in stretch.words]
+        if self._narrow:
+            words = [[word.astype(np.uint32) for word in column] for column in words]
         if not self._dealer.integer:
             arrays[_HASH] = hashed(words, np.empty(stretch.rows, np.uint64))
         for c, (column, of_column) in enumerate(zip(self._dealer.columns, words, strict=True)):
@@ -202,7 +226,7 @@ class Sorter:
         """Turn what DuckDB raises into the fault behind it, or into a SpillError."""
         try:
             yield
-        except FastRankEvalError:
+        except (FastRankEvalError, WideKeys):
             raise
         except (self._duckdb.Error, pa.ArrowException, OSError) as error:
             if self._fault is not None:

@@ -10,12 +10,13 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.batches import Reading
 from fastrank_eval.dealing import Dealer, DealtRows
 from fastrank_eval.engine import Tallies, evaluate_chunk, in_order
 from fastrank_eval.gathering import Gathering, Span
 from fastrank_eval.groups import Keys, key_text, keys_at
 from fastrank_eval.memory import Budget
-from fastrank_eval.outofcore import Sorter
+from fastrank_eval.outofcore import Sorter, WideKeys
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.progress import report
 from fastrank_eval.spilling import spill_folder
@@ -36,8 +37,6 @@ class Scattered:
     ----------
     plan : Plan
     budget : Budget
-    expected : int or None
-        Rows that will come, where that is known.
 
     Attributes
     ----------
@@ -45,19 +44,34 @@ class Scattered:
         Whether rows were sorted on disk.
     """
 
-    def __init__(self, plan: Plan, budget: Budget, expected: int | None) -> None:
-        self._plan, self._budget, self._expected = plan, budget, expected
+    def __init__(self, plan: Plan, budget: Budget) -> None:
+        self._plan, self._budget = plan, budget
         self._dealers: list[Dealer] = []
+        self._expected: int | None = None
         self.spilled = False
 
-    def evaluate(self, batches: Iterable[pa.RecordBatch]) -> tuple[Tally, list[Piece]]:
+    def evaluate(self, reading: Reading) -> tuple[Tally, list[Piece]]:
         """Deal the rows, and evaluate the groups.
+
+        Parameters
+        ----------
+        reading : Reading
 
         Returns
         -------
         Tally, list of Piece
             Sums, and the results of the groups (empty unless ``plan.per_group``).
         """
+        self._expected = reading.rows
+        try:
+            # What is read once cannot be begun again.
+            return self._evaluate(reading.batches(self._plan.stretch), reading.rereadable)
+        except WideKeys:
+            return self._evaluate(reading.batches(self._plan.stretch), narrow=False)
+
+    def _evaluate(
+        self, batches: Iterable[pa.RecordBatch], narrow: bool
+    ) -> tuple[Tally, list[Piece]]:
         dealt = self._dealt(batches)
         held: list[DealtRows] = []
         size = rows = 0
@@ -67,7 +81,7 @@ class Scattered:
             whole = size if self._expected is None else size * max(self._expected, rows) // rows
             if max(size, whole) > self._budget.rows:
                 self.spilled = True
-                return self._sorted(held, dealt, whole)
+                return self._sorted(held, dealt, whole, narrow)
         if not held:
             return Tally(self._plan), []
         return self._gathered(Gathering(self._dealers[0], held))
@@ -124,7 +138,7 @@ class Scattered:
         return tallies.merged(), done
 
     def _sorted(
-        self, held: list[DealtRows], rest: Iterator[DealtRows], needed: int
+        self, held: list[DealtRows], rest: Iterator[DealtRows], needed: int, narrow: bool
     ) -> tuple[Tally, list[Piece]]:
         plan, budget = self._plan, self._budget
         taken = 0
@@ -153,6 +167,7 @@ class Scattered:
                 threads=plan.threads,
                 in_order=plan.ties == "input",
                 masked=plan.roles.unretrieved == "allow",
+                narrow=narrow,
             )
             with sorter.rows(counted()) as batches:
                 return evaluate_stream(evaluated(batches), plan, None, sorter.columns)

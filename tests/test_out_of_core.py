@@ -38,6 +38,9 @@ def numbers_of(rng, rows=ROWS):
 
 KEYS = {
     "int64": lambda n: pa.array(n - 150),
+    "wide int64": lambda n: pa.array(n << 40),
+    "int64 that grows wide": lambda n: pa.array(n + (np.arange(len(n)) > 3000) * 2**33),
+    "int64 at its end": lambda n: pa.array(np.iinfo(np.int64).min + n),
     "uint64": lambda n: pa.array(n.astype(np.uint64) + np.uint64(2**63 - 150)),
     "date": lambda n: pa.array(n.astype(np.int32)).view(pa.date32()),
     "bool": lambda n: pa.array(n % 2 == 0),
