@@ -95,8 +95,12 @@ def budget(memory: str | int | None, threads: int, pooled: bool, spill: str | No
     Raises
     ------
     ArgumentError
-        If `memory` is no amount, or too little for any run.
+        If `memory` is no amount or too little for any run, or if `spill` is no folder.
     """
+    if spill is not None and not Path(spill).is_dir():
+        raise ArgumentError(
+            f"spill_dir={os.fspath(spill)!r} is no folder: create it, or name another."
+        )
     held = _resident()
     whole = held + int(_SHARE * _free()) if memory is None else bytes_of(memory)
     if whole < _LEAST:

@@ -1,5 +1,6 @@
 """Scattered rows that do not fit memory: the same bits as in memory, and nothing left on disk."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,9 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, SpillError
+from fastrank_eval.cli import cli
 from fastrank_eval.memory import Budget, budget, bytes_of
 from tests.strategies import VARIANTS
 from tests.test_engine import bits
@@ -200,6 +204,7 @@ KILLED = """
 import sys
 import pyarrow as pa
 import fastrank_eval
+from fastrank_eval.cli import cli
 from fastrank_eval.memory import Budget
 
 folder = sys.argv[1]
@@ -267,8 +272,47 @@ def test_memory__as_text_and_numbers():
         )
 
 
+def test_spill_folder__that_is_none_is_told_even_if_rows_would_fit(tmp_path):
+    source = {"group": [1], "label": [1], "score": [1]}
+    with pytest.raises(ArgumentError, match=r"spill_dir='.*nowhere' is no folder"):
+        fastrank_eval.evaluate(source, **ROLES, measures="RR", spill_dir=str(tmp_path / "nowhere"))
+
+
 def test_budget__leaves_room_beside_the_rows_and_is_never_nothing():
     small, large = budget("256MB", 64, True, None), budget("64GB", 2, True, None)
     assert small.rows == small.whole // 4
     assert large.whole // 2 < large.rows < large.whole
     assert budget(None, 2, False, None).rows > 0
+
+
+@pytest.mark.slow
+def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
+    rng = np.random.default_rng(11)
+    rows = 9_000_000
+    log = {
+        "user": rng.integers(0, 400_000, rows),
+        "click": rng.random(rows) < 0.05,
+        "pctr": rng.random(rows, np.float32),
+    }
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "--group", "user", "--label", "click"]
+    arguments += ["--score", "pctr", "--measures", "GAUC,AUC,nDCG@10", "--format", "json"]
+    little = ["--memory", "256MB", "--spill-dir", str(spill)]
+    outcomes = [CliRunner().invoke(cli, [*arguments, *more]) for more in ([], little)]
+    in_memory, on_disk = (json.loads(outcome.stdout) for outcome in outcomes)
+    assert on_disk["results"] == in_memory["results"]
+    assert on_disk["meta"]["conventions"]["spilled"] is True
+    assert "spilled" not in in_memory["meta"]["conventions"]
+    assert list(spill.iterdir()) == []
+
+
+def test_command_line__with_an_amount_or_folder_that_is_none(tmp_path):
+    parquet.write_table(pa.table({"u": [1], "y": [1], "s": [1.0]}), tmp_path / "log.parquet")
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "-g", "u", "-l", "y", "-s", "s"]
+    for option, value in (("--memory", "much"), ("--spill-dir", str(tmp_path / "nowhere"))):
+        outcome = CliRunner().invoke(cli, [*arguments, option, value])
+        assert outcome.exit_code == 2
+        assert value in outcome.stderr
+        assert len(outcome.stderr.splitlines()) == 1
