@@ -6,7 +6,7 @@ a short run in each block. Dealing row by row to hundreds of places in memory wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -23,6 +23,8 @@ from fastrank_eval.words import KeyWords
 PIECE_BITS = 8
 PIECES = 1 << PIECE_BITS
 BLOCK = 1 << 15
+#: A key of 8 bytes, a score and a label, instead of 8 bytes together.
+_MORE_IF_OPENED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,11 @@ class DealtRows:
         parts = [*self.parts, self.bounds, self.packed]
         arrays += [part for part in parts if part is not None]
         return sum(part.nbytes for part in arrays) + (self.item.nbytes if self.item else 0)
+
+    @property
+    def bytes_opened(self) -> int:
+        """Bytes of memory when they are not packed."""
+        return self.bytes if self.packed is None else self.bytes + self.rows * _MORE_IF_OPENED
 
     def opened(self) -> DealtRows:
         """The same rows, not packed."""
@@ -173,6 +180,16 @@ class Dealer:
         if columns.numbers is not None:
             return columns.numbers
         return columns.first_row + np.arange(columns.rows)
+
+
+def stay_packed(stretches: Iterable[DealtRows]) -> bool:
+    """Whether stretches are packed, and span few enough keys to stay so when they are joined."""
+    least, most, packed = [], [], True
+    for stretch in stretches:
+        least.append(stretch.least >> PIECE_BITS)
+        most.append(stretch.most >> PIECE_BITS)
+        packed &= stretch.packed is not None
+    return packed and max(most) - min(least) < 1 << UPPER_BITS
 
 
 def hashed(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ numbered inside the cache; then each column goes to its place in one pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.columns import Columns, frozen, row_column
-from fastrank_eval.dealing import PIECE_BITS, PIECES, Dealer, DealtRows, hashed
+from fastrank_eval.dealing import PIECE_BITS, PIECES, Dealer, DealtRows, hashed, stay_packed
 from fastrank_eval.groups import Keys
 from fastrank_eval.kernel import kernel
 from fastrank_eval.packed import UPPER_BITS, keys_of_packed, sort_pieces
@@ -77,17 +77,18 @@ class Gathering:
     ----------
     dealer : Dealer
         What dealt them.
-    stretches : sequence of DealtRows
-        In input order, at least one.
+    stretches : list of DealtRows
+        In input order, at least one; those that must be are opened in place.
     """
 
-    def __init__(self, dealer: Dealer, stretches: Sequence[DealtRows]) -> None:
+    def __init__(self, dealer: Dealer, stretches: list[DealtRows]) -> None:
         self._dealer = dealer
         self._least = min(stretch.least for stretch in stretches) >> PIECE_BITS
         span = (max(stretch.most for stretch in stretches) >> PIECE_BITS) - self._least + 1
-        self._packed = span <= 1 << UPPER_BITS and all(s.packed is not None for s in stretches)
+        self._packed = stay_packed(stretches)
         if not self._packed:
-            stretches = [stretch.opened() for stretch in stretches]
+            for place, stretch in enumerate(stretches):
+                stretches[place] = stretch.opened()
         self._stretches = stretches
         runs = np.concatenate([np.diff(stretch.bounds, axis=1) for stretch in stretches]).T
         begins = np.zeros(runs.size + 1, np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.batches import Reading
-from fastrank_eval.dealing import Dealer, DealtRows
+from fastrank_eval.dealing import Dealer, DealtRows, stay_packed
 from fastrank_eval.engine import Tallies, evaluate_chunk, in_order
 from fastrank_eval.gathering import Gathering, Span
 from fastrank_eval.groups import Keys, key_text, keys_at
@@ -74,10 +74,12 @@ class Scattered:
     ) -> tuple[Tally, list[Piece]]:
         dealt = self._dealt(batches)
         held: list[DealtRows] = []
-        size = rows = 0
+        packed = opened = rows = 0
         for stretch in dealt:
             held.append(stretch)
-            size, rows = size + stretch.bytes, rows + stretch.rows
+            packed, opened = packed + stretch.bytes, opened + stretch.bytes_opened
+            rows += stretch.rows
+            size = packed if packed == opened or stay_packed(held) else opened
             whole = size if self._expected is None else size * max(self._expected, rows) // rows
             if max(size, whole) > self._budget.rows:
                 self.spilled = True
