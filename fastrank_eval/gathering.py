@@ -158,9 +158,10 @@ class Gathering:
     def _gathered_packed(self, span: Span) -> Gathered:
         packed = scratch("packed", span.rows, np.uint64)
         for stretch, begins in zip(self._stretches, self._begins, strict=True):
-            more = (stretch.base >> PIECE_BITS) - self._least
+            more = np.uint64((stretch.base >> PIECE_BITS) - self._least << 64 - UPPER_BITS)
+            words = frozen(cast(np.ndarray, stretch.packed).view(np.int64))
             place = (stretch.bounds, begins, span.first, span.last, span.base)
-            _join_packed(stretch.packed, np.uint64(more << 64 - UPPER_BITS), *place, packed)
+            _join(words, more.view(np.int64), -1, *place, packed.view(np.int64))
         labels = scratch("labels", span.rows, np.uint8)
         scores = scratch("scores", span.rows, np.uint32)
         starts = scratch("chunk starts", span.rows + 1)
@@ -246,19 +247,6 @@ def _join(words, base, keep, bounds, begins, first, last, origin, out):  # type:
             here = words[lo : lo + rows]
             for k in range(rows):
                 to[k] = (base + np.int64(here[k])) & keep
-
-
-@kernel
-def _join_packed(packed, more, bounds, begins, first, last, origin, out):  # type: ignore[no-untyped-def]
-    for p in range(first, last):
-        for b in range(bounds.shape[0]):
-            lo = bounds[b, p]
-            rows = bounds[b, p + 1] - lo
-            at = begins[p, b] - origin
-            to = out[at : at + rows]
-            here = packed[lo : lo + rows]
-            for k in range(rows):
-                to[k] = here[k] + more
 
 
 @kernel
