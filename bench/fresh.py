@@ -44,6 +44,8 @@ def run_command(command: list[str], kernel_cache: Path) -> float:
         The command failed.
     """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernel_cache)}
+    # An installed package has its bytecode; a checkout has it from the run before, if it may.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = _children_seconds()
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=environment)
     return _children_seconds() - before
