@@ -277,7 +277,6 @@ def evaluate(
     """
     from fastrank_eval.bar import progress_bar
     from fastrank_eval.output import atomic_path
-    from fastrank_eval.table_files import write_table
 
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
@@ -303,6 +302,8 @@ def evaluate(
         )
     raise_if_stopped()
     if per_group_file is not None:
+        from fastrank_eval.table_files import write_table
+
         with atomic_path(per_group_file, overwrite=overwrite) as part, tidied(part.unlink):
             write_table(result.per_group, part, per_group_file)
     if output is None:

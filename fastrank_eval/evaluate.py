@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fastrank_eval import __version__
 from fastrank_eval.batches import Reading
@@ -38,6 +37,9 @@ from fastrank_eval.stream import evaluate_stream
 from fastrank_eval.summary import per_group_table, summary_lines
 from fastrank_eval.ties import TIES
 from fastrank_eval.validation import keys_of
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 #: Rows looked at to see whether keys are scattered.
 _PEEK = 1 << 16

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.columns import Columns, arrow_column, frozen
+from fastrank_eval.arrow_values import arrow_column
+from fastrank_eval.columns import Columns, frozen
 from fastrank_eval.dealing import Dealer, DealtRows, hashed
 from fastrank_eval.errors import FastRankEvalError, SpillError
 from fastrank_eval.memory import amount

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.engine import in_order
 from fastrank_eval.errors import UndefinedError
 from fastrank_eval.groups import Keys
@@ -103,12 +104,12 @@ def per_group_table(
         ("rows", [v.rows for v in values]),
         ("positives", [v.positives for v in values]),
     ):
-        add(name, pa.array(np.concatenate(parts) if parts else empty.astype(np.int64)))
+        add(name, arrow_column(np.concatenate(parts) if parts else empty.astype(np.int64)))
     for model, score in enumerate(plan.roles.scores):
         for m, measure in enumerate(plan.measures):
             if measure.pooled:
                 continue
             numbers = np.concatenate([v.values[model, m] for v in values]) if values else empty
             title = str(measure) if len(plan.roles.scores) == 1 else f"{score}.{measure}"
-            add(title, pa.array(numbers, mask=np.isnan(numbers)))
+            add(title, column_with_nulls(numbers, np.isnan(numbers)))
     return pa.table(columns, names=names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-from pyarrow import csv, ipc, parquet
 
 from fastrank_eval.errors import OutputError
 
@@ -27,12 +26,16 @@ def write_table(table: pa.Table, part: Path, shown: str) -> None:
     suffix = Path(shown).suffix.lower()
     try:
         if suffix == ".parquet":
-            parquet.write_table(table, part)
+            import pyarrow.parquet as papq
+
+            papq.write_table(table, part)
         elif suffix == ".arrow":
-            with ipc.new_file(str(part), table.schema) as writer:
+            with pa.ipc.new_file(str(part), table.schema) as writer:
                 writer.write_table(table)
         else:
-            csv.write_csv(_decoded(table), part)
+            import pyarrow.csv as pacsv
+
+            pacsv.write_csv(_decoded(table), part)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = (str(error).splitlines() or ["unknown fault"])[0]
         raise OutputError(f"cannot write {shown!r} as {suffix}: {reason}.") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fastrank_eval.columns import row_column
 from fastrank_eval.groups import fixed_width
@@ -21,6 +20,8 @@ def item_precedence(item: pa.Array, starts: np.ndarray) -> np.ndarray:
     if words is not None and words.ndim == 1:
         codes = words
     else:
+        import pyarrow.compute as pc
+
         by_id = as_array(pc.array_sort_indices(item)).astype(np.int64)
         in_order = item.take(row_column(by_id))
         fresh = pc.not_equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from fastrank_eval.arrow_values import arrow_column, arrow_value
 from fastrank_eval.columns import Columns, Roles, frozen
 from fastrank_eval.errors import ColumnError
 from fastrank_eval.faults import BadRows
@@ -96,6 +96,8 @@ def decoded(column: pa.Array) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return decoded(column.storage)
     if pa.types.is_run_end_encoded(kind):
+        import pyarrow.compute as pc
+
         return decoded(pc.run_end_decode(column))
     if pa.types.is_dictionary(kind):
         values = _wide(decoded(column.dictionary))
@@ -282,16 +284,16 @@ def _numbers(column: pa.Array, name: str, part: str, wanted: str) -> np.ndarray:
 def _filled(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_null(kind):
-        return pa.array(np.zeros(len(column), np.float32))
+        return arrow_column(np.zeros(len(column), np.float32))
     if pa.types.is_float16(kind):
         column = column.cast(pa.float32())
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     if pa.types.is_boolean(column.type):
-        return pc.fill_null(column, False)
+        return column.fill_null(arrow_value(False, pa.bool_()))
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return column
-    return pc.fill_null(column, pa.scalar(0, column.type))
+    return column.fill_null(arrow_value(0, column.type))
 
 
 def _refuse_nulls(column: pa.Array, name: str, part: str, first_row: int, remedy: str = "") -> None:
@@ -301,7 +303,7 @@ def _refuse_nulls(column: pa.Array, name: str, part: str, first_row: int, remedy
             name,
             f"{part} column '{name}' is null",
             f"; {remedy or 'fill or drop these rows'}",
-            first_row + pc.index(column.is_null(), True).as_py(),
+            first_row + int(np.argmax(as_array(column.is_null()))),
             nulls,
             lambda column: decoded(column).null_count,
         )

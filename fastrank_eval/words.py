@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.columns import arrow_column, frozen, row_column
+from fastrank_eval.arrow_values import arrow_column, bytes_column
+from fastrank_eval.columns import frozen, row_column
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
 from fastrank_eval.scratch import scratch
@@ -137,7 +138,7 @@ class KeyWords:
             values = keys.to_pylist()
             for row in long.tolist():
                 values[row] = self._long[int(words[0][row])]
-            keys = pa.array(values, pa.large_binary())
+            keys = bytes_column(values, pa.large_binary())
         return keys.cast(self.kind)
 
 

@@ -6,16 +6,22 @@ import importlib.metadata
 import subprocess
 import sys
 from importlib.resources import files
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval
 
 HEAVY = ("numba", "numpy", "pandas", "polars", "pyarrow", "rich", "scipy")
+UNUSED = ("duckdb", "pandas", "polars", "pyarrow.dataset", "sklearn")  # Numba imports scipy
+COLUMNS = ["--group", "day,user", "--label", "click", "--score", "pctr"]
 
 
-def run_python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def run_python(code: str, folder: Path | None = None) -> str:
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
     return done.stdout.strip()
 
 
@@ -23,6 +29,63 @@ def run_python(code: str) -> str:
 def test_import__alone__loads_nothing_heavy(module: str) -> None:
     loaded = run_python(f"import sys, {module}; print(*(m for m in {HEAVY} if m in sys.modules))")
     assert loaded == ""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds logs/day=2026-11-19/part.parquet, whose users are grouped."""
+    folder = tmp_path_factory.mktemp("start")
+    day = folder / "logs" / "day=2026-11-19"
+    day.mkdir(parents=True)
+    rows = {"user": [7, 7, 8, 8], "click": [1, 0, 0, 1], "pctr": pa.array([0.3, 0.2, 0.2, 0.1])}
+    words = {"name": ["a", "a", "b", "b"], "page": [b"", b"x" * 99, b"y", b"z"]}
+    pq.write_table(pa.table({**rows, **words}), day / "part.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--presorted"],
+        ["--order", "scattered", "--format", "csv"],
+        ["--order", "scattered", "--group", "name,page"],
+        ["--where", "day = '2026-11-19' and user in (7, 8) and pctr >= 0.1 and name != 'c'"],
+        ["--per-group", "values.parquet", "--format", "json"],
+        ["--per-group", "values.csv", "--ties", "item", "--item", "name"],
+    ],
+    ids=" ".join,
+)
+def test_command__with_libraries_installed__imports_none_that_it_does_not_use(
+    folder: Path, options: list[str]
+) -> None:
+    command = ["logs", *COLUMNS, "--output", "report.txt", "--overwrite", *options]
+    code = (
+        "import sys; from fastrank_eval.cli import cli; "
+        f"cli(['evaluate', *{command}], standalone_mode=False); "
+        f"print(*(m for m in {UNUSED} if m in sys.modules))"
+    )
+    assert run_python(code, folder).splitlines()[-1:] == []
+
+
+def test_command__over_sorted_integers__does_without_arrows_functions(folder: Path) -> None:
+    code = (
+        "import sys, fastrank_eval as fe; "
+        "fe.evaluate('logs/day=2026-11-19/part.parquet', group='user', label='click', "
+        "score='pctr', measures='GAUC', presorted=True, per_group=False); "
+        "print('pyarrow.compute' in sys.modules, 'fastrank_eval.sources.selection' in sys.modules)"
+    )
+    assert run_python(code, folder) == "False False"
+
+
+def test_evaluate__of_numpy_arrays__does_without_pandas() -> None:
+    code = (
+        "import sys, numpy as np, fastrank_eval as fe; "
+        "log = {'user': np.array([1, 1, 2]), 'click': np.array([0, 1, 1]), "
+        "'pctr': np.array([0.1, 0.4, 0.2], np.float32)}; "
+        "result = fe.evaluate(log, group='user', label='click', score='pctr', measures='GAUC,RR'); "
+        "print(result.value('GAUC'), result.per_group.num_rows, 'pandas' in sys.modules)"
+    )
+    assert run_python(code) == "1.0 2 False"
 
 
 @pytest.mark.parametrize(

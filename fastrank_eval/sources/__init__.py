@@ -26,7 +26,6 @@ from fastrank_eval.sources.memory import (
 )
 from fastrank_eval.sources.paths import FORMATS
 from fastrank_eval.sources.reading import foreign, type_name
-from fastrank_eval.sources.selection import condition_of, only
 from fastrank_eval.sources.source import Source, require_columns
 
 __all__ = ["Source", "open_source", "require_columns"]
@@ -89,12 +88,16 @@ def open_source(
     if format is not None and format not in FORMATS:
         known = ", ".join(FORMATS)
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
-    condition = condition_of(where)
+    condition = None
+    if where is not None:
+        from fastrank_eval.sources.selection import condition_of
+
+        condition = condition_of(where)
     if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
         source = source[0]
     if isinstance(source, str) and source == "-":
         opened = open_standard_input(format)
-        return opened if condition is None else only(opened, condition)
+        return opened if condition is None else condition.only(opened)
     if isinstance(source, (str, os.PathLike)):
         return open_files([source], format, condition)
     if isinstance(source, (list, tuple)):
@@ -105,7 +108,7 @@ def open_source(
     if hasattr(source, "get_fragments") and hasattr(source, "scanner"):
         return open_dataset(source, name, condition)
     opened = _in_memory(source, name)
-    return opened if condition is None else only(opened, condition)
+    return opened if condition is None else condition.only(opened)
 
 
 def _in_memory(source: object, name: str) -> Source:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastrank_eval import where
+from fastrank_eval.arrow_values import arrow_value, values_column
 from fastrank_eval.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.sources.literals import fit, order_key, plain_type
 from fastrank_eval.sources.ranges import UNKNOWN, Range
@@ -31,7 +32,7 @@ _COMPARE = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_UNSET = pa.scalar(None, pa.bool_())
+_UNSET = arrow_value(None, pa.bool_())
 
 #: Gives a column, of its plain type: an array to compute with, or an expression to build on.
 Operand = Callable[[str], Any]
@@ -203,14 +204,14 @@ def _leaf(
                 f"where: column {name!r} is {kind} and no condition by itself: "
                 "compare it with a literal."
             )
-        return _Comparison(name, "=", pa.scalar(None if pa.types.is_null(kind) else True, plain))
+        return _Comparison(name, "=", arrow_value(None if pa.types.is_null(kind) else True, plain))
     if isinstance(node, where.Comparison):
         return _Comparison(name, node.operator, fit(node.literal, kind, name))
     values = [fit(literal, kind, name) for literal in node.literals]
     keys = [order_key(value) for value in values if value.is_valid]
     if pa.types.is_floating(plain) and 0.0 in keys:
-        values += [pa.scalar(0.0, plain), pa.scalar(-0.0, plain)]  # one number, but two hashes
-    array = pa.array([value for value in values if value.is_valid], plain)
+        values += [arrow_value(0.0, plain), arrow_value(-0.0, plain)]  # one number, but two hashes
+    array = values_column([value for value in values if value.is_valid], plain)
     return _Among(name, array, None if None in keys else sorted(keys))
 
 

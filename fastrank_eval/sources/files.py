@@ -10,18 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fastrank_eval.errors import ArgumentError, SourceError, near
-from fastrank_eval.sources.conditions import TRUE
 from fastrank_eval.sources.formats import DELIMITER, inspect_file, read_file
 from fastrank_eval.sources.paths import FORMATS, File, expand
 from fastrank_eval.sources.ranges import Range, partition_ranges
 from fastrank_eval.sources.reading import checked, decoded, reading, select, type_name
-from fastrank_eval.sources.selection import Selection, Where, possible, select_rows, selected_row
-from fastrank_eval.sources.source import Source
+from fastrank_eval.sources.source import Source, selected_row
+
+if TYPE_CHECKING:
+    from fastrank_eval.sources.selection import Selection, Where
 
 __all__ = ["open_files", "open_standard_input"]
 
@@ -37,7 +38,7 @@ def open_files(places: Sequence[Any], forced: str | None, condition: Where | Non
     common, faults = _unify(files, schemas, hive)
     selection = None
     if condition is not None:
-        selection = select_rows(condition, common)
+        selection = condition.select(common)
         _refuse_faults(selection.columns, faults)
     parts = _parts(files, common, selection)
 
@@ -135,7 +136,7 @@ def _inspected(
     if condition is not None:
         keys = pa.schema(list(hive.items()))
         files = [
-            file for file in listed if possible(condition, keys, partition_ranges(file, keys))
+            file for file in listed if condition.may_hold(keys, partition_ranges(file, keys))
         ] or files[:1]
     with ThreadPoolExecutor(max_workers=8) as pool:
         schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
@@ -157,16 +158,16 @@ def _parts(
         return [(file, None) for file in files]
     found: list[tuple[File, Selection | None]] = []
     for file in files:
-        outcomes = selection.outcomes(partition_ranges(file, schema))
-        if outcomes & TRUE:
-            found.append((file, None if outcomes == TRUE else selection))
+        known = partition_ranges(file, schema)
+        if selection.may_hold(known):
+            found.append((file, None if selection.must_hold(known) else selection))
     return found
 
 
 def _may_select(
     selection: Selection, file: File, schema: pa.Schema, known: Mapping[str, Range]
 ) -> bool:
-    return bool(selection.outcomes({**known, **partition_ranges(file, schema)}) & TRUE)
+    return selection.may_hold({**known, **partition_ranges(file, schema)})
 
 
 def _refuse_faults(columns: Sequence[str], faults: Mapping[str, str]) -> None:

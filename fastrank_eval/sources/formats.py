@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.fs as pafs
-import pyarrow.parquet as papq
 
+from fastrank_eval.arrow_values import arrow_value
 from fastrank_eval.errors import SourceError
 from fastrank_eval.sources.paths import File, begins_like, sniff
 from fastrank_eval.sources.ranges import Range, row_group_ranges
@@ -90,13 +89,15 @@ def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType])
                     "Write the files with one type."
                 ) from error
         else:
-            value = pa.scalar(file.partitions[name], pa.string()).cast(target)
+            value = arrow_value(file.partitions[name], pa.string()).cast(target)
             arrays.append(pa.repeat(value, batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, list(targets))
 
 
 @contextmanager
 def _parquet(file: File) -> Iterator[Any]:
+    import pyarrow.parquet as papq
+
     # Not memory mapped: a file cut short while it is read would kill the process (SIGBUS).
     # Not through a dataset scan: it decodes whole row groups ahead, so memory follows the file.
     local = isinstance(file.filesystem, pafs.LocalFileSystem)
@@ -163,6 +164,8 @@ def _read_arrow(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
+    import pyarrow.csv as pacsv
+
     return {
         "parse_options": pacsv.ParseOptions(delimiter=DELIMITER[file.format]),
         # "nan" is not among the nulls: a NaN score is a fault, not a missing row.
@@ -178,6 +181,8 @@ def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
 
 def _csv_schema(file: File) -> pa.Schema:
     """Names and types from the first lines, cut at a line end."""
+    import pyarrow.csv as pacsv
+
     sample = _csv_begin(file, _CSV_SAMPLE)
     if len(sample) == _CSV_SAMPLE:
         sample = sample[: sample.rfind(b"\n") + 1] or sample
@@ -197,6 +202,8 @@ def _csv_begin(file: File, most: int) -> bytes:
 
 
 def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.csv as pacsv
+
     own = {name: kind for name, kind in targets.items() if name not in file.partitions}
     begin = _csv_begin(file, _CSV_HEADER)
     if len(begin) < _CSV_HEADER and b"\n" not in begin:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.arrow_values import arrow_value
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.sources.reading import first_line
-from fastrank_eval.where import Literal
+
+if TYPE_CHECKING:
+    from fastrank_eval.where import Literal
 
 __all__ = ["fit", "is_textual", "order_key", "plain_type"]
 
@@ -55,23 +58,23 @@ def fit(literal: Literal, kind: pa.DataType, column: str) -> pa.Scalar:
     """
     plain = plain_type(kind)
     if pa.types.is_null(kind):
-        return pa.scalar(None, plain)
+        return arrow_value(None, plain)
     reason, remedy = "", ""
     try:
         if pa.types.is_boolean(plain):
-            return pa.scalar(_truth(literal), plain)
+            return arrow_value(_truth(literal), plain)
         if literal.kind == "bool":
             remedy = "Compare with a value of its type"
         elif pa.types.is_integer(plain):
-            return pa.scalar(_whole(literal.value), plain)
+            return arrow_value(_whole(literal.value), plain)
         elif pa.types.is_floating(plain):
-            return pa.scalar(_float(literal.value, _values_type(kind)), plain)
+            return arrow_value(_float(literal.value, _values_type(kind)), plain)
         elif pa.types.is_decimal(plain):
             return pa.scalar(_decimal(literal.value)).cast(plain)
         elif literal.kind == "number":
             remedy = f"Write '{literal.value}' in single quotes" if is_textual(plain) else ""
         else:
-            return pa.scalar(literal.value, pa.string()).cast(plain)
+            return arrow_value(literal.value, pa.string()).cast(plain)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         reason = f" ({first_line(error).partition(': ')[0]})"
         if pa.types.is_timestamp(plain):

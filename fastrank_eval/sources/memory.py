@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.errors import ColumnError, SourceError
 from fastrank_eval.sources.reading import first_line, foreign, reading, select, type_name
-from fastrank_eval.sources.selection import Where, only, select_rows, selected_row
-from fastrank_eval.sources.source import Source
+from fastrank_eval.sources.source import Source, selected_row
+
+if TYPE_CHECKING:
+    from fastrank_eval.sources.selection import Where
 
 __all__ = ["open_arrays", "open_dataset", "open_reader", "open_stream_object", "open_table"]
 
@@ -53,9 +56,9 @@ def open_stream_object(source: object, name: str) -> Source:
 
 def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Source:
     """Open a pyarrow Dataset, fragment by fragment so that an error can name the file."""
-    selection = None if condition is None else select_rows(condition, dataset.schema)
+    selection = None if condition is None else condition.select(dataset.schema)
     if condition is not None and (selection is None or selection.expression is None):
-        return only(open_dataset(dataset, name), condition)
+        return condition.only(open_dataset(dataset, name))
     rows = None if selection is None else selection.expression
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -110,6 +113,8 @@ def _arrow_column(name: str, values: Any) -> Any:
     try:
         if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
+        if type(values) is np.ndarray and values.dtype.kind in "iuf":  # others may mask values
+            return arrow_column(np.ascontiguousarray(values))
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         kind = f"of dtype {values.dtype}" if hasattr(values, "dtype") else type_name(values)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastrank_eval.arrow_values import arrow_value
 from fastrank_eval.sources.literals import is_textual, order_key, plain_type
 from fastrank_eval.sources.paths import File
 
@@ -49,7 +50,8 @@ def partition_ranges(file: File, schema: pa.Schema) -> dict[str, Range]:
             found[name] = Range(values=False)
             continue
         try:
-            key = order_key(pa.scalar(text).cast(plain_type(schema.field(name).type)))
+            value = arrow_value(text, pa.string())
+            key = order_key(value.cast(plain_type(schema.field(name).type)))
         except pa.ArrowException:
             continue
         if key is not None and key == key:

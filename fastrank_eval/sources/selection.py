@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,15 +20,12 @@ from fastrank_eval.sources.expressions import (
 from fastrank_eval.sources.literals import plain_type
 from fastrank_eval.sources.ranges import Range
 from fastrank_eval.sources.reading import type_name
-from fastrank_eval.sources.source import Source
+from fastrank_eval.sources.source import Source, selected_row
 
-__all__ = ["Selection", "Where", "condition_of", "only", "possible", "select_rows", "selected_row"]
+__all__ = ["Selection", "Where", "condition_of"]
 
 #: Rows looked at together: decoded, the strings of more might pass the 2 GiB that Arrow counts to.
 _PIECE = 1 << 20
-
-#: What a user may pass, once text is parsed.
-Where: TypeAlias = where.Node | pc.Expression
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,14 @@ class Selection:
     outcomes: Callable[[Mapping[str, Range]], int]
     expression: pc.Expression | None
 
+    def may_hold(self, known: Mapping[str, Range]) -> bool:
+        """Whether it may select rows of which this is known."""
+        return bool(self.outcomes(known) & TRUE)
+
+    def must_hold(self, known: Mapping[str, Range]) -> bool:
+        """Whether it selects every row of which this is known."""
+        return self.outcomes(known) == TRUE
+
     def and_its_own(self, columns: Sequence[str]) -> tuple[str, ...]:
         """These columns, and then those that the condition needs besides."""
         return tuple(dict.fromkeys((*columns, *self.columns)))
@@ -68,7 +73,83 @@ class Selection:
                     yield kept if rows == len(mask) else _filtered(kept, mask)
 
 
-def condition_of(given: object) -> Where | None:
+@dataclass(frozen=True)
+class Where:
+    """A condition that does not know the columns of a source yet.
+
+    Parameters
+    ----------
+    given : where.Node or pyarrow.compute.Expression
+        What a user passed, once text is parsed.
+    """
+
+    given: where.Node | pc.Expression
+
+    def select(self, schema: pa.Schema) -> Selection:
+        """Bind it to the columns of a source.
+
+        Raises
+        ------
+        ColumnError
+            If a column is missing.
+        ArgumentError
+            If the condition does not fit the types of its columns.
+        """
+        given = self.given
+        if isinstance(given, pc.Expression):
+            columns = expression_columns(given, schema)
+            return Selection(
+                columns,
+                lambda batch: expression_mask(given, batch.select(list(columns))),
+                lambda known: expression_outcomes(given, columns, schema, known),
+                given if _scannable(schema, columns) else None,
+            )
+        bound = bind(given, schema)
+        columns = tuple(dict.fromkeys(_columns(given)))
+        expression = None
+        if _scannable(schema, columns):
+
+            def column_of(name: str) -> pc.Expression:
+                kind = schema.field(name).type
+                plain = plain_type(kind)
+                return pc.field(name) if kind.equals(plain) else pc.field(name).cast(plain)
+
+            expression = bound.mask(column_of)
+        return Selection(
+            columns,
+            lambda batch: bound.mask(lambda name: _plain(batch.column(name))),
+            bound.outcomes,
+            expression,
+        )
+
+    def may_hold(self, schema: pa.Schema, known: Mapping[str, Range]) -> bool:
+        """Whether it may select rows of which this is known, where the schema may lack columns."""
+        if isinstance(self.given, pc.Expression):
+            try:
+                outcomes = self.select(schema).outcomes(known)
+            except ValueError:
+                outcomes = ANYTHING
+        else:
+            outcomes = bind(self.given, schema, lenient=True).outcomes(known)
+        return bool(outcomes & TRUE)
+
+    def only(self, source: Source) -> Source:
+        """The rows of a source that it selects, in their order."""
+        selection = self.select(source.schema)
+
+        def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            return selection.of(source.batches(selection.and_its_own(columns)), columns)
+
+        return Source(
+            source.name,
+            source.schema,
+            read,
+            rereadable=source.rereadable,
+            locate=selected_row,
+        )
+
+
+def condition_of(given: object) -> Where:
     """Check what was passed as ``where``, and parse text.
 
     Raises
@@ -76,83 +157,13 @@ def condition_of(given: object) -> Where | None:
     ArgumentError
         If it is neither text of a condition nor a pyarrow Expression.
     """
-    if given is None or isinstance(given, pc.Expression):
-        return given
+    if isinstance(given, pc.Expression):
+        return Where(given)
     if isinstance(given, str):
-        return where.parse(given)
+        return Where(where.parse(given))
     raise ArgumentError(
         f"where={given!r} is {type_name(given)}: pass text, or a pyarrow.compute.Expression."
     )
-
-
-def select_rows(condition: Where, schema: pa.Schema) -> Selection:
-    """Bind a condition to the columns of a source.
-
-    Raises
-    ------
-    ColumnError
-        If a column is missing.
-    ArgumentError
-        If the condition does not fit the types of its columns.
-    """
-    if isinstance(condition, pc.Expression):
-        columns = expression_columns(condition, schema)
-        return Selection(
-            columns,
-            lambda batch: expression_mask(condition, batch.select(list(columns))),
-            lambda known: expression_outcomes(condition, columns, schema, known),
-            condition if _scannable(schema, columns) else None,
-        )
-    bound = bind(condition, schema)
-    columns = tuple(dict.fromkeys(_columns(condition)))
-    expression = None
-    if _scannable(schema, columns):
-
-        def column_of(name: str) -> pc.Expression:
-            kind = schema.field(name).type
-            plain = plain_type(kind)
-            return pc.field(name) if kind.equals(plain) else pc.field(name).cast(plain)
-
-        expression = bound.mask(column_of)
-    return Selection(
-        columns,
-        lambda batch: bound.mask(lambda name: _plain(batch.column(name))),
-        bound.outcomes,
-        expression,
-    )
-
-
-def possible(condition: Where, schema: pa.Schema, known: Mapping[str, Range]) -> bool:
-    """Whether it may select rows of which this is known, where the schema may lack columns."""
-    if isinstance(condition, pc.Expression):
-        try:
-            outcomes = select_rows(condition, schema).outcomes(known)
-        except ValueError:
-            outcomes = ANYTHING
-    else:
-        outcomes = bind(condition, schema, lenient=True).outcomes(known)
-    return bool(outcomes & TRUE)
-
-
-def only(source: Source, condition: Where) -> Source:
-    """The selected rows of a source, in its order."""
-    selection = select_rows(condition, source.schema)
-
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return selection.of(source.batches(selection.and_its_own(columns)), columns)
-
-    return Source(
-        source.name,
-        source.schema,
-        read,
-        rereadable=source.rereadable,
-        locate=selected_row,
-    )
-
-
-def selected_row(row: int) -> str:
-    """Say what the number of a row counts."""
-    return f"row {row:,} of the rows that where selects"
 
 
 def _columns(node: where.Node) -> Iterator[str]:

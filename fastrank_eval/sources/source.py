@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from fastrank_eval.errors import ColumnError, SourceError, near
 
-__all__ = ["Source", "require_columns"]
+__all__ = ["Source", "require_columns", "selected_row"]
 
 
 class Source:
@@ -80,6 +80,11 @@ class Source:
         rows = self._read(columns)
         self._spent = not self.rereadable
         return (batch for batch in rows if batch.num_rows)
+
+
+def selected_row(row: int) -> str:
+    """Say what the number of a row counts, where a condition selects rows."""
+    return f"row {row:,} of the rows that where selects"
 
 
 def require_columns(
