@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from fastrank_eval.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval.measures.auc import class_weights
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 from fastrank_eval.plan import GroupValues, Plan, Tally, new_pools
-from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores
 from fastrank_eval.ranking import Chunk, Ranking, rank
 from fastrank_eval.states import MeanState
+
+if TYPE_CHECKING:
+    from fastrank_eval.pooled import PooledScores
+    from fastrank_eval.pooled_weights import WeightedScores
 
 
 def evaluate_chunk(

@@ -31,7 +31,6 @@ from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta, Result
-from fastrank_eval.scattered import Scattered, in_order_of_appearance
 from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.stream import evaluate_stream
 from fastrank_eval.summary import per_group_table, summary_lines
@@ -329,6 +328,8 @@ def _run(
             keys = [piece.keys for piece in pieces]
             values = [piece.values for piece in pieces if piece.values is not None]
             return tally, keys, values, {"order": "grouped" if order == "auto" else order}
+    from fastrank_eval.scattered import Scattered, in_order_of_appearance
+
     scattered = Scattered(plan, allowed)
     tally, pieces = scattered.evaluate(reading)
     way: dict[str, object] = {"order": order}

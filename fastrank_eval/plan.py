@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fastrank_eval.columns import Roles
 from fastrank_eval.measures.base import Measure
-from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores
 from fastrank_eval.ranking import Chunk, Ranking
 from fastrank_eval.states import MeanState
+
+if TYPE_CHECKING:
+    from fastrank_eval.pooled import PooledScores
+    from fastrank_eval.pooled_weights import WeightedScores
+
+    #: The scores pooled for each model and relevance threshold; threads share them.
+    Pools: TypeAlias = list[dict[float, PooledScores | WeightedScores]]
 
 #: Rows a worker takes at a time.
 STRETCH = 1 << 20
@@ -92,15 +97,17 @@ class Plan:
         return sorted({float(m.rel) for m in self.measures if m.pooled})
 
 
-#: The scores pooled for each model and relevance threshold; threads share them.
-Pools = list[dict[float, PooledScores | WeightedScores]]
-
-
 def new_pools(plan: Plan) -> Pools:
     """Empty pools for a plan."""
 
     def pool() -> PooledScores | WeightedScores:
-        return WeightedScores() if plan.weighted else PooledScores(plan.threads)
+        if plan.weighted:
+            from fastrank_eval.pooled_weights import WeightedScores
+
+            return WeightedScores()
+        from fastrank_eval.pooled import PooledScores
+
+        return PooledScores(plan.threads)
 
     return [{rel: pool() for rel in plan.pools} for _ in plan.roles.scores]
 
