@@ -286,7 +286,7 @@ def _group_near(words, bounds, least, table, place, starts):  # type: ignore[no-
 @kernel
 def _group_hashed(words, hashes, bounds, codes, tags, heads, ends, place, starts):  # type: ignore[no-untyped-def]
     """Number keys by open addressing, comparing them whole; returns the number of groups."""
-    groups = 0
+    groups = np.int64(0)  # of a plain 0 Numba compiles `_number` once more
     for p in range(bounds.shape[0] - 1):
         rows = bounds[p + 1] - bounds[p]
         slots = 16
