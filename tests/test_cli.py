@@ -166,7 +166,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
         "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
-        "--input-format", "parquet",
+        "--input-format", "parquet", "--memory", "4GB", "--spill-dir", ".",
         "--measures", "GAUC", "--measures", "P@1",
     )  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
@@ -177,6 +177,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
         "weight_rows": "ignore", "order": "grouped", "presorted": False, "threads": 2,
         "where": "pctr > 0", "limit": 5, "format": "parquet", "per_group": False,
+        "memory": "4GB", "spill_dir": ".",
     }  # fmt: skip
 
 
