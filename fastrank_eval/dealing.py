@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval.columns import Columns, frozen, row_column
 from fastrank_eval.kernel import kernel
-from fastrank_eval.packed import UPPER_BITS, pack, packable, unpacked
+from fastrank_eval.packed import TURN, UPPER_BITS, pack, packable, unpacked
 from fastrank_eval.scratch import scratch
 from fastrank_eval.words import KeyWords
 
@@ -68,9 +68,9 @@ class DealtRows:
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory that grow with the rows."""
         arrays = [word for words in self.words for word in words]
-        parts = [*self.parts, self.bounds, self.packed]
+        parts = [*self.parts, self.packed]
         arrays += [part for part in parts if part is not None]
         return sum(part.nbytes for part in arrays) + (self.item.nbytes if self.item else 0)
 
@@ -121,6 +121,11 @@ class Dealer:
         self.integer = len(self.columns) == 1 and self.columns[0].integer
         self._keep_numbers = keep_numbers
         self._packs = self.integer and models == 1 and not keep_numbers and not keep_order
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory that keys of great length take beside the rows."""
+        return sum(column.bytes for column in self.columns)
 
     def deal(self, columns: Columns) -> DealtRows:
         """Put the rows of a stretch in order of their piece."""
@@ -244,7 +249,7 @@ def _pieces_of_integers(words, pieces):  # type: ignore[no-untyped-def]
 @kernel
 def _turned(word):  # type: ignore[no-untyped-def]
     upper = np.uint64(word) >> np.uint64(PIECE_BITS)
-    return np.int64((upper * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - PIECE_BITS))
+    return np.int64((upper * np.uint64(TURN)) >> np.uint64(64 - PIECE_BITS))
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Equal neighbours -> groups; keys that return; scattered keys -> gathered rows."""
+"""Equal neighbours -> groups; keys that return."""
 
 from __future__ import annotations
 
@@ -105,7 +105,15 @@ def same_key(left: Keys, i: int, right: Keys, j: int) -> bool:
 
 def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
     """Row `i`'s key as a reader would write it, for messages."""
-    return ", ".join(f"{name}={key[i].as_py()!r}" for name, key in zip(names, keys, strict=True))
+    pairs = zip(names, keys, strict=True)
+    return ", ".join(f"{name}={_value_text(key, i)}" for name, key in pairs)
+
+
+def _value_text(key: pa.Array, i: int) -> str:
+    try:
+        return repr(key[i].as_py())
+    except (OverflowError, ValueError, pa.ArrowException):  # beyond what Python's dates can hold
+        return str(key.slice(i, 1).cast(pa.string())[0].as_py())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
+from typing import SupportsIndex
 
 from fastrank_eval.errors import ArgumentError
 
@@ -60,10 +62,12 @@ def bytes_of(text: str | int) -> int:
     """
     known = {**_UNITS, **_BINARY}
     if isinstance(text, str):
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", text.casefold())
+        number = r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?i?)b?\s*"
+        found = re.fullmatch(number, text.casefold())
         value = int(float(found[1]) * known[found[2]]) if found and found[2] in known else 0
     else:
-        value = 0 if isinstance(text, bool) or not isinstance(text, int) else text
+        whole = isinstance(text, SupportsIndex) and not isinstance(text, bool)
+        value = index(text) if whole else 0
     if value <= 0:
         raise ArgumentError(
             f"memory={text!r} is no amount of memory: write it as '4GB' or '512MB'."
@@ -97,10 +101,8 @@ def budget(memory: str | int | None, threads: int, pooled: bool, spill: str | No
     ArgumentError
         If `memory` is no amount or too little for any run, or if `spill` is no folder.
     """
-    if spill is not None and not Path(spill).is_dir():
-        raise ArgumentError(
-            f"spill_dir={os.fspath(spill)!r} is no folder: create it, or name another."
-        )
+    if spill is not None and not (isinstance(spill, str | os.PathLike) and Path(spill).is_dir()):
+        raise ArgumentError(f"spill_dir={spill!r} is no folder: create it, or name another.")
     held = _resident()
     whole = held + int(_SHARE * _free()) if memory is None else bytes_of(memory)
     if whole < _LEAST:

@@ -22,6 +22,7 @@ from fastrank_eval.dealing import Dealer, DealtRows, hashed
 from fastrank_eval.errors import FastRankEvalError, SpillError
 from fastrank_eval.memory import amount
 from fastrank_eval.validation import as_array
+from fastrank_eval.words import KeyWords
 
 __all__ = ["Sorter", "WideKeys"]
 
@@ -143,7 +144,12 @@ class Sorter:
                 parts.append(None)
             else:
                 parts.append(frozen(as_array(batch.column(f"part {p}")).view(kind)))
-        item = batch.column(_ITEM).cast(self._item) if self._item is not None else None
+        item = None
+        if self._item is not None and self._item.text:
+            item = batch.column(_ITEM).cast(self._item.kind)
+        elif self._item is not None:
+            names = [name for name in batch.schema.names if name.split(".")[0] == _ITEM]
+            item = self._item.keys([as_array(batch.column(name)) for name in names])
         columns = Columns.of_parts(parts, self._dealer.models, item)
         return replace(columns, first_row=first_row, keys=tuple(keys))
 
@@ -152,13 +158,13 @@ class Sorter:
         first = next(rest).opened()
         if self._narrow:
             self._base = first.least - (1 << 31)
-            self._narrow = self._base >= -(1 << 63)
+            self._narrow = self._base > -(1 << 63)
             self._base = self._base if self._narrow else 0
         self._kinds = [None if part is None else part.dtype for part in first.parts]
         if self._masked:
             models = self._dealer.models
             self._kinds[1 + models : 1 + 2 * models] = [np.dtype(np.bool_)] * models
-        self._item = None if first.item is None else first.item.type
+        self._item = None if first.item is None else KeyWords(_ITEM, first.item.type)
         held = [self._batch(first)]
         del first
 
@@ -196,8 +202,11 @@ class Sorter:
             if kind is not None:
                 values = np.zeros(stretch.rows, kind) if part is None else part
                 arrays[f"part {p}"] = values.view(np.uint8) if kind == np.bool_ else values
-        if stretch.item is not None:
+        if self._item is not None and self._item.text:
             arrays[_ITEM] = stretch.item
+        elif self._item is not None:
+            for w, word in enumerate(self._item.words(stretch.item)):
+                arrays[f"{_ITEM}.{w}"] = word.copy()
         columns = [
             arrow_column(values) if isinstance(values, np.ndarray) else values
             for values in arrays.values()
@@ -240,7 +249,7 @@ class Sorter:
                     "allow more memory (--memory)."
                 ) from error
             line = next(iter(text.strip().splitlines()), type(error).__name__)
+            remedy = "Sort the input by group, or allow enough memory for all rows (--memory)."
             raise SpillError(
-                f"DuckDB cannot sort the rows: {line.rstrip('.')}. Allow it more memory "
-                "(--memory) or disk (--spill-dir), or sort the input by group."
+                f"DuckDB cannot sort the rows: {line.rstrip('.')}. {remedy}"
             ) from error

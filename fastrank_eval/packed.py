@@ -16,7 +16,8 @@ from fastrank_eval.kernel import kernel
 
 #: Keys of one table may span this much, with the bits that the number of a piece tells.
 UPPER_BITS = 24
-_TURN = 0x9E3779B97F4A7C15  # as in `dealing`
+#: What the upper part of a key is multiplied with, to turn its lower part.
+TURN = 0x9E3779B97F4A7C15
 
 
 def packable(columns: Columns) -> bool:
@@ -117,7 +118,7 @@ def keys_of_packed(packed: np.ndarray, pieces: np.ndarray, base: int, bits: int)
     """The keys of packed rows, each of its piece; int64."""
     words = base + ((packed >> np.uint64(64 - UPPER_BITS)).astype(np.int64) << bits)
     upper = words.view(np.uint64) >> np.uint64(bits)
-    turn = (upper * np.uint64(_TURN)) >> np.uint64(64 - bits)
+    turn = (upper * np.uint64(TURN)) >> np.uint64(64 - bits)
     return words | (pieces ^ turn.astype(np.int64))
 
 

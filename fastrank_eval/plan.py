@@ -73,6 +73,11 @@ class Plan:
                 return False
         return True
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the input order of a group's rows matters: for ties, or ties of item ids."""
+        return self.ties in ("input", "item")
+
     def policy(self, measure: Measure, reason: str) -> Any:
         """What to do with groups undefined for a reason: 'skip', 'error' or the value to take."""
         if reason in ("few_rows", "few_positives"):

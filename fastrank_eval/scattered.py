@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import cast
 
@@ -26,6 +27,12 @@ from fastrank_eval.validation import columns_of, keys_of
 
 #: The sorter keeps this share of what rows may take: results are worked out beside it.
 _SORTER_SHARE = 0.75
+#: Rows after which what is to come is foreseen from what has come.
+_FORESEEN = 1 << 16
+#: Bytes that DuckDB writes for each byte of rows.
+_ON_DISK = 1.4
+#: Stretches of strings are this many times shorter: their words take as much more room.
+_WIDE = 4
 #: The share of a disk's free room that spilled rows may fill.
 _DISK_SHARE = 0.95
 
@@ -63,55 +70,67 @@ class Scattered:
             Sums, and the results of the groups (empty unless ``plan.per_group``).
         """
         self._expected = reading.rows
-        try:
-            # What is read once cannot be begun again.
-            return self._evaluate(reading.batches(self._plan.stretch), reading.rereadable)
-        except WideKeys:
-            return self._evaluate(reading.batches(self._plan.stretch), narrow=False)
+        if reading.rereadable:  # what is read once cannot be begun again
+            with suppress(WideKeys):
+                return self._evaluate(reading.batches(self._plan.stretch), narrow=True)
+        return self._evaluate(reading.batches(self._plan.stretch), narrow=False)
 
     def _evaluate(
         self, batches: Iterable[pa.RecordBatch], narrow: bool
     ) -> tuple[Tally, list[Piece]]:
         dealt = self._dealt(batches)
         held: list[DealtRows] = []
-        packed = opened = rows = 0
-        for stretch in dealt:
+        packed = opened = read = 0
+        allowed = self._budget.rows
+        if self._expected is None:
+            # More may come than is foreseen: then what is held is handed on beside the sorter.
+            allowed //= 2
+        for rows, stretch in dealt:
+            read += rows
+            if stretch is None:
+                continue
             held.append(stretch)
             packed, opened = packed + stretch.bytes, opened + stretch.bytes_opened
-            rows += stretch.rows
             size = packed if packed == opened or stay_packed(held) else opened
-            whole = size if self._expected is None else size * max(self._expected, rows) // rows
-            if max(size, whole) > self._budget.rows:
+            size += self._dealers[0].bytes
+            more = 1.0 if self._expected is None else max(self._expected / read, 1.0)
+            if size > allowed or (read >= _FORESEEN and size * more > allowed):
                 self.spilled = True
-                return self._sorted(held, dealt, whole, narrow)
+                needed = int(_ON_DISK * opened * more)
+                rest = (stretch for _, stretch in dealt if stretch is not None)
+                return self._sorted(held, rest, needed, narrow)
         if not held:
             return Tally(self._plan), []
         return self._gathered(Gathering(self._dealers[0], held))
 
-    def _dealt(self, batches: Iterable[pa.RecordBatch]) -> Iterator[DealtRows]:
-        """The stretches in their order, those without rows left out."""
+    def _dealt(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, DealtRows | None]]:
+        """Rows read, and what of them was dealt, stretch by stretch."""
         plan = self._plan
 
         def jobs() -> Iterator[Stretch]:
-            for stretch in stretches(batches, plan.stretch):
-                if not self._dealers:
-                    kinds = [key.type for key in keys_of(stretch[0][0].slice(0, 0), plan.roles, 0)]
-                    keep_order = plan.ties == "input"
-                    dealer = Dealer(
-                        plan.roles.group,
-                        kinds,
-                        len(plan.roles.scores),
-                        keep_numbers=plan.per_group or keep_order,
-                        keep_order=keep_order,
-                    )
-                    self._dealers.append(dealer)
-                yield stretch
+            rest = iter(batches)
+            first = next(rest, None)
+            if first is None:
+                return
+            kinds = [key.type for key in keys_of(first.slice(0, 0), plan.roles, 0)]
+            dealer = Dealer(
+                plan.roles.group,
+                kinds,
+                len(plan.roles.scores),
+                keep_numbers=plan.per_group or plan.keeps_order,
+                keep_order=plan.keeps_order,
+            )
+            self._dealers[:] = [dealer]
+            wide = any(column.text for column in dealer.columns)
+            rows = max(plan.stretch // _WIDE, 1) if wide else plan.stretch
+            yield from stretches(chain([first], rest), rows)
 
-        def deal(stretch: Stretch) -> DealtRows | None:
-            columns = columns_of(in_scratch(stretch[0]), plan.roles, stretch[1])
-            return self._dealers[0].deal(columns) if columns.rows else None
+        def deal(stretch: Stretch) -> tuple[int, DealtRows | None]:
+            batch = in_scratch(stretch[0])
+            columns = columns_of(batch, plan.roles, stretch[1])
+            return batch.num_rows, self._dealers[0].deal(columns) if columns.rows else None
 
-        return (rows for rows in in_order(plan.threads, deal, jobs()) if rows is not None)
+        return in_order(plan.threads, deal, jobs())
 
     def _gathered(self, gathering: Gathering) -> tuple[Tally, list[Piece]]:
         plan = self._plan
@@ -150,8 +169,8 @@ class Scattered:
             nonlocal taken
             for stretch in chain((held.pop(0) for _ in range(len(held))), rest):
                 taken += stretch.rows
-                report("sorting on disk", taken, self._expected)
                 yield stretch
+            report("sorting on disk", 0, taken)
 
         def evaluated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows = 0
@@ -167,7 +186,7 @@ class Scattered:
                 memory=int(_SORTER_SHARE * budget.rows),
                 disk=int(_DISK_SHARE * shutil.disk_usage(folder).free),
                 threads=plan.threads,
-                in_order=plan.ties == "input",
+                in_order=plan.keeps_order,
                 masked=plan.roles.unretrieved == "allow",
                 narrow=narrow,
             )

@@ -9,6 +9,9 @@ from numpy.typing import DTypeLike
 
 _own = threading.local()
 
+#: Bytes of the largest array that is kept: what a giant group needs is given back.
+_KEPT = 16 << 20
+
 
 def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
     """Room that the next call of the same thread for the same use overwrites: copy what is kept.
@@ -27,6 +30,8 @@ def scratch(use: str, size: int, dtype: DTypeLike = np.int64) -> np.ndarray:
     -------
     ndarray of `dtype`, shape (size,)
     """
+    if size * np.dtype(dtype).itemsize > _KEPT:
+        return np.empty(size, dtype)
     kept: dict[str, np.ndarray] = _own.__dict__
     key = f"{use} {np.dtype(dtype).str}"
     room = kept.get(key)

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO, cast
 
 from fastrank_eval import spill_guard
 from fastrank_eval.errors import SpillError
@@ -60,32 +61,22 @@ def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator
             f"{amount(free)} free: free some, name a folder on another disk (--spill-dir), or "
             "allow more memory (--memory)."
         )
-    try:
-        folder, lock = _made(where)
-    except OSError as error:
-        raise SpillError(
-            f"cannot spill to {shown!r}: {error.strerror or error}; name a folder that can be "
-            "written to (--spill-dir)."
-        ) from error
-    guard = _guard(folder)
-    try:
+    folder = where / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    with ExitStack() as stack:
+        # What is undone is named before it is done: an interruption may come between any two lines.
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            folder.mkdir(mode=0o700)
+            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise SpillError(
+                f"cannot spill to {shown!r}: {error.strerror or error}; name a folder that can be "
+                "written to (--spill-dir)."
+            ) from error
+        stack.callback(os.close, lock)
+        _locks(lock)
+        _guard(folder, stack)
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-        if guard is not None and guard.stdin is not None:
-            guard.stdin.close()
-            guard.wait()
-
-
-def _made(parent: Path) -> tuple[Path, int]:
-    """Make the folder and lock it; it takes its name only when it is locked."""
-    name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-    hidden = parent / f".{name}"
-    hidden.mkdir(mode=0o700)
-    lock = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-    _locks(lock)
-    return hidden.rename(parent / name), lock
 
 
 def _locks(handle: int) -> bool:
@@ -105,6 +96,9 @@ def _remove_abandoned(parent: Path) -> None:
     """Remove the folders of runs that have ended without doing so."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
+            if not (folder / _LOCK).exists():
+                folder.rmdir()  # ended before it was locked, if nothing is in it
+                continue
             handle = os.open(folder / _LOCK, os.O_RDWR)
             try:
                 if _locks(handle):
@@ -113,17 +107,18 @@ def _remove_abandoned(parent: Path) -> None:
                 os.close(handle)
 
 
-def _guard(folder: Path) -> subprocess.Popen[bytes] | None:
-    """Start the process that removes the folder if this one is killed."""
+def _guard(folder: Path, stack: ExitStack) -> None:
+    """Start the process that removes the folder if this one is killed; the stack ends it."""
     if not sys.executable:
-        return None
+        return
     program = [sys.executable, "-I", "-S", spill_guard.__file__, os.fspath(folder)]
     with suppress(OSError):  # without it the next run removes what a killed one leaves
-        return subprocess.Popen(  # noqa: S603 - this interpreter, a file of this package
+        guard = subprocess.Popen(  # noqa: S603 - this interpreter, a file of this package
             program,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    return None
+        stack.callback(guard.wait)
+        stack.callback(cast(IO[bytes], guard.stdin).close)

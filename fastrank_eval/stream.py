@@ -105,7 +105,7 @@ def evaluate_stream(
     keep = watch is not None and watch.keep
     pieces: list[Piece] = []
     open_rows: list[Columns] = []
-    seams: list[tuple[Columns, str, Piece | None]] = []
+    seams: list[tuple[Columns, Keys, Piece | None]] = []
     seam_rows = 0
 
     def look(job: Stretch) -> Outcome:
@@ -147,7 +147,7 @@ def evaluate_stream(
         # A copy: a view of a few rows would keep its whole batch in memory.
         parts = [part.without_keys() for part in open_rows]
         rows = concatenate(parts) if len(parts) > 1 else parts[0].take(np.arange(parts[0].rows))
-        seams.append((rows, key_text(keys, plan.roles.group, 0), piece))
+        seams.append((rows, keys_at(keys, np.zeros(1, np.int64)), piece))
         seam_rows += rows.rows
         open_rows.clear()
         if len(seams) >= _SEAMS or seam_rows >= plan.stretch:
@@ -159,7 +159,11 @@ def evaluate_stream(
             return
         starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in seams])])
         chunk = Chunk(concatenate([rows for rows, _, _ in seams]), starts)
-        values = evaluate_chunk(chunk, plan, tallies.mine(), lambda group: seams[group][1])
+
+        def name(group: int) -> str:
+            return key_text(seams[group][1], plan.roles.group, 0)
+
+        values = evaluate_chunk(chunk, plan, tallies.mine(), name)
         for g, (_, _, piece) in enumerate(seams):
             if piece is not None:
                 piece.values = values.one(g)

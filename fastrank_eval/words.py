@@ -3,7 +3,7 @@
 Integers, dates, timestamps and bools are one word. Decimals and long intervals are the words they
 lie in. Strings and bytes are their bytes, closed by a mark and filled up with zeros, so that words
 which only fill up never tell two keys apart; what is longer than `LONGEST` bytes is kept once in a
-table and stands as its number there. Whoever compares words compares keys: no hash decides.
+table and stands as its number there. Whoever compares words compares keys.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from fastrank_eval.validation import as_array, fixed_items
 LONGEST = 71
 #: The last byte that is not 0 tells what the words hold.
 _WRITTEN, _NUMBERED = 0x80, 0x81
+#: Bytes that Python needs to keep a key and its number.
+_EACH_LONG = 200
 
 
 class KeyWords:
@@ -43,6 +45,8 @@ class KeyWords:
         self._long: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
         self._lock = threading.Lock()
+        #: Bytes that the table of long keys takes.
+        self.bytes = 0
 
     @property
     def integer(self) -> bool:
@@ -120,6 +124,7 @@ class KeyWords:
                 number = self._numbers.setdefault(value, len(self._long))
                 if number == len(self._long):
                     self._long.append(value)
+                    self.bytes += len(value) + _EACH_LONG
                 numbers[i] = number
         return numbers[as_array(encoded.indices)]
 

@@ -111,14 +111,31 @@ def test_spilled_rows__that_were_packed_in_words(spill):
     assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]
 
 
-@pytest.mark.parametrize("ties", ["input", "item", "best", "worst"])
+@pytest.mark.parametrize("ties", ["input", "best", "worst"])
 def test_spilled_rows__under_every_tie_policy(spill, ties):
-    rng = np.random.default_rng(6)
-    items = pa.array([f"item {i}" for i in rng.permutation(ROWS).tolist()])
-    table = log_of(KEYS["int64"](numbers_of(rng)), item=items)
-    options = {"item": "item"} if ties == "item" else {}
-    on_disk, in_memory = both(spill, table, ["GAUC", "RR", "P@3"], ties=ties, **options)
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(6))))
+    on_disk, in_memory = both(spill, table, ["GAUC", "RR", "P@3"], ties=ties, batch_rows=900)
     assert bits(on_disk) == bits(in_memory)
+
+
+ITEMS = {
+    "strings": lambda n: pa.array([f"item {i}" for i in n.tolist()]),
+    "few strings": lambda n: pa.array([f"item {i % 4}" for i in n.tolist()]),
+    "numbers": lambda n: pa.array(n % 9),
+    "instants": lambda n: pa.array(n * 1000, pa.int64()).cast(pa.timestamp("ms")).cast(pa.date64()),
+    "durations": lambda n: pa.array(n % 50, pa.int64()).cast(pa.duration("s")),
+    "long decimals": lambda n: pa.array(n % 50).cast(pa.decimal128(20)).cast(pa.decimal256(60)),
+}
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("per_group", [True, False])
+def test_spilled_rows__with_ties_by_item(spill, kind, per_group):
+    rng = np.random.default_rng(6)
+    table = log_of(KEYS["int64"](numbers_of(rng)), item=ITEMS[kind](rng.permutation(ROWS)))
+    options = {"ties": "item", "item": "item", "per_group": per_group, "batch_rows": 900}
+    on_disk, in_memory = both(spill, table, ["GAUC", "RR", "AP"], **options)
+    assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]
 
 
 def test_spilled_rows__without_scores_or_labels(spill):
@@ -258,7 +275,8 @@ def test_folder__left_by_a_machine_that_went_down_is_removed_by_the_next_run(spi
 def test_memory__as_text_and_numbers():
     sizes = {"4GB": 4 * 10**9, "512 MiB": 512 << 20, "1.5g": 15 * 10**8, 10**9: 10**9}
     assert {text: bytes_of(text) for text in sizes} == sizes
-    for wrong in ("", "4 pounds", "-1GB", 0, -5, True, "GB", "1e9GB"):
+    assert bytes_of(np.int64(5)) == 5
+    for wrong in ("", "4 pounds", "-1GB", 0, -5, True, "GB", "1e9GB", "9" * 400, 1.5, None):
         with pytest.raises(ArgumentError, match="is no amount of memory"):
             bytes_of(wrong)
     with pytest.raises(ArgumentError, match="too little"):
