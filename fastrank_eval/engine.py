@@ -11,21 +11,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from fastrank_eval.columns import Columns
+from fastrank_eval.chunk import Chunk, Scored
 from fastrank_eval.errors import ColumnError, MeasureError, UndefinedError
+from fastrank_eval.labels import Labels
 from fastrank_eval.measures.auc import class_weights
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 from fastrank_eval.plan import GroupValues, Plan, Tally, new_pools
-from fastrank_eval.ranking import Chunk, Ranking, rank
+from fastrank_eval.ranking import Ranking, rank
 from fastrank_eval.states import MeanState
-
-if TYPE_CHECKING:
-    from fastrank_eval.pooled import PooledScores
-    from fastrank_eval.pooled_weights import WeightedScores
 
 
 def evaluate_chunk(
@@ -50,46 +47,46 @@ def evaluate_chunk(
     """
     columns = chunk.columns
     group_weights = _constant_columns(chunk, plan, name)
-    passes = plan.passes
+    labels = Labels.of(columns.label, chunk.starts, plan.skip_empty)
     seen = GroupValues.empty(chunk, plan)
     for model, score in enumerate(plan.roles.scores):
-        ranking = rank(
-            chunk,
-            model,
-            plan.ties,
-            weighted=plan.weighted,
-            presorted=plan.presorted,
-            skip_empty=plan.skip_empty,
-            score_name=score,
-        )
-        positives = ranking.relevant(1.0)
-        for together in passes:
-            members = [plan.measures[m] for m in together]
-            for measure in members:
-                measure.check_grades(ranking)
-            values = np.empty((len(members), ranking.groups))
-            type(members[0]).compute(members, ranking, values)
-            for m, value in zip(together, values, strict=True):
+        scored = Scored.of(chunk, model, labels)
+        if plan.passes or plan.presorted:
+            in_order = scored.in_order(plan.presorted, score)
+        if plan.passes:
+            ranking = rank(scored, plan.ties, in_order)
+            for m, value in _values(plan, ranking):
                 _settle(plan, m, ranking, value, group_weights, tally.means[model], name)
                 if plan.per_group:
                     seen.put(model, m, ranking, value)
-        if ranking.ranked is not None:
-            _settle_empty(plan, chunk, ranking, tally.means[model])
+            if ranking.ranked is not None:
+                _settle_empty(plan, chunk, labels, tally.means[model])
         for rel, pool in tally.pools[model].items():
-            _pool(columns, model, ranking, rel, pool)
-        if model == 0:
-            tally.positives += int(positives.sum())
-            if plan.per_group:
-                seen.put_positives(ranking, positives)
+            positive = scored.labels.relevant_rows(rel)
+            pool.add(scored.score, positive, scored.weight)  # type: ignore[arg-type]
+    if plan.per_group:
+        seen.put_positives(labels)
+    tally.positives += int(labels.relevant(1.0).sum())
     tally.rows += columns.rows
     tally.groups += chunk.groups
     return seen
 
 
-def _settle_empty(plan: Plan, chunk: Chunk, ranking: Ranking, state: MeanState) -> None:
+def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
+    """Each measure of groups, by its position in the plan, with its values."""
+    for together in plan.passes:
+        members = [plan.measures[m] for m in together]
+        for measure in members:
+            measure.check_grades(ranking)
+        values = np.empty((len(members), ranking.groups))
+        type(members[0]).compute(members, ranking, values)
+        yield from zip(together, values, strict=True)
+
+
+def _settle_empty(plan: Plan, chunk: Chunk, labels: Labels, state: MeanState) -> None:
     """Count the groups that were not ranked because their labels are all 0."""
-    groups = chunk.groups - ranking.groups
-    rows = chunk.columns.rows - int(ranking.rows.sum())
+    groups = chunk.groups - len(labels.rows)
+    rows = chunk.columns.rows - labels.rows_ranked
     for m, measure in enumerate(plan.measures):
         if measure.pooled:
             continue
@@ -98,23 +95,6 @@ def _settle_empty(plan: Plan, chunk: Chunk, ranking: Ranking, state: MeanState) 
             state.drop(m, reason, groups)
         else:
             state.add_zeros(m, groups, rows)
-
-
-def _pool(
-    columns: Columns,
-    model: int,
-    ranking: Ranking,
-    rel: float,
-    pool: PooledScores | WeightedScores,
-) -> None:
-    score, label, weight = columns.scores[model], columns.label, columns.weight
-    missing = columns.unretrieved[model]
-    if missing is not None and missing.any():
-        here = ~missing
-        score, label = score[here], label[here]
-        weight = None if weight is None else weight[here]
-    marked = ranking.marked
-    pool.add(score, marked[label[marked] >= rel], weight)  # type: ignore[arg-type]
 
 
 def _settle(
@@ -180,19 +160,30 @@ def _group_weights(
         return None
     if kind not in GROUP_WEIGHTS:
         column = columns[kind]
-        return column if ranking.ranked is None else column[ranking.ranked]
-    if measure.uses_row_weights:
-        positive, negative = class_weights(ranking, measure.rel_or_default)
-    else:
-        positive = ranking.relevant(measure.rel_or_default)
-        negative = ranking.retrieved - ranking.relevant_retrieved(measure.rel_or_default)
+        if ranking.ranked is None:
+            return column
+        ranked = ranking.ranked
+        return ranking.once_for_all(("column", kind), lambda: column[ranked])
+    rel = measure.rel_or_default
+
+    def weigh() -> np.ndarray:
+        if measure.uses_row_weights:
+            positive, negative = class_weights(ranking, rel)
+        else:
+            positive = ranking.relevant(rel)
+            negative = ranking.retrieved - ranking.relevant_retrieved(rel)
+            if kind == "impressions":
+                return ranking.retrieved.astype(np.float64)
         if kind == "impressions":
-            return ranking.retrieved.astype(np.float64)
-    if kind == "impressions":
-        return (positive + negative).astype(np.float64)
-    if kind == "positives":
-        return positive.astype(np.float64)
-    return positive.astype(np.float64) * negative
+            return (positive + negative).astype(np.float64)
+        if kind == "positives":
+            return positive.astype(np.float64)
+        return positive.astype(np.float64) * negative
+
+    if ranking.weights is not None:
+        # Sums of row weights in the order of the scores: their last bits are the model's own.
+        return weigh()
+    return ranking.once_for_all(("group weight", measure.uses_row_weights, kind, rel), weigh)
 
 
 def _constant_columns(

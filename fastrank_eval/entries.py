@@ -28,6 +28,28 @@ _CROWDED = 3
 _LONG = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Which rows of a chunk are labelled, whatever their scores.
+
+    Parameters
+    ----------
+    marks : ndarray of uint8, shape (rows,), read-only
+        Not 0 where the row is labelled.
+    row : ndarray of int64, shape (entries,)
+        The labelled rows, ascending.
+    ranked : ndarray of int64, shape (groups,)
+        Which groups of the chunk are ranked.
+    offsets : ndarray of int64, shape (groups + 1,)
+        First of each ranked group's labelled rows, then their number.
+    """
+
+    marks: np.ndarray
+    row: np.ndarray
+    ranked: np.ndarray
+    offsets: np.ndarray
+
+
 @dataclass(slots=True)
 class Entries:
     """The labelled rows of a chunk.
@@ -54,8 +76,25 @@ class Entries:
     place: np.ndarray | None = None
 
 
+def labelled_rows(marks: np.ndarray, starts: np.ndarray, skip: bool) -> Labelled:
+    """Find the labelled rows of each group.
+
+    Parameters
+    ----------
+    marks : ndarray of uint8, shape (rows,), read-only
+        Not 0 where the row is labelled.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    skip : bool
+        Leave out groups without a labelled row.
+    """
+    room = scratch("row numbers", len(marks))
+    row = room[: _find_marks(marks, room)].copy()
+    return Labelled(marks, row, *_grouped(row, starts, skip))
+
+
 def ordered_entries(
-    score: np.ndarray, starts: np.ndarray, marks: np.ndarray, order: np.ndarray | None, skip: bool
+    score: np.ndarray, starts: np.ndarray, labelled: Labelled, order: np.ndarray | None
 ) -> Entries:
     """Entries of rows in order.
 
@@ -65,50 +104,42 @@ def ordered_entries(
         In the order that `order` gives; read-only.
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
-    marks : ndarray of uint8, shape (rows,), read-only
-        Not 0 where the row is labelled.
+    labelled : Labelled
     order : ndarray of integers, shape (rows,), or None
         Row at each place; None: rows stand best first.
-    skip : bool
-        Leave out groups without an entry.
     """
-    room = scratch("row numbers", len(marks))
-    if order is None:
-        places = row = room[: _find_marks(marks, room)].copy()
-    else:
-        places = room[: _find_marks_in_order(marks, order, room)].copy()
+    ranked, offsets = labelled.ranked, labelled.offsets
+    places = row = labelled.row
+    if order is not None:
+        room = scratch("row numbers", len(score))
+        places = room[: _find_marks_in_order(labelled.marks, order, room)].copy()
         row = order[places]
-    ranked, offsets = _grouped(places, starts, skip)
     place, above, size = np.empty((3, len(places)), np.int64)
     _find_blocks(places, score, starts, ranked, offsets, place, above, size)
     return Entries(ranked, offsets, row, above, size, place)
 
 
-def counted_entries(
-    score: np.ndarray, starts: np.ndarray, marks: np.ndarray, skip: bool
-) -> Entries | None:
+def counted_entries(score: np.ndarray, starts: np.ndarray, labelled: Labelled) -> Entries | None:
     """Entries of rows in any order, their place not told; None where too many rows are labelled.
 
     Parameters
     ----------
-    score, starts, marks, skip
+    score, starts, labelled
         As in `ordered_entries`, rows in any order inside their group.
     """
-    room = scratch("row numbers", len(marks))
-    found = _find_marks(marks, room)
-    if found * _SPARSE > len(marks) or len(marks) >= 1 << 31:
+    ranked, offsets, found = labelled.ranked, labelled.offsets, len(labelled.row)
+    if found * _SPARSE > len(score) or len(score) >= 1 << 31:
         return None
-    row = room[:found].copy()
-    ranked, offsets = _grouped(row, starts, skip)
     many = np.diff(offsets) > _FEW
     crowded = ranked[many]
-    if _CROWDED * int((starts[crowded + 1] - starts[crowded]).sum()) > len(marks):
+    if _CROWDED * int((starts[crowded + 1] - starts[crowded]).sum()) > len(score):
         return None
+    row = labelled.row.copy()
     above, size = np.empty((2, found), np.int64)
     _count_blocks(score, starts, ranked, offsets, _FEW, row, above, size)
     entries = Entries(ranked, offsets, row, above, size)
     if len(crowded):
-        _order_groups(entries, many, score, starts, marks)
+        _order_groups(entries, many, score, starts, labelled.marks)
     return entries
 
 
@@ -122,7 +153,8 @@ def _order_groups(
     part = np.concatenate([score[lo:hi] for lo, hi in bounds])
     marked = frozen(np.concatenate([marks[lo:hi] for lo, hi in bounds]))
     order = order_by_score(part, here)
-    ordered = ordered_entries(frozen(part[order]), here, marked, order, False)
+    labelled = labelled_rows(marked, here, False)
+    ordered = ordered_entries(frozen(part[order]), here, labelled, order)
     counts = np.diff(entries.offsets)
     at = np.flatnonzero(np.repeat(wanted, counts))
     entries.row[at] = ordered.row + np.repeat(starts[groups] - here[:-1], counts[wanted])

@@ -13,12 +13,12 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.chunk import Chunk
 from fastrank_eval.columns import Columns, frozen, row_column
 from fastrank_eval.dealing import PIECE_BITS, PIECES, Dealer, DealtRows, hashed, stay_packed
 from fastrank_eval.groups import Keys
 from fastrank_eval.kernel import kernel
 from fastrank_eval.packed import UPPER_BITS, keys_of_packed, sort_pieces
-from fastrank_eval.ranking import Chunk
 from fastrank_eval.scratch import scratch
 
 __all__ = ["Gathering", "Span"]

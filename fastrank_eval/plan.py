@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from fastrank_eval.chunk import Chunk
 from fastrank_eval.columns import Roles
+from fastrank_eval.labels import Labels
 from fastrank_eval.measures.base import Measure
-from fastrank_eval.ranking import Chunk, Ranking
+from fastrank_eval.ranking import Ranking
 from fastrank_eval.states import MeanState
 
 if TYPE_CHECKING:
@@ -174,9 +176,9 @@ class GroupValues:
         else:
             self.values[model, m, ranking.ranked] = value
 
-    def put_positives(self, ranking: Ranking, positives: np.ndarray) -> None:
+    def put_positives(self, labels: Labels) -> None:
         """Enter the rows of grade >= 1 of the ranked groups."""
-        if ranking.ranked is None:
-            self.positives = positives
+        if labels.ranked is None:
+            self.positives = labels.relevant(1.0)
         else:
-            self.positives[ranking.ranked] = positives
+            self.positives[labels.ranked] = labels.relevant(1.0)

@@ -14,32 +14,12 @@ from typing import cast
 import numpy as np
 
 from fastrank_eval.canonical import arrange_blocks, sort_groups_descending, weigh_zeros
-from fastrank_eval.columns import Columns, frozen, row_column
+from fastrank_eval.chunk import Chunk, Scored
+from fastrank_eval.columns import frozen
 from fastrank_eval.entries import counted_entries, ordered_entries
-from fastrank_eval.errors import OrderError
-from fastrank_eval.ordering import broken_order, order_by_score
+from fastrank_eval.labels import Labels
+from fastrank_eval.ordering import order_by_score
 from fastrank_eval.ties import item_precedence, resolve_blocks
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Whole groups, one after another.
-
-    Parameters
-    ----------
-    columns : Columns
-        Their rows.
-    starts : ndarray of int64, shape (groups + 1,)
-        First row of each group, then the number of rows.
-    """
-
-    columns: Columns
-    starts: np.ndarray
-
-    @property
-    def groups(self) -> int:
-        """Number of groups."""
-        return len(self.starts) - 1
 
 
 @dataclass(slots=True)
@@ -68,12 +48,12 @@ class Ranking:
 
     Parameters
     ----------
+    labels : Labels
+        Of the retrieved rows. What no score bears on is kept there, for the models to come.
     ranked : ndarray of int64, shape (groups,), or None
         Which groups of the chunk these are; None: all of them.
     offsets : ndarray of int64, shape (groups + 1,)
         First entry of each group, then the number of entries.
-    marked : ndarray of int32 or int64
-        The retrieved rows with a non-zero label, numbered among the retrieved rows, in any order.
     rows : ndarray of int64, shape (groups,)
         All rows of the group.
     retrieved : ndarray of int64, shape (groups,)
@@ -94,9 +74,9 @@ class Ranking:
         Of all entries.
     """
 
+    labels: Labels
     ranked: np.ndarray | None
     offsets: np.ndarray
-    marked: np.ndarray
     rows: np.ndarray
     retrieved: np.ndarray
     grade: np.ndarray
@@ -105,9 +85,9 @@ class Ranking:
     block_above: np.ndarray
     block_size: np.ndarray
     weights: RowWeights | None
+    most_grade: float
+    least_grade: float
     lost: bool = False
-    most_grade: float = -np.inf
-    least_grade: float = np.inf
     known: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -121,29 +101,34 @@ class Ranking:
             self.known[key] = compute()
         return self.known[key]
 
+    def once_for_all(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """An array that several models share too: no bit of it may depend on a score."""
+        # A model that lost rows has labels of its own.
+        return self.labels.once(key, compute)
+
+    def of_grades(self, key: Hashable, compute: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """A number for each entry that follows from its grade; `once`, if that can be."""
+        shared = self.once_for_all if self.labels.alike else self.once
+        return shared(key, lambda: compute(self.grade))
+
     def relevant(self, rel: float) -> np.ndarray:
         """Rows with grade >= `rel` in each group, retrieved or not: R. int64, shape (groups,)."""
+        if not self.lost:
+            return self.labels.relevant(rel)
 
         def count() -> np.ndarray:
-            if self.least_grade >= rel:
-                return np.diff(self.offsets)
-            return self._per_group(self.grade >= rel)
+            total = np.zeros(len(self.grade) + 1, np.int64)
+            np.cumsum(self.grade >= rel, out=total[1:])
+            return total[self.offsets[1:]] - total[self.offsets[:-1]]
 
         return self.once(("relevant", rel), count)
 
     def relevant_retrieved(self, rel: float) -> np.ndarray:
         """Rows with grade >= `rel` that have a score. int64, shape (groups,)."""
-        if not self.lost:
-            return self.relevant(rel)
-
-        def count() -> np.ndarray:
-            per_entry = np.repeat(self.retrieved, np.diff(self.offsets))
-            return self._per_group((self.grade >= rel) & (self.block_above < per_entry))
-
-        return self.once(("retrieved", rel), count)
+        return self.labels.relevant(rel)
 
     def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
-        """`values` of the entries, sorted in descending order inside each group."""
+        """`values` of the entries, which follow from grades, descending inside each group."""
 
         def sort() -> np.ndarray:
             out = values.copy()
@@ -151,91 +136,52 @@ class Ranking:
                 sort_groups_descending(self.offsets, out)
             return out
 
-        return self.once(("descending", key), sort)
-
-    def _per_group(self, flags: np.ndarray) -> np.ndarray:
-        total = np.zeros(len(flags) + 1, np.int64)
-        np.cumsum(flags, out=total[1:])
-        return total[self.offsets[1:]] - total[self.offsets[:-1]]
+        return self.once_for_all(("descending", key), sort)
 
 
-def rank(
-    chunk: Chunk,
-    model: int,
-    ties: str,
-    *,
-    weighted: bool,
-    presorted: bool,
-    skip_empty: bool,
-    score_name: str,
-) -> Ranking:
+def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
     """Rank the rows of whole groups by one model's score.
 
     Parameters
     ----------
-    chunk : Chunk
-        Whole groups.
-    model : int
-        Which score column.
+    scored : Scored
+        The rows.
     ties : str
         One of `ties.TIES`.
-    weighted : bool
-        Whether a measure needs row weights.
-    presorted : bool
-        Refuse rows whose scores rise inside a group instead of sorting them.
-    skip_empty : bool
-        Leave out groups whose labels are all 0: at click rates of a few per cent that is half of
-        them, and every measure has one known value there.
-    score_name : str
-        For the message.
+    in_order : bool
+        Whether rows stand best first in every group.
 
     Returns
     -------
     Ranking
-
-    Raises
-    ------
-    OrderError
-        `presorted`, and a score rises inside its group: names the row.
     """
-    columns, starts = chunk.columns, chunk.starts
-    score, label, weight, item = columns.scores[model], columns.label, columns.weight, columns.item
-    marks = nonzero(label)
-    missing = columns.unretrieved[model]
-    lost = kept = None
-    if missing is not None and missing.any():
-        here = ~missing
-        lost, kept = np.flatnonzero(missing & (marks != 0)), np.flatnonzero(here)
-        score, label, marks = frozen(score[kept]), label[kept], frozen(marks[kept])
-        weight = None if weight is None else frozen(weight[kept])
-        item = None if item is None else item.take(row_column(kept))
-        starts = np.concatenate([[0], np.cumsum(here)])[starts]
-
-    if lost is not None:
-        skip_empty = False
-    sorted_already = _in_order(score, starts, presorted, score_name, columns, kept)
+    score, weight, item, starts = scored.score, scored.weight, scored.item, scored.starts
+    labels = scored.labels
+    labelled = labels.labelled
     found = order = None
     if item is not None and ties == "item" and len(score):
         order = order_by_score(score, starts, item_precedence(item, starts))
-    elif not sorted_already:
+    elif not in_order:
         if weight is None and ties != "input":
-            found = counted_entries(score, starts, marks, skip_empty)
+            found = counted_entries(score, starts, labelled)
         if found is None:
             order = order_by_score(score, starts)
     if order is not None:
         score = frozen(score[order])
     if found is None:
-        found = ordered_entries(score, starts, marks, order, skip_empty)
+        found = ordered_entries(score, starts, labelled, order)
     offsets, block_above, block_size = found.offsets, found.above, found.size
     entries, groups = len(found.row), len(found.ranked)
-    rows = np.diff(chunk.starts)
-    if skip_empty:
-        rows = rows[found.ranked]
-    retrieved = rows if kept is None else np.diff(starts)
-    grade = label[found.row].astype(np.float64)
+    rows = retrieved = labels.rows
+    if scored.kept is not None:
+        rows = np.diff(scored.chunk.starts)
+    grade = labels.grade
+    if not labels.alike:
+        grade = labels.label[found.row].astype(np.float64)
 
     weights = None
-    if weighted and weight is not None:
+    if weight is not None:
+        marks = labelled.marks
         if order is not None:
             weight, marks = frozen(weight[order]), frozen(marks[order])
         places = np.repeat(starts[found.ranked], np.diff(offsets)) + found.place
@@ -255,7 +201,7 @@ def rank(
     above, size = block_above, block_size
     if ties in ("input", "item"):
         above, size = cast(np.ndarray, found.place), np.ones(entries, np.int64)
-    elif entries and (weights is not None or ties != "expected" or grade.min() < grade.max()):
+    elif entries and (weights is not None or ties != "expected" or not labels.alike):
         entry_weights = weights.entry if weights is not None else np.empty(0)
         arrange_blocks(offsets, block_above, grade, entry_weights)
         if ties != "expected":
@@ -266,9 +212,9 @@ def rank(
                 if weights is not None:
                     weights.entry = weights.entry[turned]
     ranking = Ranking(
-        found.ranked if skip_empty else None,
+        labels,
+        labels.ranked,
         offsets,
-        found.row,
         rows,
         retrieved,
         grade,
@@ -277,20 +223,12 @@ def rank(
         block_above,
         block_size,
         weights,
+        labels.most,
+        labels.least,
     )
-    if lost is not None and len(lost):
-        _append_lost(ranking, chunk, lost)
-    if len(ranking.grade):
-        ranking.most_grade = float(ranking.grade.max())
-        ranking.least_grade = float(ranking.grade.min())
+    if scored.lost is not None and len(scored.lost):
+        _append_lost(ranking, scored.chunk, scored.lost)
     return ranking
-
-
-def nonzero(label: np.ndarray) -> np.ndarray:
-    """One byte a row, not 0 where the label is not; a view of labels that are bytes themselves."""
-    if label.dtype.itemsize == 1:
-        return frozen(label.view(np.uint8))
-    return frozen((label != 0).view(np.uint8))
 
 
 def _append_lost(ranking: Ranking, chunk: Chunk, lost: np.ndarray) -> None:
@@ -312,6 +250,8 @@ def _append_lost(ranking: Ranking, chunk: Chunk, lost: np.ndarray) -> None:
     ranking.block_above = joined(ranking.block_above, end)
     ranking.block_size = joined(ranking.block_size, one)
     ranking.grade = joined(ranking.grade, grade)
+    ranking.most_grade = float(ranking.grade.max())
+    ranking.least_grade = float(ranking.grade.min())
     weights = ranking.weights
     if weights is not None:
         none = np.zeros(len(group))
@@ -321,29 +261,3 @@ def _append_lost(ranking: Ranking, chunk: Chunk, lost: np.ndarray) -> None:
     more = np.cumsum(np.bincount(group, minlength=len(counts)))
     ranking.lost = True
     ranking.offsets = ranking.offsets + np.concatenate([[0], more])
-
-
-def _in_order(
-    score: np.ndarray,
-    starts: np.ndarray,
-    presorted: bool,
-    score_name: str,
-    columns: Columns,
-    kept: np.ndarray | None,
-) -> bool:
-    """Whether rows stand best first in every group; an error where that was promised."""
-    broken = broken_order(score, starts, presorted)
-    if broken >= 0 and presorted:
-        # 64-bit integers are places among the doubles here, no values to show.
-        pair = score[[broken - 1, broken]]
-        odd = (pair != 0) & (np.abs(pair) < np.finfo(pair.dtype).tiny)
-        values = "" if odd.any() else f": {pair[0]!s} is followed by {pair[1]!s}"
-        row = columns.number_of(int(broken if kept is None else kept[broken]))
-        error = OrderError(
-            f"score column '{score_name}' rises inside a group at row {row:,} (counted from 0)"
-            f"{values}, but the input was said to be sorted; sort it by group and descending "
-            "score, or leave out the promise."
-        )
-        error.row = row
-        raise error
-    return broken < 0

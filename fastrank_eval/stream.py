@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.chunk import Chunk
 from fastrank_eval.columns import Columns, concatenate
 from fastrank_eval.engine import Tallies, evaluate_chunk, in_order
 from fastrank_eval.groups import (
@@ -27,7 +28,6 @@ from fastrank_eval.groups import (
     same_key,
 )
 from fastrank_eval.plan import GroupValues, Plan, Tally
-from fastrank_eval.ranking import Chunk
 from fastrank_eval.stretches import Stretch, in_scratch, stretches
 from fastrank_eval.validation import columns_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from fastrank_eval import evaluate
 from fastrank_eval.columns import frozen
-from fastrank_eval.entries import Entries, counted_entries, ordered_entries
+from fastrank_eval.entries import Entries, counted_entries, labelled_rows, ordered_entries
 from fastrank_eval.ordering import order_by_score
 
 SIZES = {
@@ -43,8 +43,9 @@ def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
 def test_counted_entries__equal_those_of_ordered_rows(sizes, share, levels, kind, skip):
     score, starts, marks = rows_of(SIZES[sizes], kind, levels, share)
     order = order_by_score(score, starts)
-    wanted = ordered_entries(frozen(score[order]), starts, marks, order, skip)
-    found = counted_entries(score, starts, marks, skip)
+    rows = labelled_rows(marks, starts, skip)
+    wanted = ordered_entries(frozen(score[order]), starts, rows, order)
+    found = counted_entries(score, starts, rows)
     labelled = np.add.reduceat(marks, starts[:-1], dtype=np.int64)
     crowded = int(np.diff(starts)[labelled > 128].sum())
     if marks.sum() * 4 > len(marks) or crowded * 3 > len(marks):
@@ -59,7 +60,7 @@ def test_counted_entries__equal_those_of_ordered_rows(sizes, share, levels, kind
 
 def test_counted_entries__of_densely_labelled_rows_are_left_to_sorting():
     score, starts, marks = rows_of([50, 30], np.float32, 10, 0.9)
-    assert counted_entries(score, starts, marks, True) is None
+    assert counted_entries(score, starts, labelled_rows(marks, starts, True)) is None
 
 
 @pytest.mark.parametrize("ties", ["expected", "best", "worst"])

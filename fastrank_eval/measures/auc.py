@@ -143,7 +143,8 @@ def class_weights(ranking: Ranking, rel: float) -> tuple[np.ndarray, np.ndarray]
     """
     if ranking.weights is None:
         positive = ranking.relevant_retrieved(rel)
-        return positive, ranking.retrieved - positive
+        others = ranking.once_for_all(("others", rel), lambda: ranking.retrieved - positive)
+        return positive, others
 
     weights = ranking.weights
 

@@ -69,13 +69,13 @@ class ExpectedReciprocalRank(Measure):
             )
 
     def _stops(self, ranking: Ranking) -> np.ndarray:
-        def stops() -> np.ndarray:
-            grade = np.maximum(ranking.grade, 0.0)
+        def stops(grade: np.ndarray) -> np.ndarray:
+            grade = np.maximum(grade, 0.0)
             if self.stop == "label":
                 return grade
             return (np.exp2(grade) - 1.0) / 2.0**self.max_grade
 
-        return ranking.once(self._stop_key(), stops)
+        return ranking.of_grades(self._stop_key(), stops)
 
     @classmethod
     def compute(
@@ -132,7 +132,8 @@ class ExpectedReciprocalRank(Measure):
             )
             return values[0]
 
-        return ranking.once(("ideal cascade", self._stop_key(), self.discount, self.cutoff), best)
+        key = "ideal cascade", self._stop_key(), self.discount, self.cutoff
+        return ranking.once_for_all(key, best)
 
     def undefined_if_empty(self) -> str | None:
         return "no_relevant" if self.normalize else None

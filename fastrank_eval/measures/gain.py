@@ -61,7 +61,7 @@ class _Gain(Measure):
 
     def gains(self, ranking: Ranking) -> np.ndarray:
         """Gain of each entry. float64, shape (entries,)."""
-        return ranking.once(self.gain_key(), lambda: self._gains(ranking.grade))
+        return ranking.of_grades(self.gain_key(), self._gains)
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
         if self.gain == "exp":
@@ -241,7 +241,8 @@ class NormalizedGain(_Gain):
             _ideal_gain(ranking.offsets, ranking.descending(key, gains), cutoff, discount, out)
             return out
 
-        return ranking.once(("ideal", self.gain_key(), self.discounts(), self.ideal, cutoff), best)
+        key = "ideal", self.gain_key(), self.discounts(), self.ideal, cutoff
+        return ranking.once_for_all(key, best)
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~(self._ideal(ranking) > 0)

@@ -1,0 +1,129 @@
+"""Whole groups, and those of their rows that one model has scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.columns import Columns, frozen, row_column
+from fastrank_eval.errors import OrderError
+from fastrank_eval.labels import Labels
+from fastrank_eval.ordering import broken_order
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole groups, one after another.
+
+    Parameters
+    ----------
+    columns : Columns
+        Their rows.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    """
+
+    columns: Columns
+    starts: np.ndarray
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return len(self.starts) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The rows of a chunk that a model has scored.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    score : ndarray of float32 or float64, shape (rows,), read-only
+    weight : ndarray of float64, shape (rows,), read-only, or None
+    item : pyarrow.Array or None
+    starts : ndarray of int64, shape (groups + 1,)
+        First of these rows of each group, then their number.
+    labels : Labels
+        Theirs: those of the chunk, shared by all models that scored every row of it.
+    kept : ndarray of int64, shape (rows,), or None
+        Which rows of the chunk these are; None: all.
+    lost : ndarray of int64, or None
+        Labelled rows of the chunk that are not among these; None where `kept` is.
+    """
+
+    chunk: Chunk
+    score: np.ndarray
+    weight: np.ndarray | None
+    item: pa.Array | None
+    starts: np.ndarray
+    labels: Labels
+    kept: np.ndarray | None = None
+    lost: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, chunk: Chunk, model: int, labels: Labels) -> Self:
+        """Leave out the rows that a model has not scored.
+
+        Parameters
+        ----------
+        chunk : Chunk
+        model : int
+            Which score column.
+        labels : Labels
+            Of the chunk.
+        """
+        columns = chunk.columns
+        score, weight, item = columns.scores[model], columns.weight, columns.item
+        missing = columns.unretrieved[model]
+        if missing is None or not missing.any():
+            return cls(chunk, score, weight, item, chunk.starts, labels)
+        here = ~missing
+        kept = np.flatnonzero(here)
+        starts = np.concatenate([[0], np.cumsum(here)])[chunk.starts]
+        return cls(
+            chunk,
+            frozen(score[kept]),
+            None if weight is None else frozen(weight[kept]),
+            None if item is None else item.take(row_column(kept)),
+            starts,
+            # A group without a labelled row here may have one that is lost.
+            Labels.of(columns.label[kept], starts, skip_empty=False),
+            kept,
+            np.flatnonzero(missing & (labels.labelled.marks != 0)),
+        )
+
+    def in_order(self, presorted: bool, score_name: str) -> bool:
+        """Whether rows stand best first in every group; an error where that was promised.
+
+        Parameters
+        ----------
+        presorted : bool
+            Whether it was.
+        score_name : str
+            For the message.
+
+        Raises
+        ------
+        OrderError
+            Names the row whose score rises.
+        """
+        broken = broken_order(self.score, self.starts, presorted)
+        if broken >= 0 and presorted:
+            # 64-bit integers are places among the doubles here, no values to show.
+            pair = self.score[[broken - 1, broken]]
+            odd = (pair != 0) & (np.abs(pair) < np.finfo(pair.dtype).tiny)
+            values = "" if odd.any() else f": {pair[0]!s} is followed by {pair[1]!s}"
+            row = int(broken if self.kept is None else self.kept[broken])
+            number = self.chunk.columns.number_of(row)
+            error = OrderError(
+                f"score column '{score_name}' rises inside a group at row {number:,} (counted from "
+                f"0){values}, but the input was said to be sorted; sort it by group and descending "
+                "score, or leave out the promise."
+            )
+            error.row = number
+            raise error
+        return broken < 0
