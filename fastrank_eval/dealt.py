@@ -7,6 +7,8 @@ its place in the chunk waits for memory (4.9 ns a row, against 2.5).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fastrank_eval.kernel import kernel
@@ -96,18 +98,30 @@ class DealtCodes:
         codes : ndarray, shape (rows held in the bucket,)
             Written to.
         """
+        negative = bucket < len(self._ends) // 2
+        sign = 1 << (8 * self.kind.itemsize - 1)
+        flip = self.kind.type(2 * sign - 1 if negative else sign)
+        self._copy(bucket, chunks, self._codes, self._near, flip, codes)
+
+    def _copy(
+        self,
+        bucket: int,
+        chunks: tuple[np.ndarray, np.ndarray],
+        dealt: np.ndarray,
+        near: np.ndarray,
+        flip: np.unsignedinteger[Any],
+        out: np.ndarray,
+    ) -> None:
         order, bounds = chunks
         half = len(self._ends) // 2
-        negative = bucket < half
-        raw = 2 * half - 1 - bucket if negative else bucket - half
-        sign = 1 << (8 * self.kind.itemsize - 1)
+        raw = 2 * half - 1 - bucket if bucket < half else bucket - half
         _collect(
-            self._codes,
+            dealt,
             order[bounds[raw] : bounds[raw + 1]],
             self._ends[raw],
-            self._near[raw * _NEAR : raw * _NEAR + int(self._near_rows[raw])],
-            self.kind.type(2 * sign - 1 if negative else sign),
-            codes,
+            near[raw * _NEAR : raw * _NEAR + int(self._near_rows[raw])],
+            flip,
+            out,
         )
 
     def clear(self) -> None:

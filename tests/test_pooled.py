@@ -10,7 +10,7 @@ import pytest
 
 from fastrank_eval import pooled_places
 from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores
+from fastrank_eval.pooled_weights import WeightedScores, area_under
 
 
 def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
@@ -154,3 +154,45 @@ def test_partial_auc__same_bits_from_lists_and_from_tables(max_fpr, monkeypatch)
             state.add(score[rows], np.flatnonzero(positive[rows]))
         found.append(state.auc(max_fpr))
     assert found[0] == found[1]
+
+
+def sum_by_score(score, positive, weight) -> tuple[np.ndarray, np.ndarray]:
+    """Weight of others and of positives at each score, from the highest down, in plain Python."""
+    masses = {}
+    for at in np.lexsort((weight, -score)).tolist():
+        masses.setdefault(score[at], [0.0, 0.0])[int(positive[at])] += weight[at]
+    others, positives = zip(*masses.values(), strict=True)
+    return np.array(others), np.array(positives)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("levels", [1, 7, 2000, 1 << 22])
+@pytest.mark.parametrize("few", [0, 1 << 17])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_weighted_auc__adds_the_weights_of_each_score_smallest_first(
+    kind, levels, few, threads, monkeypatch
+):
+    monkeypatch.setattr(WeightedScores, "FEW", few)
+    monkeypatch.setattr(WeightedScores, "ROOM", 1 << 16)
+    rng = np.random.default_rng(levels)
+    rows = 50_000
+    # Neighbours around one score, so that a double's lowest bits decide.
+    score = (rng.integers(0, levels, rows) * 2.0**-23).astype(kind)
+    if kind == np.float64:
+        score = 0.5 + score * 2.0**-30
+    positive = rng.random(rows) < 0.2
+    weight = rng.choice([0.0, -0.0, 0.1, 1 / 3, 2.0, 1e-9, 7e5], rows) * rng.random(rows)
+    state = WeightedScores()
+    parts = np.array_split(np.arange(rows), 11)
+    with ThreadPoolExecutor(threads) as pool:
+        list(
+            pool.map(
+                lambda part: state.add(score[part], np.flatnonzero(positive[part]), weight[part]),
+                parts,
+            )
+        )
+    masses = sum_by_score(score, positive, weight)
+    for max_fpr in (None, 0.3):
+        assert state.auc(max_fpr) == area_under(*masses, max_fpr)
+        with ThreadPoolExecutor(threads) as pool:
+            assert state.auc(max_fpr, pool.map) == area_under(*masses, max_fpr)

@@ -167,8 +167,9 @@ ROOMS = ((1, 0), (64, 4), (1 << 26, 0), (1 << 26, 1 << 17))
 
 
 def set_room(patched, room) -> None:
-    patched.setattr(PooledScores, "ROOM", room[0])
-    patched.setattr(PooledScores, "FEW", room[1])
+    for state in (PooledScores, WeightedScores):
+        patched.setattr(state, "ROOM", room[0])
+        patched.setattr(state, "FEW", room[1])
 
 
 @pytest.fixture(params=ROOMS, ids="room {}".format)
@@ -296,7 +297,7 @@ SPREADS = {
 @pytest.mark.parametrize("share", [0.0005, 0.03, 0.5])
 @pytest.mark.parametrize("few", [0, 1 << 17])
 def test_auc__is_exact_for_any_spread_of_scores(spread, kind, share, few, monkeypatch):
-    monkeypatch.setattr(PooledScores, "FEW", few)
+    set_room(monkeypatch, (1 << 26, few))
     rng = np.random.default_rng(17)
     score = SPREADS[spread](rng).astype(kind)
     positive = rng.random(ROWS) < share
@@ -314,6 +315,11 @@ def test_auc__is_exact_for_any_spread_of_scores(spread, kind, share, few, monkey
     weighted = WeightedScores()
     weighted.add(score, np.flatnonzero(positive), np.ones(ROWS))
     assert weighted.auc() == pytest.approx(wanted, abs=1e-12)
+    mixed = WeightedScores()
+    for part in parts[::-1]:
+        order = rng.permutation(part)
+        mixed.add(score[order], np.flatnonzero(positive[order]), np.ones(len(part)))
+    assert mixed.auc() == weighted.auc()
     for max_fpr in (0.01, 0.5):
         assert states[1].auc(max_fpr) == pytest.approx(weighted.auc(max_fpr), abs=1e-12)
     assert states[1].auc() == wanted  # counted now
