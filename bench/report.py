@@ -65,6 +65,10 @@ def results(run: Run) -> str:
         "many 64-bit words, whole, on one thread. `np.sort beside it`: Mwords/s that one thread "
         "sorted, 64k at a time, before each round, which the targets above are relative to.",
         _speeds(run),
+        "## Two models in one run",
+        "Eight measures of two score columns, both in order. `of two runs`: its processor time "
+        "over twice that of one model in the table above.",
+        _models(run),
         "## Beside other tools",
         PEERS_EXPLAINED,
         beside_tools(run),
@@ -128,6 +132,26 @@ def _speeds(run: Run) -> str:
         "over 1 thread", "read bandwidth", "np.sort, whole", "np.sort beside it",
     ]  # fmt: skip
     return table(header, lines, "llrrrrrrrrr")
+
+
+def _models(run: Run) -> str:
+    lines = []
+    for case in run.all("models"):
+        same = {name: case.info[name] for name in ("input", "measures", "threads")}
+        alone = run.one("speed", **same)
+        share = None
+        if alone is not None and alone.cpu_mrows and case.cpu_mrows:
+            share = alone.cpu_mrows / (2 * case.cpu_mrows)
+        lines.append(
+            [
+                *map(str, same.values()),
+                number(case.mrows),
+                number(case.cpu_mrows),
+                NONE if share is None else f"{share:.0%}",
+            ]
+        )
+    header = ["rows", "measures", "threads", "Mrows/s", "per CPU second", "of two runs"]
+    return table(header, lines, "llrrrr")
 
 
 def _references(run: Run) -> str:

@@ -32,6 +32,7 @@ from bench.workload import (
     decode,
     evaluate,
     rounds_wanted,
+    two_models,
 )
 
 Rounds = Callable[..., None]
@@ -94,6 +95,22 @@ def test_table(
     )
     wanted = MEASURES[measures]
     rounds_of(lambda: evaluate(table, wanted, threads=threads, presorted=given.presorted))
+
+
+@pytest.mark.parametrize("given", INPUTS[:1], ids=[INPUTS[0].name], indirect=True)
+def test_two_models(
+    benchmark: BenchmarkFixture, rounds_of: Rounds, given: Input, table: pa.Table
+) -> None:
+    """One run of two models; a run of one is among the cases above."""
+    gc.collect()
+    both, threads = two_models(table), max(THREADS)
+    benchmark.extra_info.update(
+        kind="models", input=given.name, measures="eight", threads=threads, rows=table.num_rows
+    )
+    score = ["score_a", "again"]
+    rounds_of(
+        lambda: evaluate(both, EIGHT, threads=threads, presorted=given.presorted, score=score)
+    )
 
 
 @pytest.mark.parametrize(

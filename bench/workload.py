@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ __all__ = [
     "rounds_wanted",
     "rows_wanted",
     "table_of",
+    "two_models",
     "write_sorted",
 ]
 
@@ -130,6 +132,11 @@ def bytes_read(path: Path) -> int:
     return rows * int(sum(widths))
 
 
+def two_models(table: pa.Table) -> pa.Table:
+    """Add a second model, "again", whose scores are those of the first: both are in order."""
+    return table.append_column("again", table.column("score_a"))
+
+
 def decode(path: Path, way: str, threads: int) -> int:
     """Decode the three columns of a file, and do nothing with them.
 
@@ -159,14 +166,19 @@ def decode(path: Path, way: str, threads: int) -> int:
 
 
 def evaluate(
-    source: pa.Table | Path, measures: str, *, threads: int | None = None, presorted: bool = False
+    source: pa.Table | Path,
+    measures: str,
+    *,
+    threads: int | None = None,
+    presorted: bool = False,
+    score: Sequence[str] = ("score_a",),
 ) -> Result:
-    """Evaluate `score_a` without keeping per-group values."""
+    """Evaluate one model or more without keeping per-group values."""
     result: Result = fastrank_eval.evaluate(
         source,
         group="user_id",
         label="click",
-        score="score_a",
+        score=list(score),
         measures=measures,
         threads=threads,
         presorted=presorted,

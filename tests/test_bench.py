@@ -197,6 +197,14 @@ def test_results__ratios__are_to_the_same_run(run: Run) -> None:
     ]
 
 
+def test_results__two_models__are_beside_two_runs_of_one(tmp_path: Path) -> None:
+    one = speed(0.0625, 2, [0.1])
+    two = speed(0.1, 2, [0.125, 0.125, 0.5], kind="models")
+    for cases, share in (([one, two], "62%"), ([two], "-")):
+        text = results(read_run(write_run(tmp_path / "run.json", cases)))
+        assert f"| presorted | eight | 2 | 100 | 80.0 | {share} |" in text.splitlines()
+
+
 def test_results__circumstances__name_machine_load_and_versions(run: Run) -> None:
     text = results(run)
     for said in (
@@ -212,7 +220,7 @@ def test_results__circumstances__name_machine_load_and_versions(run: Run) -> Non
 
 def test_results__nothing_measured__says_so(tmp_path: Path) -> None:
     text = results(read_run(write_run(tmp_path / "empty.json", [])))
-    assert text.count("Not measured in this run.") == 7
+    assert text.count("Not measured in this run.") == 8
     assert "| yes |" not in text
 
 
