@@ -201,7 +201,8 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 
     "--memory",
     metavar="SIZE",
     help="Memory the run may take, such as 4GB; by default a share of what is free. Scattered rows "
-    "that do not fit are sorted on disk (needs DuckDB). No number depends on it.",
+    "that do not fit are sorted on disk (needs DuckDB). Half a GB to one is needed in any case. No "
+    "number depends on it.",
 )
 @_option(
     "Reading",

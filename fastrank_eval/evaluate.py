@@ -142,7 +142,7 @@ def evaluate(
     memory : str or int, optional
         What the process may take, as ``"4GB"`` or bytes; by default a share of what is free.
         Scattered rows that do not fit are sorted on disk, which needs DuckDB (extra
-        ``[outofcore]``). The result has the same bits.
+        ``[outofcore]``). Half a GB to one is needed in any case. The result has the same bits.
     spill_dir : str, optional
         Folder for rows that do not fit; by default that of temporary files. Nothing is left there.
     format : {"parquet", "arrow", "csv", "tsv"}, optional

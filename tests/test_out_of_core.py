@@ -326,6 +326,29 @@ def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
     assert list(spill.iterdir()) == []
 
 
+COMMAND = """
+import sys
+import fastrank_eval.evaluate
+from fastrank_eval.cli import main
+from fastrank_eval.memory import Budget
+
+sys.modules["fastrank_eval.evaluate"].budget = lambda *asked: Budget(1 << 28, 0, None)
+main()
+"""
+
+
+def test_process__that_has_spilled_ends_without_a_word(tmp_path):
+    table = log_of(KEYS["string"](numbers_of(np.random.default_rng(9))))
+    parquet.write_table(table, tmp_path / "log.parquet")
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "-f", "csv", "-m", "RR"]
+    arguments += ["-g", "group", "-l", "label", "-s", "score", "--order", "scattered"]
+    ended = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments], capture_output=True, check=True
+    )
+    assert ended.stdout.startswith(b"score,slice,measure,value")
+    assert ended.stderr == b""
+
+
 def test_command_line__with_an_amount_or_folder_that_is_none(tmp_path):
     parquet.write_table(pa.table({"u": [1], "y": [1], "s": [1.0]}), tmp_path / "log.parquet")
     arguments = ["evaluate", str(tmp_path / "log.parquet"), "-g", "u", "-l", "y", "-s", "s"]

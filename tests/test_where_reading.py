@@ -88,6 +88,15 @@ def test_column__that_files_hold_too__wins_over_their_folders(tmp_path: Path) ->
     assert read(open_source(tmp_path, where="run = 1"), "run") == {"run": []}
 
 
+def test_dataset__of_views_is_filtered_as_other_sources_are() -> None:
+    table = pa.table(
+        {"user": pa.array(["a", "a", "b"], pa.string_view()), "click": [1, 0, 1], "s": [1, 2, 3]}
+    )
+    roles = {"group": "user", "label": "click", "score": "s", "measures": "RR", "where": "s < 3"}
+    results = [fe.evaluate(source, **roles) for source in (table, ds.dataset(table))]
+    assert [result.value("RR") for result in results] == [0.5, 0.5]
+
+
 def test_dataset__files_ruled_out_are_not_opened(log: Path) -> None:
     schema = pa.schema([("x", pa.int64()), ("day", pa.string())])
     dataset = ds.dataset(log, schema=schema, partitioning="hive")

@@ -57,7 +57,8 @@ def open_stream_object(source: object, name: str) -> Source:
 def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Source:
     """Open a pyarrow Dataset, fragment by fragment so that an error can name the file."""
     selection = None if condition is None else condition.select(dataset.schema)
-    if condition is not None and (selection is None or selection.expression is None):
+    views = any(map(_is_view, dataset.schema.types))  # a scanner cannot filter them
+    if condition is not None and (selection is None or selection.expression is None or views):
         return condition.only(open_dataset(dataset, name))
     rows = None if selection is None else selection.expression
 
@@ -75,6 +76,10 @@ def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Sou
 
     locate = (lambda row: "") if rows is None else selected_row
     return Source(name, dataset.schema, read, locate=locate)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
 def open_arrays(arrays: Mapping[Any, Any]) -> Source:
