@@ -169,13 +169,13 @@ def sum_by_score(score, positive, weight) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("levels", [1, 7, 2000, 1 << 22])
 @pytest.mark.parametrize("few", [0, 1 << 17])
 @pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("rows", [4000, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_weighted_auc__adds_the_weights_of_each_score_smallest_first(
-    kind, levels, few, threads, monkeypatch
+    kind, levels, few, threads, rows, monkeypatch
 ):
     monkeypatch.setattr(WeightedScores, "FEW", few)
     monkeypatch.setattr(WeightedScores, "ROOM", 1 << 16)
     rng = np.random.default_rng(levels)
-    rows = 50_000
     # Neighbours around one score, so that a double's lowest bits decide.
     score = (rng.integers(0, levels, rows) * 2.0**-23).astype(kind)
     if kind == np.float64:
