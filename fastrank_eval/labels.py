@@ -96,11 +96,11 @@ class Labels:
         return self.once(("relevant", rel), count)
 
     def relevant_rows(self, rel: float) -> np.ndarray:
-        """The rows whose label, in its own type, is at least `rel`, ascending."""
+        """The rows whose label is at least `rel`, ascending."""
 
         def find() -> np.ndarray:
-            row = self.labelled.row
-            return row[self.label[row] >= rel]
+            # As doubles, as for every other measure: a float32 label of 0.7 is less than 0.7.
+            return self.labelled.row[self.grade >= rel]
 
         return self.once(("relevant rows", rel), find)
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import fastrank_eval
 from fastrank_eval import pooled_places
 from fastrank_eval.pooled import PooledScores
 from fastrank_eval.pooled_weights import WeightedScores, area_under
@@ -196,3 +197,15 @@ def test_weighted_auc__adds_the_weights_of_each_score_smallest_first(
         assert state.auc(max_fpr) == area_under(*masses, max_fpr)
         with ThreadPoolExecutor(threads) as pool:
             assert state.auc(max_fpr, pool.map) == area_under(*masses, max_fpr)
+
+
+def test_relevance__of_float32_labels_is_that_of_every_other_measure():
+    log = {
+        "group": [1, 1, 1],
+        "label": np.array([0.7, 0.9, 0.0], np.float32),
+        "score": [0.1, 0.2, 0.15],
+    }
+    roles = {"group": "group", "label": "label", "score": "score"}
+    result = fastrank_eval.evaluate(log, measures="AUC(rel=0.7),GAUC(rel=0.7)", **roles)
+    # The float32 nearest 0.7 is less than 0.7: one row is relevant, and it stands first.
+    assert result.value("AUC(rel=0.7)") == result.value("GAUC(rel=0.7)") == 1.0
