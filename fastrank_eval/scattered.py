@@ -26,7 +26,7 @@ from fastrank_eval.stretches import Stretch, in_scratch, stretches
 from fastrank_eval.validation import columns_of, keys_of
 
 #: The sorter keeps this share of what rows may take: results are worked out beside it.
-_SORTER_SHARE = 0.75
+_SORTER_SHARE = 0.5
 #: Rows after which what is to come is foreseen from what has come.
 _FORESEEN = 1 << 16
 #: Bytes that DuckDB writes for each byte of rows.
