@@ -12,6 +12,7 @@ number of distinct scores, and for float32 no further than a byte or two for eac
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -168,8 +169,15 @@ class PooledScores:
         if not dealt:
             return
         buckets = _Buckets(dealt)
-        for bucket in np.flatnonzero(buckets.rows).tolist():
-            self._counted[bucket] = _with_rows(self._counted.get(bucket), buckets.codes(bucket))
+        wanted = np.flatnonzero(buckets.rows).tolist()
+
+        def counted(bucket: int) -> Counted:
+            return _with_rows(self._counted.get(bucket), buckets.codes(bucket))
+
+        # In threads of its own: those that deal wait for this, or soon will.
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="fastrank-count") as pool:
+            for bucket, done in zip(wanted, pool.map(counted, wanted), strict=True):
+                self._counted[bucket] = done
         for part in dealt:
             part.clear()
         listed = (codes for codes, _ in self._counted.values() if codes is not None)
@@ -192,7 +200,7 @@ class PooledScores:
                 self._deal_few()
             if max_fpr is not None or self._counted:
                 self._count()
-                return self._counted_area(max_fpr)
+                return self._counted_area(max_fpr, in_order)
             if not (self._dealt or self._full):
                 return self._few_area()
             return self._dealt_area(in_order)
@@ -222,7 +230,7 @@ class PooledScores:
         wanted = [b for b in np.flatnonzero(buckets.rows).tolist() if first[b] < first[b + 1]]
         return _from_pairs(sum(in_order(won_twice, wanted)), lower[-1], len(positive))
 
-    def _counted_area(self, max_fpr: float | None) -> float:
+    def _counted_area(self, max_fpr: float | None, in_order: InOrder) -> float:
         if max_fpr is not None:
             steps = [self._steps(bucket) for bucket in sorted(self._counted, reverse=True)]
             if not steps:
@@ -230,16 +238,25 @@ class PooledScores:
             others, positives = (np.concatenate(part) for part in zip(*steps, strict=True))
             return area_under(others, positives, max_fpr)
         won, rows, total = 0, 0, 0
-        for bucket in sorted(self._counted):
-            counts = self._counted[bucket][1].astype(np.int64)
-            before = np.concatenate([[0], np.cumsum(counts)])
-            if bucket in self._counted_positive:
-                at, number = self._positive_places(bucket)
-                twice = before[at] + before[at + 1] + 2 * rows
-                won += sum(int(np.sum(number * (twice >> s & 0xFFFF))) << s for s in (0, 16, 32))
-                total += int(number.sum())
-            rows += int(before[-1])
+        buckets = sorted(self._counted)
+        for twice, positives, others in in_order(self._won_inside, buckets):
+            won += twice + 2 * positives * rows
+            total += positives
+            rows += others
         return _from_pairs(won, rows, total)
+
+    def _won_inside(self, bucket: int) -> tuple[int, int, int]:
+        """Twice the pairs won among the rows of a bucket, its positives, and all its rows."""
+        counts = self._counted[bucket][1]
+        before = scratch("rows before", len(counts) + 1)
+        before[0] = 0
+        np.cumsum(counts, dtype=np.int64, out=before[1:])
+        if bucket not in self._counted_positive:
+            return 0, 0, int(before[-1])
+        at, number = self._positive_places(bucket)
+        twice = before[at] + before[at + 1]
+        won = sum(int(np.sum(number * (twice >> s & 0xFFFF))) << s for s in (0, 16, 32))
+        return won, int(number.sum()), int(before[-1])
 
     def _positive_places(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the distinct positives of a bucket stand among all its codes, and their number."""
