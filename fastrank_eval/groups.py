@@ -167,8 +167,7 @@ def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
     words = None if pa.types.is_boolean(key.type) else fixed_width(key)
     if words is None or words.ndim > 1:
         return key.take(row_column(rows))
-    # Arrow's take needs 80 microseconds, and imports pyarrow.compute: 45 ms that a run over sorted
-    # integers can do without.
+    # Arrow's take imports pyarrow.compute: 45 ms that a run over sorted integers can do without.
     return arrow_column(words[rows], key.type)
 
 

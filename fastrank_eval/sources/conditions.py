@@ -152,10 +152,10 @@ class _Or:
 
 
 class _Unbound:
-    """A part whose column is not known yet."""
+    """A part whose column is not known yet: its outcomes are asked for, never its rows."""
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # pragma: no cover - `bind` without `lenient` comes first
 
     def outcomes(self, known: Mapping[str, Range]) -> int:
         return ANYTHING
