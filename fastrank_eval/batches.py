@@ -1,4 +1,4 @@
-"""The batches of a source: peeked at, limited, counted."""
+"""The rows of a source: peeked at, limited, counted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from fastrank_eval.progress import report
 from fastrank_eval.sources import Source
+from fastrank_eval.sources.unread import Part, Unread, first_rows, read_parts
 
 __all__ = ["Reading"]
 
 
 class Reading:
-    """The batches of a source, as often as they can be read; what is read is reported.
+    """The rows of a source, as often as they can be read; what is read is reported.
 
     Parameters
     ----------
@@ -36,10 +37,14 @@ class Reading:
         if limit is not None and source.rows is not None:
             self.rows = min(limit, source.rows)
         self._source, self._columns, self._phase = source, columns, phase
-        self._begun: tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch]] | None = None
+        self._begun: tuple[list[Part], Iterator[Part]] | None = None
 
-    def batches(self, most: int | None = None) -> Iterator[pa.RecordBatch]:
-        """All batches, those already peeked at included.
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, those already peeked at included, in batches."""
+        return read_parts(self.parts())
+
+    def parts(self, most: int | None = None) -> Iterator[Part]:
+        """All rows, those already peeked at included, some of them not read yet.
 
         Parameters
         ----------
@@ -50,33 +55,41 @@ class Reading:
         self._begun = None
         return self._counted(chain(peeked, rest), most)
 
-    def peek(self) -> pa.RecordBatch | None:
-        """The first batch; it is read again by `batches`."""
+    def peek(self, rows: int) -> pa.RecordBatch | None:
+        """The first rows, as many as the first part has, but no more; they are read again."""
         rest = self._limited()
         first = next(rest, None)
         self._begun = ([] if first is None else [first], rest)
-        return first
+        return None if first is None else first_rows(first, rows)
 
-    def _limited(self) -> Iterator[pa.RecordBatch]:
+    def _limited(self) -> Iterator[Part]:
         left = self.limit
-        for batch in self._source.batches(self._columns):
-            if left is not None:
-                batch = batch.slice(0, min(left, batch.num_rows))
-                left -= batch.num_rows
-            if batch.num_rows:
-                yield batch
+        for part in self._source.parts(self._columns):
+            if left is None or part.num_rows <= left:
+                left = None if left is None else left - part.num_rows
+                yield part
+            else:
+                for batch in read_parts([part], left):
+                    batch = batch.slice(0, left)
+                    left -= batch.num_rows
+                    yield batch
+                    if left == 0:
+                        break
             if left == 0:
                 return
 
-    def _counted(
-        self, batches: Iterable[pa.RecordBatch], most: int | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _counted(self, parts: Iterable[Part], most: int | None) -> Iterator[Part]:
         rows = 0
         report(self._phase, rows, self.rows)
-        for batch in batches:
-            for first in range(0, batch.num_rows, most or batch.num_rows):
-                part = batch.slice(first, most)
-                yield part
-                rows += part.num_rows
+        for part in parts:
+            for here in _pieces(part, most or part.num_rows):
+                yield here
+                rows += here.num_rows
                 report(self._phase, rows, self.rows)
         report(self._phase, rows, rows)
+
+
+def _pieces(part: Part, most: int) -> Iterator[Part]:
+    if isinstance(part, Unread):
+        return part.pieces(most)
+    return (part.slice(first, most) for first in range(0, part.num_rows, most))

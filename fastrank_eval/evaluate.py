@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
 from fastrank_eval.memory import Budget, budget
-from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally
+from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta, Result
 from fastrank_eval.sources import open_source, require_columns
@@ -229,6 +230,8 @@ def evaluate(
             )
         require_columns(opened.schema, [name], role=part)
     reading = Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
+    if batch_rows is None:
+        plan = replace(plan, stretch=stretch_of(reading.rows, plan.threads))
     with reporting_to(progress):
         try:
             tally, keys, values, way = _run(reading, plan, order, allowed)
@@ -310,13 +313,13 @@ def _run(
 ) -> tuple[Tally, list[Keys], list[GroupValues], dict[str, object]]:
     """Evaluate by the way that `order` says, or that the keys call for; and tell which it was."""
     if order == "auto":
-        first = reading.peek()
-        if first is not None and _scattered(first.slice(0, _PEEK), plan):
+        first = reading.peek(_PEEK)
+        if first is not None and _scattered(first, plan):
             order = "scattered"
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            tally, pieces = evaluate_stream(reading.batches(plan.stretch), plan, KeyWatch(keep))
+            tally, pieces = evaluate_stream(reading.parts(plan.stretch), plan, KeyWatch(keep))
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True

@@ -23,8 +23,17 @@ if TYPE_CHECKING:
     #: The scores pooled for each model and relevance threshold; threads share them.
     Pools: TypeAlias = list[dict[float, PooledScores | WeightedScores]]
 
-#: Rows a worker takes at a time.
+#: Rows a worker takes at a time, and the fewest where there are less than enough for all.
 STRETCH = 1 << 20
+_SHORT_STRETCH = 1 << 18
+
+
+def stretch_of(rows: int | None, threads: int) -> int:
+    """Rows a worker takes at a time, so that each thread gets as many stretches as the others."""
+    if rows is None:
+        return STRETCH
+    rounds = -(-rows // (threads * STRETCH))
+    return max(-(-rows // (threads * max(rounds, 1))), _SHORT_STRETCH)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from fastrank_eval.memory import Budget
 from fastrank_eval.outofcore import Sorter, WideKeys
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.progress import report
+from fastrank_eval.sources.unread import Part, first_rows
 from fastrank_eval.spilling import spill_folder
 from fastrank_eval.stream import Piece, evaluate_stream
-from fastrank_eval.stretches import Stretch, in_scratch, stretches
+from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
 from fastrank_eval.validation import columns_of, keys_of
 
 #: The sorter keeps this share of what rows may take: results are worked out beside it.
@@ -72,13 +73,11 @@ class Scattered:
         self._expected = reading.rows
         if reading.rereadable:  # what is read once cannot be begun again
             with suppress(WideKeys):
-                return self._evaluate(reading.batches(self._plan.stretch), narrow=True)
-        return self._evaluate(reading.batches(self._plan.stretch), narrow=False)
+                return self._evaluate(reading.parts(self._plan.stretch), narrow=True)
+        return self._evaluate(reading.parts(self._plan.stretch), narrow=False)
 
-    def _evaluate(
-        self, batches: Iterable[pa.RecordBatch], narrow: bool
-    ) -> tuple[Tally, list[Piece]]:
-        dealt = self._dealt(batches)
+    def _evaluate(self, parts: Iterable[Part], narrow: bool) -> tuple[Tally, list[Piece]]:
+        dealt = self._dealt(parts)
         held: list[DealtRows] = []
         packed = opened = read = 0
         allowed = self._budget.rows
@@ -103,16 +102,16 @@ class Scattered:
             return Tally(self._plan), []
         return self._gathered(Gathering(self._dealers[0], held))
 
-    def _dealt(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, DealtRows | None]]:
+    def _dealt(self, parts: Iterable[Part]) -> Iterator[tuple[int, DealtRows | None]]:
         """Rows read, and what of them was dealt, stretch by stretch."""
         plan = self._plan
 
         def jobs() -> Iterator[Stretch]:
-            rest = iter(batches)
+            rest = iter(parts)
             first = next(rest, None)
             if first is None:
                 return
-            kinds = [key.type for key in keys_of(first.slice(0, 0), plan.roles, 0)]
+            kinds = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
             dealer = Dealer(
                 plan.roles.group,
                 kinds,
@@ -126,7 +125,7 @@ class Scattered:
             yield from stretches(chain([first], rest), rows)
 
         def deal(stretch: Stretch) -> tuple[int, DealtRows | None]:
-            batch = in_scratch(stretch[0])
+            batch = in_scratch(read_stretch(stretch[0]))
             columns = columns_of(batch, plan.roles, stretch[1])
             return batch.num_rows, self._dealers[0].deal(columns) if columns.rows else None
 

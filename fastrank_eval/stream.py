@@ -28,7 +28,8 @@ from fastrank_eval.groups import (
     same_key,
 )
 from fastrank_eval.plan import GroupValues, Plan, Tally
-from fastrank_eval.stretches import Stretch, in_scratch, stretches
+from fastrank_eval.sources.unread import Part
+from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
 from fastrank_eval.validation import columns_of
 
 #: Groups that span stretches wait until there are this many.
@@ -75,16 +76,16 @@ class Outcome:
 
 
 def evaluate_stream(
-    batches: Iterable[pa.RecordBatch],
+    parts: Iterable[Part],
     plan: Plan,
     watch: KeyWatch | None,
     columns_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
 ) -> tuple[Tally, list[Piece]]:
-    """Evaluate batches whose groups are contiguous.
+    """Evaluate rows whose groups are contiguous.
 
     Parameters
     ----------
-    batches : iterable of pyarrow.RecordBatch
+    parts : iterable of pyarrow.RecordBatch or Unread
     plan : Plan
     watch : KeyWatch or None
         Notices keys that come back; None where they cannot.
@@ -109,12 +110,13 @@ def evaluate_stream(
     seam_rows = 0
 
     def look(job: Stretch) -> Outcome:
-        batch = in_scratch(job[0])
+        read = read_stretch(job[0])
+        batch = in_scratch(read)
         columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
 
         def part(lo: int, hi: int) -> Columns:
             """Rows that outlive this call, and so the scratch they may lie in."""
-            return columns.slice(lo, hi) if len(job[0]) == 1 else columns.slice(lo, hi).copy()
+            return columns.slice(lo, hi) if len(read) == 1 else columns.slice(lo, hi).copy()
 
         starts = group_starts(columns.keys) if columns.rows else np.empty(0, np.int64)
         if not len(starts):
@@ -170,7 +172,7 @@ def evaluate_stream(
         seams.clear()
         seam_rows = 0
 
-    for outcome in in_order(plan.threads, look, stretches(batches, plan.stretch)):
+    for outcome in in_order(plan.threads, look, stretches(parts, plan.stretch)):
         head = outcome.head
         if not head.rows:
             continue

@@ -1,4 +1,4 @@
-"""Record batches -> stretches, each the work of one thread."""
+"""Parts of a source -> stretches, each the work of one thread."""
 
 from __future__ import annotations
 
@@ -8,34 +8,57 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.scratch import scratch
+from fastrank_eval.sources.unread import Part, Unread, read_parts
 from fastrank_eval.validation import decoded, fixed_items
 
-#: Batches that follow one another, and the number of their first row in the whole input.
-Stretch = tuple[list[pa.RecordBatch], int]
+#: Parts that follow one another, and the number of their first row in the whole input.
+Stretch = tuple[list[Part], int]
 
 
-def stretches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[Stretch]:
-    """Cut long batches and collect short ones, with the number of each stretch's first row.
+def stretches(parts: Iterable[Part], rows: int) -> Iterator[Stretch]:
+    """Cut long parts and collect short ones, with the number of each stretch's first row.
 
     A batch of half a stretch is long: joining it to another would cost more than it saves.
     """
     first_row = held = 0
-    short: list[pa.RecordBatch] = []
-    for batch in batches:
-        long = 2 * batch.num_rows >= rows
-        if short and (long or held + batch.num_rows > rows):
+    short: list[Part] = []
+    for part in _cut(parts, rows):
+        here = part.num_rows
+        long = 2 * here >= rows
+        if short and (long or held + here > rows):
             yield short, first_row
             first_row += held
             short, held = [], 0
-        if not long:
-            short.append(batch)
-            held += batch.num_rows
-            continue
-        for lo in range(0, batch.num_rows, rows):
-            yield [batch.slice(lo, rows)], first_row + lo
-        first_row += batch.num_rows
+        if long:
+            yield [part], first_row
+            first_row += here
+        else:
+            short.append(part)
+            held += here
     if short:
         yield short, first_row
+
+
+def _cut(parts: Iterable[Part], rows: int) -> Iterator[Part]:
+    """Parts of no more than a stretch; row groups of more than two are read here for all."""
+    for part in parts:
+        if not isinstance(part, Unread):
+            for lo in range(0, part.num_rows, rows):
+                yield part.slice(lo, rows)
+            continue
+        for piece in part.pieces(rows):
+            if piece.num_rows > 2 * rows:
+                yield from read_parts([piece], rows)
+            else:
+                yield piece
+
+
+def read_stretch(parts: list[Part]) -> list[pa.RecordBatch]:
+    """The batches of a stretch, of which the calling thread reads those that are unread."""
+    read: list[pa.RecordBatch] = []
+    for part in parts:
+        read += part.batches(part.num_rows) if isinstance(part, Unread) else [part]
+    return read
 
 
 def in_scratch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

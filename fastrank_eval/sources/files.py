@@ -20,6 +20,7 @@ from fastrank_eval.sources.paths import FORMATS, File, expand
 from fastrank_eval.sources.ranges import Range, partition_ranges
 from fastrank_eval.sources.reading import checked, decoded, reading, select, type_name
 from fastrank_eval.sources.source import Source, selected_row
+from fastrank_eval.sources.unread import Part, read_parts
 
 if TYPE_CHECKING:
     from fastrank_eval.sources.selection import Selection, Where
@@ -42,13 +43,13 @@ def open_files(places: Sequence[Any], forced: str | None, condition: Where | Non
         _refuse_faults(selection.columns, faults)
     parts = _parts(files, common, selection)
 
-    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(columns: Sequence[str]) -> Iterator[Part]:
         _refuse_faults(columns, faults)
         return rows(columns)
 
     firsts: list[int] = []
 
-    def rows(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def rows(columns: Sequence[str]) -> Iterator[Part]:
         row = 0
         firsts.clear()
         for file, chosen in parts:
@@ -56,10 +57,10 @@ def open_files(places: Sequence[Any], forced: str | None, condition: Where | Non
             names = columns if chosen is None else chosen.and_its_own(columns)
             targets = {column: common.field(column).type for column in names}
             wanted = None if chosen is None else partial(_may_select, chosen, file, common)
-            batches = read_file(file, targets, wanted)
-            for batch in batches if chosen is None else chosen.of(batches, columns):
-                row += batch.num_rows
-                yield batch
+            found = read_file(file, targets, wanted)
+            for part in found if chosen is None else chosen.of(read_parts(found), columns):
+                row += part.num_rows
+                yield part
 
     def locate(row: int) -> str:
         at = bisect_right(firsts, row) - 1

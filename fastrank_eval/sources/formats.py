@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,14 @@ import pyarrow.fs as pafs
 from fastrank_eval.arrow_values import arrow_value
 from fastrank_eval.errors import SourceError
 from fastrank_eval.sources.paths import File, begins_like, sniff
-from fastrank_eval.sources.ranges import Range, row_group_ranges
+from fastrank_eval.sources.ranges import Range
 from fastrank_eval.sources.reading import checked, decoded, first_line, reading, select
+from fastrank_eval.sources.row_groups import open_parquet, unread
+from fastrank_eval.sources.unread import Part
 
 __all__ = ["DELIMITER", "inspect_file", "read_file"]
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
-_PARQUET_ROWS = 1 << 19
-_LOCAL_BUFFER = 1 << 20  # bytes a column; a remote read costs a round trip, so it fetches more
-_REMOTE_BUFFER = 1 << 23
 _CSV_SAMPLE = 4 << 20
 _CSV_HEADER = 1 << 16  # bytes: a file of fewer may hold a header alone
 
@@ -32,7 +32,7 @@ def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
     """Read the schema, and the number of rows where the metadata tells."""
     with _reading(file):
         if file.format == "parquet":
-            with _parquet(file) as parquet:
+            with open_parquet(file) as parquet:
                 return decoded(parquet.schema_arrow), parquet.metadata.num_rows
         if file.format == "arrow":
             with _arrow(file) as (reader, _):
@@ -44,17 +44,30 @@ def read_file(
     file: File,
     targets: dict[str, pa.DataType],
     wanted: Callable[[Mapping[str, Range]], bool] | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[Part]:
     """Read the rows of these columns, each as this type; partition columns are filled in.
 
-    Row groups of which `wanted` says so, told what their statistics tell, are left out.
+    Row groups of which `wanted` says so, told what their statistics tell, are left out; the others
+    are not read yet.
     """
     with _reading(file), _not_cut(file):
         if file.format == "parquet":
-            batches = _read_parquet(file, targets, wanted)
-        else:
-            batches = (_read_arrow if file.format == "arrow" else _read_csv)(file, targets)
-        for batch in batches:
+            part = unread(file, targets, wanted)
+            yield replace(part, read=partial(_guarded, file, targets, part.read))
+            return
+        for batch in (_read_arrow if file.format == "arrow" else _read_csv)(file, targets):
+            yield _conform(batch, file, targets)
+
+
+def _guarded(
+    file: File,
+    targets: dict[str, pa.DataType],
+    read: Callable[..., Iterator[pa.RecordBatch]],
+    *how: Any,
+) -> Iterator[pa.RecordBatch]:
+    """What is read later fails, and fits, as what is read at once."""
+    with _reading(file):
+        for batch in read(*how):
             yield _conform(batch, file, targets)
 
 
@@ -92,47 +105,6 @@ def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType])
             value = arrow_value(file.partitions[name], pa.string()).cast(target)
             arrays.append(pa.repeat(value, batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, list(targets))
-
-
-@contextmanager
-def _parquet(file: File) -> Iterator[Any]:
-    import pyarrow.parquet as papq
-
-    # Not memory mapped: a file cut short while it is read would kill the process (SIGBUS).
-    # Not through a dataset scan: it decodes whole row groups ahead, so memory follows the file.
-    local = isinstance(file.filesystem, pafs.LocalFileSystem)
-    with (
-        file.filesystem.open_input_file(file.path) as handle,
-        papq.ParquetFile(
-            handle,
-            buffer_size=_LOCAL_BUFFER if local else _REMOTE_BUFFER,
-            pre_buffer=False,
-            page_checksum_verification=True,
-        ) as parquet,
-    ):
-        yield parquet
-
-
-def _read_parquet(
-    file: File,
-    targets: dict[str, pa.DataType],
-    wanted: Callable[[Mapping[str, Range]], bool] | None,
-) -> Iterator[pa.RecordBatch]:
-    with _parquet(file) as parquet:
-        metadata = parquet.metadata
-        groups = list(range(parquet.num_row_groups))
-        if wanted is not None:
-            groups = [g for g in groups if wanted(row_group_ranges(parquet, g, targets))]
-            if not groups:
-                return
-        own = [name for name in targets if name in parquet.schema_arrow.names]
-        left = sum(metadata.row_group(g).num_rows for g in groups)
-        batches = parquet.iter_batches(batch_size=_PARQUET_ROWS, row_groups=groups, columns=own)
-        for batch in checked(batches):
-            left -= batch.num_rows
-            yield batch
-        if left:  # Arrow takes row groups that are cut off for empty ones
-            raise EOFError(f"{left:,} of its rows are missing")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from fastrank_eval.errors import ColumnError, SourceError, near
+from fastrank_eval.sources.unread import Part, read_parts
 
 __all__ = ["Source", "require_columns", "selected_row"]
 
@@ -32,7 +33,7 @@ class Source:
         self,
         name: str,
         schema: pa.Schema,
-        read: Callable[[Sequence[str]], Iterator[pa.RecordBatch]],
+        read: Callable[[Sequence[str]], Iterator[Part]],
         *,
         rows: int | None = None,
         rereadable: bool = True,
@@ -65,6 +66,26 @@ class Source:
 
         Raises
         ------
+        ColumnError, SourceError
+            As `parts` does.
+        """
+        return (batch for batch in read_parts(self.parts(columns)) if batch.num_rows)
+
+    def parts(self, columns: Sequence[str]) -> Iterator[Part]:
+        """The rows in their order, some of them not read yet.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Distinct names; the batches carry them in this order.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch or Unread
+            Never of zero rows.
+
+        Raises
+        ------
         ColumnError
             At the call, if a column is missing or its name occurs twice.
         SourceError
@@ -79,7 +100,7 @@ class Source:
             )
         rows = self._read(columns)
         self._spent = not self.rereadable
-        return (batch for batch in rows if batch.num_rows)
+        return (part for part in rows if part.num_rows)
 
 
 def selected_row(row: int) -> str:

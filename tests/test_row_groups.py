@@ -1,0 +1,126 @@
+"""Parquet files are read row group by row group, by the threads that evaluate them."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastrank_eval import SourceError, evaluate
+from fastrank_eval.plan import STRETCH, stretch_of
+from fastrank_eval.sources import open_source
+from fastrank_eval.sources.unread import Unread
+from tests.source_files import write_parquet
+
+ROLES = {"group": "user", "label": "click", "score": "score", "measures": "GAUC,AUC,nDCG@10,AP"}
+ROWS = 3000
+RNG = np.random.default_rng(5)
+USERS = np.sort(RNG.integers(0, 200, ROWS))
+TABLE = pa.table(
+    {
+        "user": USERS,
+        "click": (RNG.random(ROWS) < 0.2).astype(np.int8),
+        "score": RNG.integers(0, 50, ROWS).astype(np.float32),
+        "text": [f"user {user}" for user in USERS],
+    }
+)
+
+
+def numbers(source: object, **options: object) -> list:
+    result = evaluate(source, **{**ROLES, **options})
+    return [
+        [(line["measure"], repr(line["value"])) for line in result.to_dict()["results"]],
+        result.per_group.to_pydict(),
+    ]
+
+
+EXPECTED = numbers(TABLE)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [7, 250, 1000, ROWS])
+@pytest.mark.parametrize("batch_rows", [90, 600, None])
+def test_row_groups__of_any_size__give_the_same_bits(
+    tmp_path: Path, rows: int, batch_rows: int | None, threads: int
+) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(TABLE, path, row_group_size=rows)
+    assert numbers(path, batch_rows=batch_rows, threads=threads) == EXPECTED
+    scattered = numbers(path, batch_rows=batch_rows, threads=threads, order="scattered")
+    assert scattered == EXPECTED
+
+
+def test_row_groups__short_ones_of_many_files_share_a_stretch(tmp_path: Path) -> None:
+    for number, first in enumerate(range(0, ROWS, 100)):
+        pq.write_table(TABLE.slice(first, 100), tmp_path / f"{number:02}.parquet")
+    assert numbers(tmp_path, batch_rows=350) == EXPECTED
+
+
+def test_row_groups__keys_that_are_strings(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "log.parquet", row_group_size=250)
+    by_text = numbers(tmp_path / "log.parquet", group="text", batch_rows=500)
+    assert by_text == numbers(TABLE, group="text")
+
+
+@pytest.mark.parametrize("limit", [1, 249, 250, 251, 1700, ROWS, 2 * ROWS])
+def test_row_groups__read_up_to_a_limit(tmp_path: Path, limit: int) -> None:
+    pq.write_table(TABLE, tmp_path / "log.parquet", row_group_size=250)
+    found = numbers(tmp_path / "log.parquet", limit=limit)
+    assert found == numbers(TABLE.slice(0, limit))
+
+
+def test_row_groups__empty_ones_are_passed_over(tmp_path: Path) -> None:
+    with pq.ParquetWriter(tmp_path / "log.parquet", TABLE.schema) as writer:
+        for first in range(0, ROWS, 1000):
+            writer.write_table(TABLE.slice(0, 0))
+            writer.write_table(TABLE.slice(first, 1000))
+    assert numbers(tmp_path / "log.parquet", batch_rows=300) == EXPECTED
+
+
+def test_file__replaced_while_it_is_read__is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    write_parquet(path, range(1000), row_group_size=100)
+    (part,) = open_source(path).parts(["x"])
+    assert isinstance(part, Unread)
+    pieces = part.pieces(100)
+    first = [batch for batch in next(pieces).batches(100)]
+    os.replace(write_parquet(tmp_path / "new" / "x.parquet", range(1000, 3000)), path)
+    rest = [batch for piece in pieces for batch in piece.batches(100)]
+    assert [x for batch in first + rest for x in batch.column(0).to_pylist()] == list(range(1000))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_row_group__damaged__is_an_error_that_names_the_file(tmp_path: Path, threads: int) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(TABLE, path, row_group_size=250, write_page_checksum=True)
+    chunk = pq.ParquetFile(path).metadata.row_group(9).column(2)
+    whole = bytearray(path.read_bytes())
+    whole[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 0xFF
+    path.write_bytes(whole)
+    with pytest.raises(SourceError, match=r"Cannot read '.*log\.parquet': it is corrupt"):
+        evaluate(path, **ROLES, batch_rows=500, threads=threads)
+
+
+def test_pieces__come_near_to_the_rows_wanted() -> None:
+    def sizes(groups: list[int], rows: int) -> list[int]:
+        unread = Unread(tuple(enumerate(groups)), lambda *how: iter(()))
+        pieces = list(unread.pieces(rows))
+        assert [g for piece in pieces for g in piece.row_groups] == list(enumerate(groups))
+        return [piece.num_rows for piece in pieces]
+
+    assert sizes([262, 262, 262, 214], 500) == [524, 476]
+    assert sizes([100] * 10, 1000) == [1000]
+    assert sizes([100] * 10, 10) == [100] * 10
+    assert sizes([5, 3000, 5, 5], 100) == [5, 3000, 10]
+    assert sizes([], 100) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+@pytest.mark.parametrize("rows", [0, 1, 10**6, 3 * 10**6, 10**7, 10**9])
+def test_stretches__are_as_many_for_each_thread(rows: int, threads: int) -> None:
+    stretch = stretch_of(rows, threads)
+    assert 1 << 18 <= stretch <= STRETCH
+    if rows >= threads << 18:
+        assert -(-rows // stretch) % threads == 0
