@@ -21,7 +21,7 @@ from fastrank_eval.codes import bits_of, codes_of, distinct_codes
 from fastrank_eval.columns import frozen
 from fastrank_eval.dealt import LOWER_BITS, DealtCodes
 from fastrank_eval.kernel import kernel
-from fastrank_eval.pooled_places import located, located_in_bucket, table_of
+from fastrank_eval.pooled_places import located, located_in_bucket, located_in_table, table_of
 from fastrank_eval.pooled_weights import InOrder, area_under
 from fastrank_eval.scratch import scratch
 
@@ -247,16 +247,22 @@ class PooledScores:
 
     def _won_inside(self, bucket: int) -> tuple[int, int, int]:
         """Twice the pairs won among the rows of a bucket, its positives, and all its rows."""
-        counts = self._counted[bucket][1]
-        before = scratch("rows before", len(counts) + 1)
-        before[0] = 0
-        np.cumsum(counts, dtype=np.int64, out=before[1:])
-        if bucket not in self._counted_positive:
-            return 0, 0, int(before[-1])
-        at, number = self._positive_places(bucket)
-        twice = before[at] + before[at + 1]
+        every, counts = self._counted[bucket]
+        at, number = np.empty(0, np.int64), np.empty(0, np.int64)
+        if bucket in self._counted_positive:
+            at, number = self._positive_places(bucket)
+        # The last place of all besides: up to it are all rows.
+        places = np.append(at, len(counts) - 1)
+        if every is None and counts.dtype == np.uint8:
+            below, through = located_in_table(counts, places)
+        else:
+            before = scratch("rows before", len(counts) + 1)
+            before[0] = 0
+            np.cumsum(counts, dtype=np.int64, out=before[1:])
+            below, through = before[places], before[places + 1]
+        twice = below[:-1] + through[:-1]
         won = sum(int(np.sum(number * (twice >> s & 0xFFFF))) << s for s in (0, 16, 32))
-        return won, int(number.sum()), int(before[-1])
+        return won, int(number.sum()), int(through[-1])
 
     def _positive_places(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the distinct positives of a bucket stand among all its codes, and their number."""
@@ -307,6 +313,8 @@ def _with_rows(mine: Counted | None, codes: np.ndarray) -> Counted:
     table = table_of(codes)
     if table is None:
         return _merged(mine, *distinct_codes(codes))
+    if mine is None and _as_table(np.count_nonzero(table), table):
+        return None, table.copy()
     if mine is not None and mine[0] is None:
         numbers = _wide_enough(mine[1], mine[1], table)
         numbers += table
@@ -314,6 +322,14 @@ def _with_rows(mine: Counted | None, codes: np.ndarray) -> Counted:
     held = np.flatnonzero(table)
     base = codes[0] >> LOWER_BITS[4] << LOWER_BITS[4]
     return _merged(mine, held.astype(codes.dtype) | base, table[held])
+
+
+def _as_table(distinct: int, counts: np.ndarray) -> bool:
+    """Whether numbers of 32-bit codes are held as a table of at most twice a list's bytes.
+
+    Pooled AUC of 30 million float32 scores takes 13 ns a row so, and 28 with the smaller of both.
+    """
+    return 2 * distinct * (4 + counts.itemsize) > counts.itemsize << LOWER_BITS[4]
 
 
 def _wide_enough(numbers: np.ndarray, present: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -325,7 +341,7 @@ def _wide_enough(numbers: np.ndarray, present: np.ndarray, more: np.ndarray) -> 
 
 
 def _merged(mine: Counted | None, codes: np.ndarray, counts: np.ndarray) -> Counted:
-    """Add distinct codes to a bucket, in the smaller of the two forms."""
+    """Add distinct codes to a bucket."""
     held, numbers = mine if mine is not None else (codes[:0], counts[:0])
     dense = 1 << LOWER_BITS[4]
     if held is None:
@@ -339,7 +355,7 @@ def _merged(mine: Counted | None, codes: np.ndarray, counts: np.ndarray) -> Coun
         size = _merge(held, numbers.astype(np.int64), codes, counts.astype(np.int64), joined, total)
         codes, counts = joined[:size].copy(), total[:size]
     counts = counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
-    if codes.dtype.itemsize == 4 and codes.nbytes + counts.nbytes > dense * counts.itemsize:
+    if codes.dtype.itemsize == 4 and _as_table(len(codes), counts):
         numbers = np.zeros(dense, counts.dtype)
         numbers[codes & np.uint32(dense - 1)] = counts
         return None, numbers

@@ -21,11 +21,10 @@ def located_in_bucket(
     """For each positive, the rows of its bucket with a lower code, and with one as high."""
     if len(codes) < _TABLE_ROWS:
         return located(np.sort(codes), positive)
-    below, through = np.empty((2, len(positive)), np.int64)
     table = table_of(codes)
     if table is not None:
-        _locate_in_table(table.view(np.uint64), positive, below, through)
-        return below, through
+        return located_in_table(table, positive)
+    below, through = np.empty((2, len(positive)), np.int64)
     bits = min((len(codes) // _NEAR_ROWS).bit_length(), _MOST_BITS)
     bounds = np.zeros((1 << bits) + 1, np.int64)
     dealt = scratch("dealt codes", len(codes), codes.dtype)
@@ -34,6 +33,13 @@ def located_in_bucket(
     ):
         return below, through
     return located(np.sort(codes), positive)
+
+
+def located_in_table(table: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each positive, ascending, the rows of lower codes in a table of bytes, and up to it."""
+    below, through = np.empty((2, len(positive)), np.int64)
+    _locate_in_table(table.view(np.uint64), frozen(positive.astype(np.uint32)), below, through)
+    return below, through
 
 
 def table_of(codes: np.ndarray) -> np.ndarray | None:
