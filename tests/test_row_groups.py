@@ -1,6 +1,5 @@
 """Parquet files are read row group by row group, by the threads that evaluate them."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -85,8 +84,8 @@ def test_file__replaced_while_it_is_read__is_read_to_its_end(tmp_path: Path) -> 
     (part,) = open_source(path).parts(["x"])
     assert isinstance(part, Unread)
     pieces = part.pieces(100)
-    first = [batch for batch in next(pieces).batches(100)]
-    os.replace(write_parquet(tmp_path / "new" / "x.parquet", range(1000, 3000)), path)
+    first = list(next(pieces).batches(100))
+    write_parquet(tmp_path / "new" / "x.parquet", range(1000, 3000)).replace(path)
     rest = [batch for piece in pieces for batch in piece.batches(100)]
     assert [x for batch in first + rest for x in batch.column(0).to_pylist()] == list(range(1000))
 
