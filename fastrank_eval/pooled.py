@@ -313,7 +313,7 @@ def _with_rows(mine: Counted | None, codes: np.ndarray) -> Counted:
     table = table_of(codes)
     if table is None:
         return _merged(mine, *distinct_codes(codes))
-    if mine is None and _as_table(np.count_nonzero(table), table):
+    if mine is None and _as_table(int(np.count_nonzero(table)), table):
         return None, table.copy()
     if mine is not None and mine[0] is None:
         numbers = _wide_enough(mine[1], mine[1], table)
