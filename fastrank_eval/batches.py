@@ -9,9 +9,12 @@ import pyarrow as pa
 
 from fastrank_eval.progress import report
 from fastrank_eval.sources import Source
-from fastrank_eval.sources.unread import Part, Unread, first_rows, read_parts
+from fastrank_eval.sources.unread import Part, Unread, cut, first_rows, read_parts
 
 __all__ = ["Reading"]
+
+#: Rows read at a time of a row group that a limit cuts.
+_CUT_ROWS = 1 << 17
 
 
 class Reading:
@@ -69,27 +72,33 @@ class Reading:
                 left = None if left is None else left - part.num_rows
                 yield part
             else:
-                for batch in read_parts([part], left):
-                    batch = batch.slice(0, left)
-                    left -= batch.num_rows
-                    yield batch
-                    if left == 0:
-                        break
+                yield from _first(part, left)
+                return
             if left == 0:
                 return
 
     def _counted(self, parts: Iterable[Part], most: int | None) -> Iterator[Part]:
         rows = 0
         report(self._phase, rows, self.rows)
-        for part in parts:
-            for here in _pieces(part, most or part.num_rows):
-                yield here
-                rows += here.num_rows
-                report(self._phase, rows, self.rows)
+        for part in parts if most is None else cut(parts, most):
+            yield part
+            rows += part.num_rows
+            report(self._phase, rows, self.rows)
         report(self._phase, rows, rows)
 
 
-def _pieces(part: Part, most: int) -> Iterator[Part]:
-    if isinstance(part, Unread):
-        return part.pieces(most)
-    return (part.slice(first, most) for first in range(0, part.num_rows, most))
+def _first(part: Part, rows: int) -> Iterator[Part]:
+    """The first rows of a longer part."""
+    if not isinstance(part, Unread):
+        yield part.slice(0, rows)
+        return
+    whole, rest = part.split(rows)
+    if whole.num_rows:
+        yield whole
+    left = rows - whole.num_rows
+    if left:
+        for batch in rest.batches(min(left, _CUT_ROWS), threads=True):
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+            if not left:
+                return

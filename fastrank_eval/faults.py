@@ -71,10 +71,11 @@ def explained(
     batches : callable
         Reads columns of it once more.
     """
+    # First of all: reading once more forgets where the files of this reading began.
+    place = "" if fault.row is None else source.locate(fault.row)
     if isinstance(fault, BadRows) and source.rereadable:
         with suppress(FastRankEvalError):
             fault = fault.counted(batches((fault.column,)))
-    place = "" if fault.row is None else source.locate(fault.row)
     if not place:
         return fault
     kind = OrderError if isinstance(fault, OrderError) else ColumnError

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.scratch import scratch
-from fastrank_eval.sources.unread import Part, Unread, read_parts
+from fastrank_eval.sources.unread import Part, Unread, cut
 from fastrank_eval.validation import decoded, fixed_items
 
 #: Parts that follow one another, and the number of their first row in the whole input.
@@ -22,7 +22,7 @@ def stretches(parts: Iterable[Part], rows: int) -> Iterator[Stretch]:
     """
     first_row = held = 0
     short: list[Part] = []
-    for part in _cut(parts, rows):
+    for part in cut(parts, rows):
         here = part.num_rows
         long = 2 * here >= rows
         if short and (long or held + here > rows):
@@ -37,20 +37,6 @@ def stretches(parts: Iterable[Part], rows: int) -> Iterator[Stretch]:
             held += here
     if short:
         yield short, first_row
-
-
-def _cut(parts: Iterable[Part], rows: int) -> Iterator[Part]:
-    """Parts of no more than a stretch; row groups of more than two are read here for all."""
-    for part in parts:
-        if not isinstance(part, Unread):
-            for lo in range(0, part.num_rows, rows):
-                yield part.slice(lo, rows)
-            continue
-        for piece in part.pieces(rows):
-            if piece.num_rows > 2 * rows:
-                yield from read_parts([piece], rows)
-            else:
-                yield piece
 
 
 def read_stretch(parts: list[Part]) -> list[pa.RecordBatch]:

@@ -1,16 +1,24 @@
 """Parquet files are read row group by row group, by the threads that evaluate them."""
 
+import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval import SourceError, evaluate
+from fastrank_eval.batches import Reading
 from fastrank_eval.plan import STRETCH, stretch_of
+from fastrank_eval.progress import reporting_to
 from fastrank_eval.sources import open_source
-from fastrank_eval.sources.unread import Unread
+from fastrank_eval.sources.formats import read_file
+from fastrank_eval.sources.paths import File
+from fastrank_eval.sources.unread import Unread, read_parts
 from tests.source_files import write_parquet
 
 ROLES = {"group": "user", "label": "click", "score": "score", "measures": "GAUC,AUC,nDCG@10,AP"}
@@ -78,16 +86,121 @@ def test_row_groups__empty_ones_are_passed_over(tmp_path: Path) -> None:
     assert numbers(tmp_path / "log.parquet", batch_rows=300) == EXPECTED
 
 
-def test_file__replaced_while_it_is_read__is_read_to_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "x.parquet"
-    write_parquet(path, range(1000), row_group_size=100)
+@pytest.mark.parametrize("how", ["replaced", "written anew", "longer"])
+def test_file__changed_while_it_is_read__is_an_error_that_says_so(tmp_path: Path, how: str) -> None:
+    path = write_parquet(tmp_path / "x.parquet", range(1000), row_group_size=100)
     (part,) = open_source(path).parts(["x"])
     assert isinstance(part, Unread)
     pieces = part.pieces(100)
-    first = list(next(pieces).batches(100))
-    write_parquet(tmp_path / "new" / "x.parquet", range(1000, 3000)).replace(path)
-    rest = [batch for piece in pieces for batch in piece.batches(100)]
-    assert [x for batch in first + rest for x in batch.column(0).to_pylist()] == list(range(1000))
+    assert sum(batch.num_rows for batch in next(pieces).batches(100)) == 100
+    other = write_parquet(tmp_path / "new" / "x.parquet", range(1000, 2000), row_group_size=100)
+    if how == "replaced":
+        other.replace(path)
+    elif how == "written anew":
+        path.write_bytes(other.read_bytes())
+    else:
+        with path.open("ab") as file:
+            file.write(b"more")
+    with pytest.raises(SourceError, match=r"x\.parquet': it was changed while it was read\. Eval"):
+        list(next(pieces).batches(100))
+
+
+def test_file__gone_while_it_is_read__is_an_error_that_says_so(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "x.parquet", range(1000), row_group_size=100)
+    (part,) = open_source(path).parts(["x"])
+    path.unlink()
+    with pytest.raises(SourceError, match=r"x\.parquet': no such file"):
+        list(read_parts([part]))
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_long_file__replaced_or_removed_while_it_is_read__is_read_as_it_was(
+    tmp_path: Path, gone: bool
+) -> None:
+    path = write_parquet(tmp_path / "x.parquet", range(200_000), row_group_size=50_000)
+    (part,) = open_source(path).parts(["x"])
+    assert isinstance(part, Unread)
+    path.unlink()
+    if not gone:
+        write_parquet(path, range(5))
+    read = [batch for piece in part.pieces(50_000) for batch in piece.batches(50_000)]
+    assert pa.Table.from_batches(read).column(0).to_pylist() == list(range(200_000))
+
+
+def test_long_file__written_over_while_it_is_read__is_refused(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "x.parquet", range(200_000), row_group_size=50_000)
+    other = write_parquet(tmp_path / "y.parquet", range(1, 200_001), row_group_size=50_000)
+    (part,) = open_source(path).parts(["x"])
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(SourceError, match=r"x\.parquet': it was changed while it was read"):
+        list(read_parts([part]))
+
+
+@pytest.mark.parametrize("order", ["grouped", "scattered"])
+def test_many_small_files__never_stand_open_together(tmp_path: Path, order: str) -> None:
+    resource = pytest.importorskip("resource")
+    for number, first in enumerate(range(0, ROWS, 10)):
+        pq.write_table(TABLE.slice(first, 10), tmp_path / f"{number:03}.parquet")
+    numbers(tmp_path, order=order)  # whatever is imported late
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = len(list(Path("/dev/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 40, limits[1]))
+    try:
+        assert numbers(tmp_path, order=order) == EXPECTED
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+class SlowFile(io.FileIO):
+    def read(self, size: int = -1) -> bytes:
+        time.sleep(0.0002)
+        return super().read(size)
+
+
+def slow_files() -> pafs.PyFileSystem:
+    """A file system written in Python: each of its files has one position."""
+
+    def refuse(*asked: object) -> object:
+        raise NotImplementedError(asked)
+
+    methods = dict.fromkeys(pafs.FileSystemHandler.__abstractmethods__, refuse)
+    methods["open_input_file"] = lambda _, path: pa.PythonFile(SlowFile(path, "rb"), mode="r")
+    return pafs.PyFileSystem(type("SlowFiles", (pafs.FileSystemHandler,), methods)())
+
+
+def test_file_system_written_in_python__read_by_many_threads(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    table = pa.concat_tables([TABLE] * 50)
+    pq.write_table(table, path, row_group_size=ROWS)
+    file = File(slow_files(), str(path), str(path), "parquet")
+    targets = {name: TABLE.schema.field(name).type for name in ("user", "click", "score")}
+    (part,) = read_file(file, targets)
+    with ThreadPoolExecutor(4) as pool:
+        pieces = list(part.pieces(ROWS))
+        read = list(pool.map(lambda piece: list(piece.batches(ROWS)), pieces))
+    batches = [batch for of_piece in read for batch in of_piece]
+    assert (
+        pa.Table.from_batches(batches)
+        .combine_chunks()
+        .equals(table.select(list(targets)).combine_chunks())
+    )
+
+
+def test_limit__reads_no_more_rows_at_once_than_a_stretch(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "log.parquet", row_group_size=250)
+    reading = Reading(open_source(tmp_path / "log.parquet"), ("user",), 1700)
+    parts = list(reading.parts(500))
+    assert [part.num_rows for part in parts] == [500, 500, 500, 200]
+    assert [isinstance(part, Unread) for part in parts] == [True, True, True, False]
+
+
+def test_progress__of_a_long_row_group__is_told_in_steps(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "log.parquet")
+    told: list[int] = []
+    with reporting_to(lambda progress: told.append(progress.rows)):
+        parts = Reading(open_source(tmp_path / "log.parquet"), ("user",), None).parts(500)
+        assert [part.num_rows for part in parts] == [500] * 6
+    assert told[-1] == ROWS
 
 
 @pytest.mark.parametrize("threads", [1, 2])

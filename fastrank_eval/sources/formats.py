@@ -50,13 +50,14 @@ def read_file(
     Row groups of which `wanted` says so, told what their statistics tell, are left out; the others
     are not read yet.
     """
-    with _reading(file), _not_cut(file):
+    with _reading(file):
         if file.format == "parquet":
             part = unread(file, targets, wanted)
             yield replace(part, read=partial(_guarded, file, targets, part.read))
             return
-        for batch in (_read_arrow if file.format == "arrow" else _read_csv)(file, targets):
-            yield _conform(batch, file, targets)
+        with _not_cut(file):
+            for batch in (_read_arrow if file.format == "arrow" else _read_csv)(file, targets):
+                yield _conform(batch, file, targets)
 
 
 def _guarded(

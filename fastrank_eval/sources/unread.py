@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["Part", "Unread", "first_rows", "read_parts"]
+__all__ = ["Part", "Unread", "cut", "first_rows", "read_parts"]
 
 #: Rows of a batch that is read by one thread for all.
 _BATCH_ROWS = 1 << 19
@@ -50,6 +50,14 @@ class Unread:
         if first < len(self.row_groups):
             yield Unread(self.row_groups[first:], self.read)
 
+    def split(self, rows: int) -> tuple[Unread, Unread]:
+        """The row groups that have no more than so many rows together, and the others."""
+        held, end = 0, 0
+        while end < len(self.row_groups) and held + self.row_groups[end][1] <= rows:
+            held += self.row_groups[end][1]
+            end += 1
+        return Unread(self.row_groups[:end], self.read), Unread(self.row_groups[end:], self.read)
+
 
 #: Some rows of a source, read or not.
 Part: TypeAlias = pa.RecordBatch | Unread
@@ -60,6 +68,20 @@ def first_rows(part: Part, rows: int) -> pa.RecordBatch:
     if isinstance(part, Unread):
         part = next(part.batches(rows))
     return part.slice(0, rows)
+
+
+def cut(parts: Iterable[Part], rows: int) -> Iterator[Part]:
+    """Parts of about so many rows; longer row groups are read here, on Arrow's threads."""
+    for part in parts:
+        if not isinstance(part, Unread):
+            for first in range(0, part.num_rows, rows):
+                yield part.slice(first, rows)
+            continue
+        for piece in part.pieces(rows):
+            if 2 * piece.num_rows > 3 * rows:
+                yield from read_parts([piece], rows)
+            else:
+                yield piece
 
 
 def read_parts(parts: Iterable[Part], most: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
