@@ -18,7 +18,7 @@ KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policie
 KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eval/dealing.py,$\
 	fastrank_eval/dealt.py,$\
 	fastrank_eval/entries.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
-	fastrank_eval/numbering.py,$\
+	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
 	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
 	fastrank_eval/pooled_weights.py,fastrank_eval/ranking.py,$\
 	fastrank_eval/states.py,fastrank_eval/ties.py,fastrank_eval/words.py

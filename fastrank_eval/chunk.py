@@ -34,6 +34,16 @@ class Chunk:
         """Number of groups."""
         return len(self.starts) - 1
 
+    def unjudged_rows(self) -> np.ndarray:
+        """Rows of each group that nobody judged, as far as a measure asks. int64."""
+        unjudged = self.columns.unjudged
+        if unjudged is None:
+            return np.zeros(self.groups, np.int64)
+        total = np.zeros(len(unjudged) + 1, np.int64)
+        np.cumsum(unjudged, out=total[1:])
+        found: np.ndarray = np.diff(total[self.starts])
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -53,6 +63,8 @@ class Scored:
         Which rows of the chunk these are; None: all.
     lost : ndarray of int64, or None
         Labelled rows of the chunk that are not among these; None where `kept` is.
+    unjudged : ndarray of bool, shape (rows,), read-only, or None
+        Those without a label, where a measure asks.
     """
 
     chunk: Chunk
@@ -63,6 +75,7 @@ class Scored:
     labels: Labels
     kept: np.ndarray | None = None
     lost: np.ndarray | None = None
+    unjudged: np.ndarray | None = None
 
     @classmethod
     def of(cls, chunk: Chunk, model: int, labels: Labels) -> Self:
@@ -78,9 +91,9 @@ class Scored:
         """
         columns = chunk.columns
         score, weight, item = columns.scores[model], columns.weight, columns.item
-        missing = columns.unretrieved[model]
+        missing, unjudged = columns.unretrieved[model], columns.unjudged
         if missing is None or not missing.any():
-            return cls(chunk, score, weight, item, chunk.starts, labels)
+            return cls(chunk, score, weight, item, chunk.starts, labels, unjudged=unjudged)
         here = ~missing
         kept = np.flatnonzero(here)
         starts = np.concatenate([[0], np.cumsum(here)])[chunk.starts]
@@ -94,6 +107,7 @@ class Scored:
             Labels.of(columns.label[kept], starts, skip_empty=False),
             kept,
             np.flatnonzero(missing & (labels.labelled.marks != 0)),
+            None if unjudged is None else frozen(unjudged[kept]),
         )
 
     def in_order(self, presorted: bool, score_name: str) -> bool:

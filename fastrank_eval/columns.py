@@ -34,6 +34,8 @@ class Roles:
         ``"error"`` or ``"allow"``: what a null score means.
     unjudged : str
         ``"error"``, ``"allow"`` or ``"drop"``: what a null label means.
+    judgments : bool
+        Whether a measure tells rows that nobody judged from rows of label 0.
     """
 
     group: tuple[str, ...]
@@ -44,6 +46,7 @@ class Roles:
     group_weights: tuple[str, ...] = ()
     unretrieved: str = "error"
     unjudged: str = "error"
+    judgments: bool = False
 
     def by_column(self) -> dict[str, str]:
         """Each needed column with the part it plays, in reading order."""
@@ -86,6 +89,8 @@ class Columns:
         Columns used as group weights.
     numbers : ndarray of int64 or None
         Number of each row in the whole input, where rows were left out.
+    unjudged : ndarray of bool or None
+        Rows without a label, where a measure asks; None where every row has one.
     """
 
     first_row: int
@@ -97,6 +102,7 @@ class Columns:
     item: pa.Array | None
     group_weights: tuple[np.ndarray, ...]
     numbers: np.ndarray | None = None
+    unjudged: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -135,7 +141,15 @@ class Columns:
     def parts(self) -> list[np.ndarray | None]:
         """Every part but keys and item ids, in the order of the fields, numbers last."""
         masks, weights = self.unretrieved, self.group_weights
-        return [self.label, *self.scores, *masks, self.weight, *weights, self.numbers]
+        return [
+            self.label,
+            *self.scores,
+            *masks,
+            self.weight,
+            *weights,
+            self.unjudged,
+            self.numbers,
+        ]
 
     @classmethod
     def of_parts(
@@ -144,8 +158,8 @@ class Columns:
         """Rows without keys from what `parts` lists, for so many models."""
         scores, masks = tuple(parts[1 : 1 + models]), tuple(parts[1 + models : 1 + 2 * models])
         label, weight = parts[0], parts[1 + 2 * models]
-        weights = tuple(parts[2 + 2 * models : -1])
-        return cls(0, (), label, scores, masks, weight, item, weights, parts[-1])  # type: ignore[arg-type]
+        weights, numbers, unjudged = tuple(parts[2 + 2 * models : -2]), parts[-1], parts[-2]
+        return cls(0, (), label, scores, masks, weight, item, weights, numbers, unjudged)  # type: ignore[arg-type]
 
     def without_keys(self) -> Columns:
         """The same rows without their keys, once the group is known."""
@@ -159,6 +173,7 @@ class Columns:
             self.item,
             self.group_weights,
             self.numbers,
+            self.unjudged,
         )
 
     def _each(
@@ -178,6 +193,7 @@ class Columns:
             None if self.item is None else column(self.item),
             tuple(array(weight) for weight in self.group_weights),
             None if self.numbers is None else array(self.numbers),
+            None if self.unjudged is None else array(self.unjudged),
         )
 
     def earliest(self, starts: np.ndarray) -> np.ndarray:
@@ -240,4 +256,5 @@ def concatenate(pieces: Sequence[Columns]) -> Columns:
         None if first.item is None else pa.concat_arrays([piece.item for piece in pieces]),
         tuple(joined(weights) for weights in by_position(p.group_weights for p in pieces)),
         numbers,
+        joined_masks([piece.unjudged for piece in pieces]),
     )

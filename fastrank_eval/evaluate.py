@@ -206,6 +206,7 @@ def evaluate(
         ),
         unretrieved=unretrieved,
         unjudged=unjudged,
+        judgments=any(m.needs_judgments for m in wanted),
     )
     _check_measures(wanted, ties, roles, weight_rows)
     plan = Plan(

@@ -55,6 +55,8 @@ class Sorter:
         Keep the rows of a group in input order; they must have their numbers.
     masked : bool
         Rows may lack scores.
+    judged : bool
+        Rows may lack labels, and a measure asks which do.
     narrow : bool
         Expect integer keys that span less than 2**31 on either side of the first one: 32 bits are
         sorted in two thirds of the time of 64.
@@ -75,6 +77,7 @@ class Sorter:
         threads: int,
         in_order: bool,
         masked: bool,
+        judged: bool,
         narrow: bool,
     ) -> None:
         try:
@@ -97,7 +100,8 @@ class Sorter:
             "enable_progress_bar": False,
         }
         self._where = str(folder.parent)
-        self._disk, self._in_order, self._masked = disk, in_order, masked
+        self._disk, self._in_order = disk, in_order
+        self._masked, self._judged = masked, judged
         self._narrow = narrow and dealer.integer
         self._base = 0
         self._fault: BaseException | None = None
@@ -164,6 +168,8 @@ class Sorter:
         if self._masked:
             models = self._dealer.models
             self._kinds[1 + models : 1 + 2 * models] = [np.dtype(np.bool_)] * models
+        if self._judged:
+            self._kinds[-2] = np.dtype(np.bool_)
         self._item = None if first.item is None else KeyWords(_ITEM, first.item.type)
         held = [self._batch(first)]
         del first

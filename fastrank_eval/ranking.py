@@ -16,7 +16,8 @@ import numpy as np
 from fastrank_eval.canonical import arrange_blocks, sort_groups_descending, weigh_zeros
 from fastrank_eval.chunk import Chunk, Scored
 from fastrank_eval.columns import frozen
-from fastrank_eval.entries import counted_entries, ordered_entries
+from fastrank_eval.entries import counted_entries, labelled_rows, ordered_entries
+from fastrank_eval.judgments import Judgments
 from fastrank_eval.labels import Labels
 from fastrank_eval.ordering import order_by_score
 from fastrank_eval.ties import item_precedence, resolve_blocks
@@ -72,6 +73,8 @@ class Ranking:
         Whether any relevant row has no score.
     most_grade, least_grade : float
         Of all entries.
+    judgments : Judgments or None
+        Where a measure asks which rows nobody judged, and there are some.
     """
 
     labels: Labels
@@ -88,6 +91,7 @@ class Ranking:
     most_grade: float
     least_grade: float
     lost: bool = False
+    judgments: Judgments | None = None
     known: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -127,6 +131,12 @@ class Ranking:
         """Rows with grade >= `rel` that have a score. int64, shape (groups,)."""
         return self.labels.relevant(rel)
 
+    def judged(self) -> Judgments:
+        """Where unjudged rows stand."""
+        if self.judgments is None:
+            self.judgments = Judgments.complete(self.groups, len(self.grade))
+        return self.judgments
+
     def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
         """`values` of the entries, which follow from grades, descending inside each group."""
 
@@ -162,7 +172,7 @@ def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
     if item is not None and ties == "item" and len(score):
         order = order_by_score(score, starts, item_precedence(item, starts))
     elif not in_order:
-        if weight is None and ties != "input":
+        if weight is None and ties != "input" and scored.unjudged is None:
             found = counted_entries(score, starts, labelled)
         if found is None:
             order = order_by_score(score, starts)
@@ -228,6 +238,18 @@ def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
     )
     if scored.lost is not None and len(scored.lost):
         _append_lost(ranking, scored.chunk, scored.lost)
+    if scored.unjudged is not None:
+        nowhere = labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
+        among = ordered_entries(score, starts, nowhere, order)
+        ranking.judgments = Judgments.around(
+            ranking.offsets,
+            ranking.block_above,
+            ranking.above,
+            ranking.grade,
+            among,
+            scored.chunk.unjudged_rows(),
+            ties,
+        )
     return ranking
 
 

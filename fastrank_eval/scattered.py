@@ -187,6 +187,7 @@ class Scattered:
                 threads=plan.threads,
                 in_order=plan.keeps_order,
                 masked=plan.roles.unretrieved == "allow",
+                judged=plan.roles.judgments and plan.roles.unjudged == "allow",
                 narrow=narrow,
             )
             with sorter.rows(counted()) as batches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -64,8 +65,11 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     columns = Columns(
         first_row, keys, label, tuple(scores), tuple(masks), weight, item, group_weights
     )
-    if roles.unjudged == "drop" and labels.null_count:
-        return columns.only(as_array(labels.is_valid()).view(np.bool_))
+    if labels.null_count:
+        if roles.unjudged == "drop":
+            return columns.only(as_array(labels.is_valid()).view(np.bool_))
+        if roles.judgments:
+            return replace(columns, unjudged=as_array(labels.is_null()).view(np.bool_))
     return columns
 
 

@@ -45,7 +45,7 @@ def average(
     blocks = list(blocks_of(rows))
     ranked = Ranked(oracles.resolved(rows, "input"), judged)
     total = oracles.relevant_total(ranked, options.get("rel", 1))
-    if name in ("R", "AP", "F", "Rprec") and total == 0:
+    if name in ("R", "AP", "F", "Rprec", "bpref") and total == 0:
         return math.nan
     if name == "P":
         ranks = oracles.depth(ranked, k, options.get("short", "k"))
@@ -66,6 +66,10 @@ def average(
         return average_dcg(blocks, k, constant=name == "CG", **options)
     if name == "nDCG":
         return average_ndcg(blocks, ranked, k, **options)
+    if name == "bpref":
+        return average_bpref(blocks, ranked, total, **options)
+    if name in ("Judged", "Unjudged"):
+        return average_judged(blocks, ranked, k, holes=name == "Unjudged", **options)
     assert name == "ERR", name
     return average_err(blocks, ranked, k, **options)
 
@@ -171,6 +175,32 @@ def average_ndcg(blocks: Sequence[Block], ranked: Ranked, k: int | None, **optio
     options.pop("max_grade", None)
     lifted = [Block(b.above, [None if g is None else max(g, 0) for g in b.labels]) for b in blocks]
     return average_dcg(lifted, k, **options) / ideal
+
+
+def average_bpref(blocks: Sequence[Block], ranked: Ranked, total: int, rel: float = 1) -> float:
+    """Of z rows of a block judged not relevant, 0 to z stand above a relevant one alike."""
+    bound = min(sum(oracles.judged_nonrelevant(g, rel) for g in ranked.judged), total)
+    terms, above = [], 0
+    for block in blocks:
+        z = sum(oracles.judged_nonrelevant(label, rel) for label in block.labels)
+        kept = [1 - min(above + j, total) / bound if above + j else 1.0 for j in range(z + 1)]
+        terms.append(relevant_in(block, rel) * math.fsum(kept) / (z + 1))
+        above += z
+    return math.fsum(terms) / total
+
+
+def average_judged(
+    blocks: Sequence[Block], ranked: Ranked, k: int | None, holes: bool, short: str | None = None
+) -> float:
+    """Each rank of a block holds an unjudged row as often as any other."""
+    ranks = oracles.depth(ranked, k, short or ("k" if holes else "length"))
+    wanted = math.fsum(
+        sum((label is None) == holes for label in block.labels) / len(block.labels)
+        for block in blocks
+        for place in range(1, len(block.labels) + 1)
+        if within(k, block.above + place)
+    )
+    return wanted / ranks if ranks and ranked.labels else 0.0
 
 
 def average_err(

@@ -237,6 +237,53 @@ def err(
     return value / ideal if ideal else NAN
 
 
+def judged_nonrelevant(label: float | None, rel: float) -> bool:
+    """A negative grade says that the row was pooled, but not judged."""
+    return label is not None and 0 <= label < rel
+
+
+def bpref(ranked: Ranked, k: int | None, rel: float = 1) -> float:
+    total = relevant_total(ranked, rel)
+    if not total:
+        return NAN
+    bound = min(sum(judged_nonrelevant(label, rel) for label in ranked.judged), total)
+    above, value = 0, 0.0
+    for label in ranked.labels:
+        above += judged_nonrelevant(label, rel)
+        if is_relevant(label, rel):
+            value += 1 - min(above, total) / bound if above else 1
+    return value / total
+
+
+def inferred_ap(ranked: Ranked, k: int | None, rel: float = 1, e: float = 1e-5) -> float:
+    total = relevant_total(ranked, rel)
+    if not total:
+        return NAN
+    value = 0.0
+    for j, label in enumerate(ranked.labels):
+        if not is_relevant(label, rel):
+            continue
+        above = ranked.labels[:j]
+        found = sum(is_relevant(other, rel) for other in above)
+        others = sum(judged_nonrelevant(other, rel) for other in above)
+        pooled = sum(other is not None for other in above)
+        share = (found + e) / (found + others + 2 * e)
+        value += 1 / (j + 1) + (j / (j + 1) * pooled / j * share if j else 0)
+    return value / total
+
+
+def unjudged(ranked: Ranked, k: int | None, short: str = "k") -> float:
+    ranks = depth(ranked, k, short)
+    holes = sum(label is None for label in top(ranked, k))
+    return holes / ranks if ranks and ranked.labels else 0.0
+
+
+def judged(ranked: Ranked, k: int | None, short: str = "length") -> float:
+    ranks = depth(ranked, k, short)
+    there = sum(label is not None for label in top(ranked, k))
+    return there / ranks if ranks and ranked.labels else 0.0
+
+
 POSITION: dict[str, Callable[..., float]] = {
     "P": precision,
     "R": recall,
@@ -249,6 +296,10 @@ POSITION: dict[str, Callable[..., float]] = {
     "DCG": dcg,
     "nDCG": ndcg,
     "ERR": err,
+    "bpref": bpref,
+    "infAP": inferred_ap,
+    "Judged": judged,
+    "Unjudged": unjudged,
 }
 
 
@@ -331,7 +382,9 @@ def resolved(rows: Sequence[Row], ties: str) -> tuple[float | None, ...]:
         if ties == "item":
             block = sorted(block, key=lambda row: row.item.encode(), reverse=True)
         elif ties in ("best", "worst"):
-            block = sorted(block, key=merit, reverse=ties == "best")
+            block = sorted(
+                block, key=lambda row: (merit(row), row.label is not None), reverse=ties == "best"
+            )
         elif ties != "input":
             raise ValueError(ties)
         order += block

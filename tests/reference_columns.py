@@ -39,10 +39,10 @@ REFERENCE_TIES = {
 
 NOT_OURS = re.compile(
     r"""query | n | n_pos | n_ret | n_rel | n_tied_rows | sk_lrap
-    | (te|te_l\d)_(num_q|num_ret|num_rel|num_rel_ret|gm_map|bpref|gm_bpref|infAP|11pt_avg|binG|G)
+    | (te|te_l\d)_(num_q|num_ret|num_rel|num_rel_ret|gm_map|gm_bpref|11pt_avg|binG|G)
     | (te|te_l\d)_(ndcg_rel|Rndcg|set_relative_P|set_map|iprec_at_recall_.*|Rprec_mult_.*)
     | rx_bpref | rx_rbp.*
-    | irm_(Bpref|infAP|IPrec@.*|SetAP|Judged@\d+|Compat)
+    | irm_(IPrec@.*|SetAP|Compat)
     | irm_RR@\d+  # the MS MARCO script breaks ties by document id, ascending
     """,
     re.VERBOSE,
@@ -121,6 +121,8 @@ def trec_eval(name: str) -> Reading | None:
         "set_P": "P",
         "set_recall": "R",
         "set_F": "F",
+        "bpref": "bpref",
+        "infAP": "infAP",
     }
     cut = {"P": "P", "recall": "R", "map_cut": "AP", "success": "Success"}
     if name in plain:
@@ -163,9 +165,11 @@ def ir_measures(name: str) -> Reading | None:
         return Reading(measure("nDCG", found[1]), "item", **gdeval)
     drop = "judged_only=True" in name
     name = name.replace("(judged_only=True)", "")
-    name = re.sub(r"^Set([PRF])$", r"\1", name)
+    name = re.sub(r"^Set([PRF])$", r"\1", name).replace("Bpref", "bpref")
     if re.fullmatch(r"nDCG(@\d+)?", name):
         name = name.replace("nDCG", "nDCG(gain='linear')")
-    elif not re.fullmatch(r"(AP|P|R|F|RR|Rprec|Success)(\(rel=\d\))?(@\d+)?", name):
+    elif not re.fullmatch(
+        r"(AP|P|R|F|RR|Rprec|Success|Judged|bpref|infAP)(\(rel=\d\))?(@\d+)?", name
+    ):
         return None
     return Reading(name, "item", undefined_is_zero=True, single_precision=True, drop_unjudged=drop)

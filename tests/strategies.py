@@ -66,6 +66,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "ERR(max_grade=3, normalize=True)@4",
         "ERR(discount='log2')@5",
     ),
+    "bpref": ("bpref", "bpref(rel=2)"),
+    "infAP": ("infAP", "infAP(rel=2)"),
+    "Judged": ("Judged", "Judged@1", "Judged@4", "Judged(short='k')@10"),
+    "Unjudged": ("Unjudged", "Unjudged@3", "Unjudged(short='length')@10"),
     "GAUC": (
         "GAUC",
         "GAUC(weight='uniform')",
@@ -90,8 +94,14 @@ LABEL_AS_PROBABILITY = ("ERR(stop='label')", "ERR(stop='label')@3")
 
 
 def has_expectation(text: str) -> bool:
-    """Interpolated AP has no closed form: the engine refuses it under ties='expected'."""
-    return "interpolated" not in text
+    """Interpolated AP, infAP have no closed form: the engine refuses them under ties='expected'."""
+    return not ("interpolated" in text or text.startswith("infAP"))
+
+
+#: One variant of every measure, for tests that run under any tie policy.
+EVERY_KIND = tuple(texts[1] for texts in VARIANTS.values() if has_expectation(texts[1]))
+#: Measures that count what is missing: the best case has the least of it.
+LOWER_IS_BETTER = ("Unjudged",)
 
 
 def random_group(

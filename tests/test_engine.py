@@ -14,10 +14,8 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, UndefinedError
 from fastrank_eval.measures import measure
 from tests.oracles import Row, classes, oracle, pooled, resolved
-from tests.strategies import VARIANTS
+from tests.strategies import EVERY_KIND
 from tests.tables import table_of
-
-EVERY_KIND = [texts[1] for name, texts in VARIANTS.items()]
 
 
 def evaluate(source, measures="GAUC,RR", **options):

@@ -6,10 +6,9 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval import UndefinedError
-from tests.strategies import VARIANTS
+from tests.strategies import EVERY_KIND
 from tests.test_engine import exactly
 
-EVERY_KIND = [texts[1] for texts in VARIANTS.values()]
 ROLES = {"group": "group", "label": "label", "score": "score", "order": "scattered"}
 ROWS = 1500
 LABELS = {"int8": np.int8, "uint8": np.uint8, "bool": np.bool_}

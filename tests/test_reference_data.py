@@ -108,12 +108,12 @@ def lists_of(table: pa.Table, *names: str) -> Iterator[tuple]:
 
 
 def run_with_qrels(run: pa.Table, qrels: pa.Table) -> pa.Table:
-    """Join a run with its judgements: unjudged rows get no label, missed relevant ones no score."""
+    """Join a run with its judgements: unjudged rows get no label, missed ones no score."""
     grades = {(query, doc): grade for query, doc, grade in lists_of(qrels, "query", "doc", "rel")}
     rows = list(lists_of(run, "query", "doc", "score"))
     retrieved = {(query, doc) for query, doc, _ in rows}
     labels = [grades.get((query, doc)) for query, doc, _ in rows]
-    missed = [key for key, grade in grades.items() if grade >= 1 and key not in retrieved]
+    missed = [key for key in grades if key not in retrieved]
     return pa.table(
         {
             "query": [row[0] for row in rows] + [query for query, _ in missed],

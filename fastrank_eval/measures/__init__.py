@@ -6,6 +6,7 @@ from fastrank_eval.measures.base import Measure, Param, registry
 from fastrank_eval.measures.cascade import ERR
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.hits import F, P, R, Rprec, Success
+from fastrank_eval.measures.judged import Judged, Unjudged, bpref, infAP
 from fastrank_eval.measures.reciprocal_rank import RR
 from fastrank_eval.measures.text import measure, parse_measures
 
@@ -18,12 +19,16 @@ __all__ = [
     "GAUC",
     "RR",
     "F",
+    "Judged",
     "Measure",
     "P",
     "Param",
     "R",
     "Rprec",
     "Success",
+    "Unjudged",
+    "bpref",
+    "infAP",
     "measure",
     "nDCG",
     "parse_measures",

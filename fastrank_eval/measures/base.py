@@ -134,6 +134,7 @@ class Measure:
     pooled: ClassVar[bool] = False
     uses_row_weights: ClassVar[bool] = False
     needs_relevant: ClassVar[bool] = False
+    needs_judgments: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     cutoff: int | None

@@ -53,7 +53,7 @@ class _Hits(Measure):
         rel = float(measures[0].rel)
         depths = sorted({m.depth() for m in measures})
         hits = np.empty((len(depths), ranking.groups))
-        _expected_hits(
+        expected_hits(
             ranking.offsets,
             ranking.above,
             ranking.size,
@@ -221,7 +221,7 @@ Success = SuccessRate()
 
 
 @kernel
-def _expected_hits(  # type: ignore[no-untyped-def]
+def expected_hits(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, relevant, depths, out
 ):
     """Expected relevant rows above each depth: r m / n of a block with m of its n ranks there."""

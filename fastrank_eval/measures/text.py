@@ -11,13 +11,14 @@ from typing import Any
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.measures.base import Measure, registry, spelled
 
-_TREC_CUTOFF = re.compile(r"(ndcg_cut|map_cut|P|recall|success)_([1-9][0-9]*)", re.IGNORECASE)
+_TREC_CUTOFF = re.compile(r"(ndcg_cut|map_cut|P|recall|success|unj)_([1-9][0-9]*)", re.IGNORECASE)
 _TREC_NAMES = {
     "ndcg_cut": "nDCG",
     "map_cut": "AP",
     "p": "P",
     "recall": "R",
     "success": "Success",
+    "unj": "Unjudged",
 }
 
 

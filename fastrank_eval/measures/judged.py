@@ -1,0 +1,292 @@
+"""Measures of incomplete judgments: bpref, infAP, and how much of a list was judged."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+
+from fastrank_eval.kernel import kernel
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, distinct_cutoffs, one_of
+from fastrank_eval.measures.hits import expected_hits
+from fastrank_eval.ranking import Ranking
+
+#: What infAP adds to both classes, as trec_eval does.
+_EPSILON = 1e-5
+
+
+class _Incomplete(Measure):
+    """What bpref and infAP share: they read relevant rows among rows that somebody judged.
+
+    A row without a label was not judged. One of negative grade was pooled, but not judged either.
+    """
+
+    needs_relevant = True
+    needs_judgments = True
+    options = (REL, WEIGHT)
+    takes_cutoff = False
+
+    def pass_key(self) -> Hashable:
+        return self.name, self.rel
+
+    def nonrelevant(self, ranking: Ranking) -> np.ndarray:
+        """Rows judged not relevant in each group, retrieved or not. int64."""
+
+        def count() -> np.ndarray:
+            others = np.empty(ranking.groups, np.int64)
+            _count_at_least(ranking.offsets, ranking.grade, float(self.rel), others)
+            return ranking.rows - ranking.judged().missing - others
+
+        return ranking.once(("nonrelevant", self.rel), count)
+
+
+class BinaryPreference(_Incomplete):
+    """bpref, how seldom rows judged not relevant stand above relevant ones."""
+
+    name = "bpref"
+    summary = "preference of relevant rows over rows judged not relevant; unjudged rows are skipped"
+    formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
+    reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[BinaryPreference],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        first = measures[0]
+        judged = ranking.judged()
+        value = np.empty(ranking.groups)
+        _expected_preference(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            float(first.rel),
+            ranking.retrieved,
+            ranking.relevant(first.rel),
+            first.nonrelevant(ranking),
+            judged.before,
+            judged.tied,
+            value,
+        )
+        for out in outs:
+            out[:] = value
+
+
+class InferredAP(_Incomplete):
+    """infAP, average precision inferred from the judged part of a pool."""
+
+    name = "infAP"
+    summary = "average precision, inferred where only a sample of the pool was judged"
+    formula = (
+        "1/R sum over relevant ranks k of 1/k (1 + pooled (rel + e) / (rel + nonrel + 2 e)), "
+        "counts of the rows above; e = 1e-5"
+    )
+    reference = "Yilmaz & Aslam (2006), doi:10.1145/1183614.1183633"
+
+    def refuses(self, ties: str) -> str | None:
+        if ties != "expected":
+            return None
+        return (
+            f"{self} has no closed form over tied scores; "
+            "pass ties='item', 'input', 'best' or 'worst'"
+        )
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[InferredAP],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        rel = float(measures[0].rel)
+        value = np.empty(ranking.groups)
+        _inferred(
+            ranking.offsets,
+            ranking.above,
+            ranking.grade,
+            rel,
+            ranking.retrieved,
+            ranking.relevant(rel),
+            ranking.judged().before,
+            _EPSILON,
+            value,
+        )
+        for out in outs:
+            out[:] = value
+
+
+class _Share(Measure):
+    """What Judged and Unjudged share: unjudged rows above a cutoff."""
+
+    needs_judgments = True
+    reference = "Sakai (2007), doi:10.1145/1277741.1277756"
+
+    def pass_key(self) -> Hashable:
+        return "unjudged"
+
+    def empty_is_known(self) -> bool:
+        return False
+
+    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        """The measure, given the unjudged rows above the cutoff and the ranks of the list there."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[_Share],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        cutoffs, at = distinct_cutoffs(measures)
+        judged = ranking.judged()
+        found = np.empty((len(cutoffs), ranking.groups))
+        expected_hits(
+            judged.offsets,
+            judged.above,
+            judged.size,
+            np.ones(len(judged.above)),
+            1.0,
+            ranking.retrieved,
+            ranking.retrieved,
+            cutoffs,
+            found,
+        )
+        for m, out, row in zip(measures, outs, at, strict=True):
+            ranks = ranking.retrieved
+            if m.cutoff is not None:
+                ranks = np.minimum(ranks, m.cutoff)
+            below = ranks if m.short == "length" or m.cutoff is None else m.cutoff
+            out[:] = 0.0
+            np.divide(m.value(found[row], ranks), below, out=out, where=ranks > 0)
+
+
+class JudgedShare(_Share):
+    """Judged@k, the share of judged rows among the first k."""
+
+    name = "Judged"
+    summary = "share of rows with a label among the first k"
+    formula = "judged rows above the cutoff / min(k, rows of the list)"
+    options = (
+        Param(
+            "short",
+            "length",
+            "'length': a list shorter than the cutoff divides by its rows; 'k': by k all the same",
+            one_of("length", "k"),
+        ),
+        WEIGHT,
+    )
+
+    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        return ranks - unjudged
+
+
+class UnjudgedShare(_Share):
+    """Unjudged@k, the share of unjudged rows among the first k."""
+
+    name = "Unjudged"
+    summary = "share of rows without a label among the first k (holes)"
+    formula = "unjudged rows above the cutoff / k"
+    options = (
+        Param(
+            "short",
+            "k",
+            "'k': a list shorter than the cutoff still divides by k; 'length': by its rows",
+            one_of("k", "length"),
+        ),
+        WEIGHT,
+    )
+    spellings = ("unj", "hole")
+
+    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        return unjudged
+
+
+bpref = BinaryPreference()
+infAP = InferredAP()
+Judged = JudgedShare()
+Unjudged = UnjudgedShare()
+
+
+@kernel
+def _count_at_least(offsets, grade, rel, out):  # type: ignore[no-untyped-def]
+    """Entries that are relevant, or not judged (of negative grade)."""
+    for g in range(offsets.shape[0] - 1):
+        found = 0
+        for e in range(offsets[g], offsets[g + 1]):
+            found += grade[e] >= rel or grade[e] < 0
+        out[g] = found
+
+
+@kernel
+def _expected_preference(  # type: ignore[no-untyped-def]
+    offsets,
+    above,
+    size,
+    grade,
+    rel,
+    retrieved,
+    relevant,
+    nonrelevant,
+    unjudged_above,
+    tied,
+    out,
+):
+    """A block with z rows judged not relevant, b of them above it: mean over j <= z of f(b + j)."""
+    for g in range(offsets.shape[0] - 1):
+        total = relevant[g]
+        if total == 0:
+            out[g] = np.nan
+            continue
+        bound = min(nonrelevant[g], total)
+        value = 0.0
+        others = 0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            first = e
+            hits = 0
+            negative = 0
+            while e < end and above[e] == above[first]:
+                hits += grade[e] >= rel
+                negative += grade[e] < 0
+                e += 1
+            b = above[first] - unjudged_above[first] - others
+            z = size[first] - tied[first] - hits - negative
+            if hits > 0 and bound > 0:
+                # Sum of min(b + j, total) over j = 0 ... z.
+                under = min(max(total - b, 0), z + 1)
+                lost = under * b + under * (under - 1) // 2 + (z + 1 - under) * total
+                value += hits * (1.0 - lost / (bound * (z + 1.0)))
+            else:
+                value += hits
+            others += hits + negative
+        out[g] = value / total
+
+
+@kernel
+def _inferred(  # type: ignore[no-untyped-def]
+    offsets, above, grade, rel, retrieved, relevant, unjudged_above, epsilon, out
+):
+    for g in range(offsets.shape[0] - 1):
+        if relevant[g] == 0:
+            out[g] = np.nan
+            continue
+        value = 0.0
+        hits = 0
+        negative = 0
+        for e in range(offsets[g], offsets[g + 1]):
+            if above[e] >= retrieved[g]:
+                break
+            if grade[e] < 0:
+                negative += 1
+            elif grade[e] >= rel:
+                pooled = above[e] - unjudged_above[e]
+                others = pooled - negative - hits
+                likely = (hits + epsilon) / (hits + others + 2.0 * epsilon)
+                value += (1.0 + pooled * likely) / (above[e] + 1.0)
+                hits += 1
+        out[g] = value / relevant[g]
