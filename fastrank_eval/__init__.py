@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UndefinedError,
     )
     from fastrank_eval.evaluate import evaluate
+    from fastrank_eval.explanation import explain
     from fastrank_eval.measures import (
         AP,
         AUC,
@@ -95,6 +96,7 @@ _HOME = {
     "Unjudged": _MEASURES,
     "bpref": _MEASURES,
     "evaluate": "fastrank_eval.evaluate",
+    "explain": "fastrank_eval.explanation",
     "infAP": _MEASURES,
     "measure": _MEASURES,
     "nDCG": _MEASURES,
@@ -134,6 +136,7 @@ __all__ = [
     "__version__",
     "bpref",
     "evaluate",
+    "explain",
     "infAP",
     "measure",
     "nDCG",

@@ -7,8 +7,7 @@ answers at once.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,9 +15,16 @@ import click
 
 from fastrank_eval import __version__
 from fastrank_eval.errors import ArgumentError, OutputError
+from fastrank_eval.options import (
+    choice,
+    column_options,
+    convention_options,
+    measure_options,
+    option,
+    reading_options,
+)
 from fastrank_eval.shell import (
     SectionedCommand,
-    SectionedOption,
     Shell,
     check_standard_output,
     emit,
@@ -33,27 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cli", "main"]
 
-DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
-
 _REPORT_SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown"}
 _FILE_WIDTH = 120
-
-
-def _option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
-    return click.option(*names, cls=SectionedOption, section=section, **keywords)
-
-
-def _choice(*choices: str) -> click.Choice[str]:
-    return click.Choice(choices)
-
-
-def _names(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> list[str]:
-    r"""Split repeated and comma-separated column names; ``\,`` stands for a comma in a name."""
-    parts = [part for text in given for part in re.split(r"(?<!\\),", text)]
-    names = [part.replace("\\,", ",").strip() for part in parts]
-    if not all(names):
-        raise click.BadParameter("a column name is empty.")
-    return names
 
 
 @click.group(
@@ -78,160 +65,19 @@ Examples:
 Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
-@_option(
-    "Columns",
-    "-g",
-    "--group",
-    multiple=True,
-    required=True,
-    callback=_names,
-    metavar="COLUMN",
-    help="Group key: query, user or session. Repeat it, or separate by commas, for several.",
-)
-@_option(
-    "Columns",
-    "-l",
-    "--label",
-    required=True,
-    metavar="COLUMN",
-    help="Click (bool, 0/1), grade (integer) or gain (float).",
-)
-@_option(
-    "Columns",
-    "-s",
-    "--score",
-    multiple=True,
-    required=True,
-    callback=_names,
-    metavar="COLUMN",
-    help="Score of a model, higher is better. Repeat it, or separate by commas, for several.",
-)
-@_option("Columns", "-w", "--weight", metavar="COLUMN", help="Weight of each row, at least 0.")
-@_option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item.")
-@_option(
-    "Measures",
-    "-m",
-    "--measures",
-    multiple=True,
-    default=[DEFAULT_MEASURES],
-    show_default=True,
-    metavar="LIST",
-    help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
-)
-@_option(
-    "Conventions",
-    "--ties",
-    type=_choice("expected", "input", "item", "best", "worst"),
-    default="expected",
-    show_default=True,
-    help="Rank of tied rows: mean over all their orders, order of the rows, item id descending, "
-    "relevant first, relevant last.",
-)
-@_option(
-    "Conventions",
-    "--undefined",
-    type=_choice("skip", "zero", "one", "error"),
-    default="skip",
-    show_default=True,
-    help="What a group without a value counts as.",
-)
-@_option(
-    "Conventions",
-    "--groups",
-    type=_choice("all", "with_relevant"),
-    default="all",
-    show_default=True,
-    help="Groups to evaluate: all, or those with a row of grade 1 or more.",
-)
-@_option(
-    "Conventions",
-    "--unretrieved",
-    type=_choice("error", "allow"),
-    default="error",
-    show_default=True,
-    help="A null score: a fault, or a relevant row that was not retrieved.",
-)
-@_option(
-    "Conventions",
-    "--unjudged",
-    type=_choice("error", "allow", "drop"),
-    default="error",
-    show_default=True,
-    help="A null label: a fault, an unjudged row that takes a rank, or no row at all.",
-)
-@_option(
-    "Conventions",
-    "--weight-rows",
-    type=_choice("refuse", "ignore"),
-    default="refuse",
-    show_default=True,
-    help="What rank-position measures do about --weight.",
-)
-@_option(
-    "Reading",
-    "--order",
-    type=_choice("auto", "sorted", "grouped", "scattered"),
-    default="auto",
-    show_default=True,
-    help="Order of the rows: by group and score descending, by group, any, or find out.",
-)
-@_option(
-    "Reading",
-    "--presorted",
-    is_flag=True,
-    help="The same as --order sorted: trusted, but verified while streaming.",
-)
-@_option(
-    "Reading",
-    "--threads",
-    type=int,
-    metavar="N",
-    help="Threads; by default all cores. No number depends on it.",
-)
-@_option(
-    "Reading",
-    "--where",
-    metavar="CONDITION",
-    help="Evaluate only the rows for which this holds: comparisons, in (...), between, is null, "
-    "and, or, not; text in single quotes, names with odd signs in double quotes. Files and row "
-    "groups that it rules out are not read.",
-)
-@_option(
-    "Reading",
-    "--memory",
-    metavar="SIZE",
-    help="Memory the run may take, such as 4GB; by default a share of what is free. Scattered rows "
-    "that do not fit are sorted on disk (needs DuckDB). Half a GB to one is needed in any case. No "
-    "number depends on it.",
-)
-@_option(
-    "Reading",
-    "--spill-dir",
-    metavar="FOLDER",
-    help="Folder for rows that do not fit; by default that of temporary files.",
-)
-@_option(
-    "Reading",
-    "--limit",
-    type=int,
-    metavar="N",
-    help="Evaluate the first N rows only, of those that --where selects.",
-)
-@_option(
-    "Reading",
-    "--input-format",
-    type=_choice("parquet", "arrow", "csv", "tsv"),
-    help="Format of SOURCES; by default their suffix or first bytes tell.",
-)
-@_option(
+@column_options
+@measure_options
+@convention_options
+@reading_options
+@option(
     "Output",
     "-f",
     "--format",
     "report_format",
-    type=_choice("table", "json", "csv", "markdown"),
+    type=choice("table", "json", "csv", "markdown"),
     help="Format of the report; by default the suffix of --output tells, else table.",
 )
-@_option(
+@option(
     "Output",
     "-o",
     "--output",
@@ -239,7 +85,7 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 
     metavar="FILE",
     help="Write the report to FILE instead of standard output.",
 )
-@_option(
+@option(
     "Output",
     "--per-group",
     "per_group_file",
@@ -247,8 +93,8 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 
     metavar="FILE",
     help="Also write the values of every group; .parquet, .arrow or .csv (bytes as hexadecimal).",
 )
-@_option("Output", "--overwrite", is_flag=True, help="Replace output files that exist.")
-@_option(
+@option("Output", "--overwrite", is_flag=True, help="Replace output files that exist.")
+@option(
     "Output",
     "-q",
     "--quiet",
@@ -316,12 +162,67 @@ def evaluate(
         note(f"wrote {file}")
 
 
+@cli.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Example:
+  fastrank-eval explain impressions.parquet --profile catboost -g user_id -l click -s pctr""",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@column_options
+@measure_options
+@convention_options
+@reading_options
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("table", "json"),
+    default="table",
+    show_default=True,
+    help="Format of the report.",
+)
+def explain(
+    sources: tuple[str, ...],
+    group: list[str],
+    score: list[str],
+    measures: tuple[str, ...],
+    profile: str | None,
+    input_format: str | None,
+    report_format: str,
+    **options: Any,
+) -> None:
+    """Tell why another tool's number differs: what each of its conventions moves, by itself.
+
+    SOURCES are read once for each convention that --profile changes; conventions given besides
+    hold on both sides.
+    """
+    if profile is None:
+        raise ArgumentError("explain needs the tool to compare with: --profile catboost.")
+    check_standard_output()
+    with signals_held():
+        from fastrank_eval.explanation import explain as run
+
+    explanation = run(
+        sources[0] if len(sources) == 1 else list(sources),
+        profile=profile,
+        group=group[0] if len(group) == 1 else group,
+        score=score[0] if len(score) == 1 else score,
+        measures=",".join(measures),
+        format=input_format,
+        **options,
+    )
+    raise_if_stopped()
+    emit(explanation.to_json() if report_format == "json" else rendered(explanation))
+
+
 @cli.command()
 @click.option(
     "-f",
     "--format",
     "report_format",
-    type=_choice("table", "json", "markdown"),
+    type=choice("table", "json", "markdown"),
     default="table",
     show_default=True,
     help="Format of the list.",

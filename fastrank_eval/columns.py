@@ -36,6 +36,8 @@ class Roles:
         ``"error"``, ``"allow"`` or ``"drop"``: what a null label means.
     judgments : bool
         Whether a measure tells rows that nobody judged from rows of label 0.
+    single_precision : bool
+        Scores are rounded to float32 before they are compared.
     """
 
     group: tuple[str, ...]
@@ -47,6 +49,7 @@ class Roles:
     unretrieved: str = "error"
     unjudged: str = "error"
     judgments: bool = False
+    single_precision: bool = False
 
     def by_column(self) -> dict[str, str]:
         """Each needed column with the part it plays, in reading order."""

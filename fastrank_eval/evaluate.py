@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,14 @@ from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
 from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
+from fastrank_eval.profiles import DEFAULTS, profile_of
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta, Result
 from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.stream import evaluate_stream
 from fastrank_eval.summary import per_group_table, summary_lines
 from fastrank_eval.ties import TIES
+from fastrank_eval.undefined import undefined_policies, undefined_text
 from fastrank_eval.validation import keys_of
 
 if TYPE_CHECKING:
@@ -47,11 +49,11 @@ _COUNTING = "counting bad rows"
 
 _CHOICES = {
     "ties": TIES,
-    "undefined": ("skip", "zero", "one", "error"),
     "groups": ("all", "with_relevant"),
     "unretrieved": ("error", "allow"),
     "unjudged": ("error", "allow", "drop"),
     "weight_rows": ("refuse", "ignore"),
+    "score_type": ("given", "float32"),
     "order": ("auto", "sorted", "grouped", "scattered"),
 }
 
@@ -65,12 +67,14 @@ def evaluate(
     measures: str | Measure | Sequence[str | Measure],
     weight: str | None = None,
     item: str | None = None,
-    ties: str = "expected",
-    undefined: str = "skip",
-    groups: str = "all",
-    unretrieved: str = "error",
-    unjudged: str = "error",
-    weight_rows: str = "refuse",
+    profile: str | None = None,
+    ties: str | None = None,
+    undefined: str | Mapping[str, str] | None = None,
+    groups: str | None = None,
+    unretrieved: str | None = None,
+    unjudged: str | None = None,
+    weight_rows: str | None = None,
+    score_type: str | None = None,
     order: str = "auto",
     presorted: bool = False,
     threads: int | None = None,
@@ -105,11 +109,15 @@ def evaluate(
         Row weight, finite and at least 0. Used by AUC and GAUC.
     item : str, optional
         Item id, for ``ties="item"``.
+    profile : str, optional
+        The conventions of another tool: ``"trec_eval_9"``, ``"catboost"`` ... (see `PROFILES`). It
+        sets the choices below, and options of measures, that are not given.
     ties : {"expected", "input", "item", "best", "worst"}
         Tied scores: the exact mean over all their orders, the order of the input, item id
         descending, or the best or worst case. AUC counts a tied pair one half in each.
-    undefined : {"skip", "zero", "one", "error"}
-        Value of a group for which a measure is undefined.
+    undefined : {"skip", "zero", "one", "error"} or mapping
+        Value of a group for which a measure is undefined; ``"skip,nDCG=one"``, or a mapping of
+        measures with ``"*"`` for the others, names single measures.
     groups : {"all", "with_relevant"}
         ``"with_relevant"`` leaves out groups without a row of grade >= 1, for every measure but
         those that pool all rows (AUC).
@@ -120,6 +128,8 @@ def evaluate(
         rows up.
     weight_rows : {"refuse", "ignore"}
         What measures of rank positions, which have no weighted form, do with `weight`.
+    score_type : {"given", "float32"}
+        ``"float32"`` rounds scores before they are compared.
     order : {"auto", "sorted", "grouped", "scattered"}
         ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
         groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
@@ -171,16 +181,25 @@ def evaluate(
     0.7
     """
     started, compiled = perf_counter(), compilations()
-    given = {
+    chosen = None if profile is None else profile_of(profile)
+    given: dict[str, Any] = {
         "ties": ties,
         "undefined": undefined,
         "groups": groups,
         "unretrieved": unretrieved,
         "unjudged": unjudged,
         "weight_rows": weight_rows,
-        "order": order,
+        "score_type": score_type,
     }
     for name, value in given.items():
+        if value is None:
+            given[name] = DEFAULTS[name] if chosen is None else chosen.choice(name)
+    policies = undefined_policies(given["undefined"])
+    given["undefined"] = undefined_text(policies)
+    given["order"] = order
+    for name, value in given.items():
+        if name == "undefined":
+            continue
         if not isinstance(value, str) or value not in _CHOICES[name]:
             raise ArgumentError(
                 f"{name}={value!r} is not one of {', '.join(map(repr, _CHOICES[name]))}."
@@ -192,7 +211,9 @@ def evaluate(
         if order not in ("auto", "sorted"):
             raise ArgumentError(f"presorted=True contradicts order={order!r}; give one of them.")
         order = "sorted"
-    wanted = parse_measures(measures)
+    asked = parse_measures(measures)
+    measured = asked if chosen is None else chosen.measured(asked)
+    wanted = tuple(dict.fromkeys(measured))
     roles = Roles(
         group=_names("group", group),
         label=_name("label", label),
@@ -204,17 +225,18 @@ def evaluate(
                 m.weight for m in wanted if not m.pooled and m.weight not in GROUP_WEIGHTS
             )
         ),
-        unretrieved=unretrieved,
-        unjudged=unjudged,
+        unretrieved=given["unretrieved"],
+        unjudged=given["unjudged"],
+        single_precision=given["score_type"] == "float32",
         judgments=any(m.needs_judgments for m in wanted),
     )
-    _check_measures(wanted, ties, roles, weight_rows)
+    _check_measures(wanted, given["ties"], roles, given["weight_rows"])
     plan = Plan(
         roles=roles,
         measures=wanted,
-        ties=ties,
-        undefined=undefined,
-        groups=groups,
+        ties=given["ties"],
+        undefined=policies,
+        groups=given["groups"],
         presorted=order == "sorted",
         per_group=per_group,
         threads=_at_least_one("threads", threads, _processors()),
@@ -243,6 +265,8 @@ def evaluate(
                 lambda columns: Reading(opened, columns, reading.limit, _COUNTING).batches(),
             ) from None
     conventions: dict[str, object] = {**given, "weight": weight, **way}
+    if chosen is not None:
+        conventions["profile"] = chosen.name
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
     if where is not None:
         conventions["where"] = str(where)
@@ -257,6 +281,7 @@ def evaluate(
         Meta(__version__, tally.rows, tally.groups, conventions, seconds, fresh),
         roles.scores,
         [str(m) for m in wanted],
+        {str(m): str(used) for m, used in zip(asked, measured, strict=True) if m != used},
     )
 
 

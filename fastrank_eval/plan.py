@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -44,8 +44,10 @@ class Plan:
     ----------
     roles : Roles
     measures : tuple of Measure
-    ties, undefined, groups : str
+    ties, groups : str
         As `evaluate` takes them.
+    undefined : mapping of str to str
+        As `undefined.undefined_policies` gives them.
     presorted : bool
         Refuse scores that rise inside a group.
     per_group : bool
@@ -58,7 +60,7 @@ class Plan:
     roles: Roles
     measures: tuple[Measure, ...]
     ties: str = "expected"
-    undefined: str = "skip"
+    undefined: Mapping[str, str] = field(default_factory=lambda: {"*": "skip"})
     groups: str = "all"
     presorted: bool = False
     per_group: bool = True
@@ -95,7 +97,7 @@ class Plan:
             return "skip"
         chosen: Any = measure.chosen.get("single_class")
         if chosen is None:
-            chosen = self.undefined
+            chosen = self.undefined.get(measure.name, self.undefined["*"])
         return {"zero": 0.0, "one": 1.0}.get(chosen, chosen)
 
     @cached_property

@@ -129,6 +129,8 @@ class Result:
         Score columns, in the order asked for.
     measures : sequence of str
         Canonical texts of the measures, in the order asked for.
+    asked : mapping of str to str, optional
+        What measures were called that a profile gave other options.
 
     Examples
     --------
@@ -154,12 +156,14 @@ class Result:
         meta: Meta,
         scores: Sequence[str],
         measures: Sequence[str],
+        asked: Mapping[str, str] | None = None,
     ) -> None:
         self.values = tuple(values)
         self.meta = meta
         self.scores = tuple(scores)
         self.measures = tuple(measures)
         self._per_group = per_group
+        self._asked = dict(asked or {})
 
     @property
     def summary(self) -> pa.Table:
@@ -282,6 +286,8 @@ class Result:
         from fastrank_eval.measures import measure
 
         found = measure(wanted)
+        if str(found) not in self.measures and str(found) in self._asked:
+            found = measure(self._asked[str(found)])
         if str(found) not in self.measures:
             raise MeasureError(
                 f"measure {found} was not part of this evaluation, which holds "

@@ -199,6 +199,9 @@ def _score(
         mask = as_array(column.is_null()).view(np.bool_)
         column = _filled(column)
     values = _numbers(column, name, "score", "float16, float32, float64 or an integer")
+    if roles.single_precision and values.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            values = frozen(values.astype(np.float32))
     if values.dtype.kind == "f":
         # The minimum is NaN as soon as one value is: one vectorised pass, no array of flags.
         if values.size and np.isnan(values.min()):

@@ -21,8 +21,9 @@ from click.testing import CliRunner, Result
 from pyarrow import ipc, parquet
 
 import fastrank_eval.evaluate
-from fastrank_eval.cli import DEFAULT_MEASURES, cli
+from fastrank_eval.cli import cli
 from fastrank_eval.measures import parse_measures, registry
+from fastrank_eval.options import DEFAULT_MEASURES
 
 COLUMNS = ["--group", "user", "--label", "click", "--score", "pctr"]
 ROWS = {

@@ -87,7 +87,10 @@ def test_dropped_rows__are_not_missed():
 
 
 def test_inferred_ap__refuses_averages_over_ties():
-    with pytest.raises(ArgumentError, match=r"infAP has no closed form.*'item', 'input', 'best'"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"infAP has no closed form.*choose ties='input', 'item', 'best' or 'worst'",
+    ):
         evaluate(TABLE, ("infAP",), ties="expected")
 
 

@@ -90,8 +90,8 @@ class InferredAP(_Incomplete):
         if ties != "expected":
             return None
         return (
-            f"{self} has no closed form over tied scores; "
-            "pass ties='item', 'input', 'best' or 'worst'"
+            f"{self} has no closed form for ties='expected'; choose ties='input', 'item', "
+            "'best' or 'worst'"
         )
 
     @classmethod

@@ -1,0 +1,216 @@
+"""Options that several commands share, by the section of ``--help`` that lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from fastrank_eval.shell import SectionedOption
+
+__all__ = [
+    "DEFAULT_MEASURES",
+    "choice",
+    "column_options",
+    "convention_options",
+    "measure_options",
+    "option",
+    "reading_options",
+]
+
+DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
+_PROFILE = "; by default as --profile says, else "
+
+
+def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
+    """An option that ``--help`` lists under a heading."""
+    return click.option(*names, cls=SectionedOption, section=section, **keywords)
+
+
+def choice(*choices: str) -> click.Choice[str]:
+    """One of some words."""
+    return click.Choice(choices)
+
+
+def _names(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> list[str]:
+    r"""Split repeated and comma-separated column names; ``\,`` stands for a comma in a name."""
+    parts = [part for text in given for part in re.split(r"(?<!\\),", text)]
+    names = [part.replace("\\,", ",").strip() for part in parts]
+    if not all(names):
+        raise click.BadParameter("a column name is empty.")
+    return names
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Options in the order they are given here."""
+
+    def apply(command: Any) -> Any:
+        for add in reversed(options):
+            command = add(command)
+        return command
+
+    return apply
+
+
+column_options = _together(
+    option(
+        "Columns",
+        "-g",
+        "--group",
+        multiple=True,
+        required=True,
+        callback=_names,
+        metavar="COLUMN",
+        help="Group key: query, user or session. Repeat it, or separate by commas, for several.",
+    ),
+    option(
+        "Columns",
+        "-l",
+        "--label",
+        required=True,
+        metavar="COLUMN",
+        help="Click (bool, 0/1), grade (integer) or gain (float).",
+    ),
+    option(
+        "Columns",
+        "-s",
+        "--score",
+        multiple=True,
+        required=True,
+        callback=_names,
+        metavar="COLUMN",
+        help="Score of a model, higher is better. Repeat it, or separate by commas, for several.",
+    ),
+    option("Columns", "-w", "--weight", metavar="COLUMN", help="Weight of each row, at least 0."),
+    option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
+)
+measure_options = _together(
+    option(
+        "Measures",
+        "-m",
+        "--measures",
+        multiple=True,
+        default=[DEFAULT_MEASURES],
+        show_default=True,
+        metavar="LIST",
+        help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
+    ),
+)
+convention_options = _together(
+    option(
+        "Conventions",
+        "--profile",
+        metavar="TOOL",
+        help="The conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
+        "sklearn, gdeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. What is given "
+        "besides holds all the same.",
+    ),
+    option(
+        "Conventions",
+        "--ties",
+        type=choice("expected", "input", "item", "best", "worst"),
+        help="Rank of tied rows: mean over all their orders, order of the rows, item id "
+        "descending, relevant first, relevant last" + _PROFILE + "expected.",
+    ),
+    option(
+        "Conventions",
+        "--undefined",
+        metavar="POLICY",
+        help="What a group without a value counts as: skip, zero, one or error; skip,nDCG=one "
+        "names single measures" + _PROFILE + "skip.",
+    ),
+    option(
+        "Conventions",
+        "--groups",
+        type=choice("all", "with_relevant"),
+        help="Groups to evaluate: all, or those with a row of grade 1 or more" + _PROFILE + "all.",
+    ),
+    option(
+        "Conventions",
+        "--unretrieved",
+        type=choice("error", "allow"),
+        help="A null score: a fault, or a relevant row that was not retrieved"
+        + _PROFILE
+        + "error.",
+    ),
+    option(
+        "Conventions",
+        "--unjudged",
+        type=choice("error", "allow", "drop"),
+        help="A null label: a fault, an unjudged row that takes a rank, or no row at all"
+        + _PROFILE
+        + "error.",
+    ),
+    option(
+        "Conventions",
+        "--weight-rows",
+        type=choice("refuse", "ignore"),
+        help="What rank-position measures do about --weight" + _PROFILE + "refuse.",
+    ),
+    option(
+        "Conventions",
+        "--score-type",
+        type=choice("given", "float32"),
+        help="Compare scores as they are, or rounded to float32" + _PROFILE + "given.",
+    ),
+)
+reading_options = _together(
+    option(
+        "Reading",
+        "--order",
+        type=choice("auto", "sorted", "grouped", "scattered"),
+        default="auto",
+        show_default=True,
+        help="Order of the rows: by group and score descending, by group, any, or find out.",
+    ),
+    option(
+        "Reading",
+        "--presorted",
+        is_flag=True,
+        help="The same as --order sorted: trusted, but verified while streaming.",
+    ),
+    option(
+        "Reading",
+        "--threads",
+        type=int,
+        metavar="N",
+        help="Threads; by default all cores. No number depends on it.",
+    ),
+    option(
+        "Reading",
+        "--where",
+        metavar="CONDITION",
+        help="Evaluate only the rows for which this holds: comparisons, in (...), between, is "
+        "null, and, or, not; text in single quotes, names with odd signs in double quotes. Files "
+        "and row groups that it rules out are not read.",
+    ),
+    option(
+        "Reading",
+        "--memory",
+        metavar="SIZE",
+        help="Memory the run may take, such as 4GB; by default a share of what is free. Scattered "
+        "rows that do not fit are sorted on disk (needs DuckDB). Half a GB to one is needed in any "
+        "case. No number depends on it.",
+    ),
+    option(
+        "Reading",
+        "--spill-dir",
+        metavar="FOLDER",
+        help="Folder for rows that do not fit; by default that of temporary files.",
+    ),
+    option(
+        "Reading",
+        "--limit",
+        type=int,
+        metavar="N",
+        help="Evaluate the first N rows only, of those that --where selects.",
+    ),
+    option(
+        "Reading",
+        "--input-format",
+        type=choice("parquet", "arrow", "csv", "tsv"),
+        help="Format of SOURCES; by default their suffix or first bytes tell.",
+    ),
+)

@@ -1,0 +1,234 @@
+"""Conventions of other tools, bundled under their names.
+
+A profile is nothing but choices that `evaluate` and its measures offer one by one; where a tool
+does what no choice here does, because it is wrong or leaves it open, the profile says so instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastrank_eval.errors import ArgumentError, MeasureError, near
+from fastrank_eval.measures.base import Measure
+
+__all__ = ["DEFAULTS", "PROFILES", "Profile", "profile_of"]
+
+#: What holds where neither the caller nor a profile says otherwise.
+DEFAULTS: Mapping[str, str] = {
+    "ties": "expected",
+    "undefined": "skip",
+    "groups": "all",
+    "unretrieved": "error",
+    "unjudged": "error",
+    "weight_rows": "refuse",
+    "score_type": "given",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The conventions of a tool.
+
+    Parameters
+    ----------
+    name : str
+    tool : str
+        What it stands for, with the version that was compared.
+    choices : mapping of str to str
+        Arguments of `evaluate`; `undefined` may name measures, as in ``"skip,nDCG=one"``.
+    options : mapping of str to mapping
+        Options of measures, by measure; those that a caller has set stay.
+    differs : tuple of str
+        What the tool does and no choice here reproduces.
+    """
+
+    name: str
+    tool: str
+    choices: Mapping[str, str]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    differs: tuple[str, ...] = ()
+
+    def choice(self, name: str) -> str:
+        """An argument of `evaluate` under this profile."""
+        return self.choices.get(name, DEFAULTS[name])
+
+    def measured(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
+        """The same measures with the options of the profile, where they have their defaults."""
+        return tuple(
+            with_options(measure, self.options.get(measure.name, {})) for measure in measures
+        )
+
+
+def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
+    """A measure with these options where it has their defaults; unchanged where they make none."""
+    defaults = {param.name: param.default for param in measure.options}
+    wanted = {
+        name: value for name, value in options.items() if measure.chosen[name] == defaults[name]
+    }
+    if not wanted:
+        return measure
+    try:
+        found = measure(**wanted)
+        found.check_complete()
+    except MeasureError:
+        # Such as a division by min(k, R) without a k: the tool has nothing to differ in.
+        return measure
+    return found
+
+
+_LINEAR = {"gain": "linear"}
+_TREC = {
+    "ties": "item",
+    "undefined": "zero,GAUC=skip,AUC=skip",
+    "unretrieved": "allow",
+    "unjudged": "allow",
+}
+_TREC_OPTIONS: Mapping[str, Mapping[str, Any]] = {"nDCG": _LINEAR, "DCG": _LINEAR}
+_TREC_DIFFERS = (
+    "set_F takes the square of beta, F takes beta itself",
+    "a custom table of gains sorts gains that differ by less than 1 wrongly there",
+)
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "trec_eval_9",
+            "trec_eval 9.0.8, and pytrec_eval",
+            {**_TREC, "score_type": "float32"},
+            _TREC_OPTIONS,
+            _TREC_DIFFERS,
+        ),
+        Profile("trec_eval_10", "trec_eval 10.0", _TREC, _TREC_OPTIONS, _TREC_DIFFERS),
+        Profile(
+            "ir_measures",
+            "ir_measures 0.4.3",
+            {**_TREC, "score_type": "float32"},
+            _TREC_OPTIONS,
+            (
+                "RR@k comes from another program there, which ranks tied documents by ascending id",
+                "ERR and nDCG(dcg='exp-log2') come from gdeval, rounded to five decimals",
+                "SetF takes the square of beta",
+            ),
+        ),
+        Profile(
+            "ranx",
+            "ranx 0.3.21",
+            {**_TREC, "ties": "input"},
+            _TREC_OPTIONS,
+            (
+                "tied scores stand in the order of an unstable sort, which nobody can reproduce",
+                "bpref is NaN there for a query without a judged non-relevant document",
+            ),
+        ),
+        Profile(
+            "sklearn",
+            "scikit-learn 1.9",
+            {"undefined": "skip,nDCG=zero,DCG=zero"},
+            {"nDCG": {**_LINEAR, "ideal": "retrieved"}, "DCG": _LINEAR},
+            (
+                "average_precision_score is the area under the step curve of precision and recall: "
+                "tied rows enter at once, where AP averages over their orders",
+                "ndcg_score refuses groups of one row and negative labels",
+            ),
+        ),
+        Profile(
+            "gdeval",
+            "gdeval.pl of the TREC web track",
+            {**_TREC, "groups": "with_relevant", "undefined": "skip"},
+            {},
+            ("values are printed with five decimals",),
+        ),
+        Profile(
+            "catboost",
+            "CatBoost 1.2.10",
+            {"ties": "worst", "undefined": "zero,nDCG=one,R=one"},
+            {
+                "nDCG": {**_LINEAR, "ideal": "retrieved"},
+                "DCG": _LINEAR,
+                "AP": {"over": "min"},
+                "P": {"short": "length"},
+                "ERR": {"stop": "label"},
+                "GAUC": {"weight": "uniform", "single_class": 0},
+            },
+            ("AUC of one class is 0 there",),
+        ),
+        Profile(
+            "xgboost",
+            "XGBoost 3.2",
+            {"ties": "input", "undefined": "one,GAUC=skip,AUC=skip"},
+            {"AP": {"over": "min"}, "P": {"short": "length"}, "nDCG": {"ideal": "retrieved"}},
+            (
+                "auc with groups is no per-group AUC: it counts pairs of equal labels too, and "
+                "leaves out groups of fewer than three rows",
+                "group weights do not weigh groups without a relevant row",
+            ),
+        ),
+        Profile(
+            "lightgbm",
+            "LightGBM 4.7",
+            {"ties": "input", "undefined": "one,GAUC=skip"},
+            {"AP": {"over": "min"}, "nDCG": {"ideal": "retrieved"}},
+            (
+                "query weights do not weigh queries without a relevant row",
+                "grades are whole numbers below 31 there, unless label_gain is longer",
+            ),
+        ),
+        Profile(
+            "torchmetrics",
+            "TorchMetrics 1.x",
+            {"undefined": "zero"},
+            {
+                "nDCG": {**_LINEAR, "ideal": "retrieved"},
+                "AP": {"over": "retrieved"},
+                "GAUC": {"weight": "uniform", "single_class": 0},
+            },
+            (
+                "scores are rounded to float32",
+                "measures but nDCG and AUROC take tied rows in the order of a sort that is not "
+                "stable",
+                "RetrievalMAP with top_k divides by the relevant rows inside the first k",
+            ),
+        ),
+        Profile(
+            "din",
+            "FuxiCTR 2.3, after the Deep Interest Network",
+            {"undefined": "skip,nDCG=zero"},
+            {"nDCG": {"ideal": "retrieved"}},
+            (
+                "MRR is the mean over all positives of a group there, not the first",
+                "NDCG takes tied rows in the order of a sort that is not stable",
+            ),
+        ),
+        Profile(
+            "recbole",
+            "RecBole 1.2",
+            {"groups": "with_relevant"},
+            {
+                "GAUC": {"weight": "positives"},
+                "nDCG": _LINEAR,
+                "AP": {"over": "min"},
+            },
+            (
+                "values are rounded to the decimals its configuration names",
+                "NDCG is binary: grades above 1 gain no more than 1",
+            ),
+        ),
+    )
+}
+
+
+def profile_of(name: object) -> Profile:
+    """A profile by its name.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none of that name.
+    """
+    if isinstance(name, str) and name in PROFILES:
+        return PROFILES[name]
+    hint = near(str(name), list(PROFILES))
+    raise ArgumentError(f"profile={name!r} is not one of {', '.join(PROFILES)}.{hint}")
