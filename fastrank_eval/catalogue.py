@@ -18,8 +18,9 @@ def entries() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``summary``, ``formula``, ``reference``, ``range`` (two numbers, None for no
-        bound), ``pooled``, ``cutoff`` (whether ``@k`` may follow), ``spellings`` and ``options``
-        (``name``, ``default``, ``doc``), in the order of the registry.
+        bound), ``pooled``, ``cutoff`` (whether ``@k`` may follow), ``spellings``, ``presets``
+        (spellings that set options: their values) and ``options`` (``name``, ``default``,
+        ``doc``), in the order of the registry.
 
     Examples
     --------
@@ -38,6 +39,7 @@ def entries() -> list[dict[str, Any]]:
             "pooled": kind.pooled,
             "cutoff": kind.takes_cutoff,
             "spellings": list(kind.spellings),
+            "presets": {name: dict(preset) for name, preset in kind.presets.items()},
             "options": [
                 {"name": option.name, "default": _plain(option.default), "doc": option.doc}
                 for option in kind.options
@@ -102,6 +104,9 @@ def renderable() -> Group:
         facts.add_row("reference", Text(entry["reference"]))
         if entry["spellings"]:
             facts.add_row("also", Text(", ".join(entry["spellings"])))
+        for name, preset in entry["presets"].items():
+            options = ", ".join(f"{option}={value!r}" for option, value in preset.items())
+            facts.add_row(name, Text(f"{entry['name']}({options})"))
         for option in entry["options"]:
             facts.add_row(Text(f"{option['name']}={option['default']!r}"), Text(option["doc"]))
         blocks.append(Padding(facts, (0, 0, 1, 2)))

@@ -145,6 +145,8 @@ def test_any_text__is_read_or_refused_in_our_words(text):
         ("gauc", "GAUC"),
         ("auc", "AUC"),
         ("err@20", "ERR@20"),
+        ("nERR@20", "ERR(normalize=True)@20"),
+        ("nerr(max_grade=3)", "ERR(max_grade=3, normalize=True)"),
         (" nDCG ( gain = 'linear' ) @ 10 ", "nDCG(gain='linear')@10"),
         ('nDCG(gain="linear")@10', "nDCG(gain='linear')@10"),
         ("nDCG(base=3, discount='jarvelin')", "nDCG(discount='jarvelin', base=3)"),
@@ -177,6 +179,16 @@ def test_spelling__every_one_a_class_lists_is_read():
         for spelling in (name, *kind.spellings):
             for case in (spelling, spelling.lower(), spelling.upper()):
                 assert measure(case) == kind(), case
+
+
+def test_spelling__one_that_sets_options__is_the_measure_with_them():
+    for kind in registry.values():
+        for spelling, preset in kind.presets.items():
+            for case in (spelling, spelling.lower(), spelling.upper()):
+                assert measure(case) == kind(**preset), case
+                for option, value in preset.items():
+                    with pytest.raises(MeasureError, match=f"already says {option}=.*{kind.name}"):
+                        measure(f"{case}({option}={value!r})")
 
 
 def test_operators__build_what_the_text_says():

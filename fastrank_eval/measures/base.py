@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,7 +15,8 @@ from fastrank_eval.ranking import Ranking
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
 registry: dict[str, type[Measure]] = {}
-spelled: dict[str, str] = {}
+#: Every spelling in lower case: the measure it names, and the options it stands for.
+spelled: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ class Measure:
     reference: ClassVar[str]
     options: ClassVar[tuple[Param, ...]] = ()
     spellings: ClassVar[tuple[str, ...]] = ()
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     takes_cutoff: ClassVar[bool] = True
     pooled: ClassVar[bool] = False
     uses_row_weights: ClassVar[bool] = False
@@ -145,7 +147,9 @@ class Measure:
         if "name" in cls.__dict__:
             registry[cls.name] = cls
             for spelling in (cls.name, *cls.spellings):
-                spelled[spelling.lower()] = cls.name
+                spelled[spelling.lower()] = cls.name, {}
+            for spelling, preset in cls.presets.items():
+                spelled[spelling.lower()] = cls.name, preset
 
     def __init__(self, cutoff: int | None = None, /, **options: Any) -> None:
         known = {param.name: param for param in self.options}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,6 +45,7 @@ class ExpectedReciprocalRank(Measure):
         ),
         WEIGHT,
     )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nERR": {"normalize": True}}
 
     def pass_key(self) -> Hashable:
         return "cascade", self._stop_key(), self.discount

@@ -29,7 +29,7 @@ def measure(spelling: str | Measure) -> Measure:
     ----------
     spelling : str or Measure
         ``"nDCG(gain='linear')@10"``, or another tool's name for one of ours (``"ndcg@10"``,
-        ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``).
+        ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``, ``"nERR"``).
 
     Returns
     -------
@@ -76,11 +76,18 @@ def measure(spelling: str | Measure) -> Measure:
         raise MeasureError(_unreadable(spelling))
     if tree.id.lower() not in spelled:
         close = get_close_matches(tree.id.lower(), spelled, 1)
-        hint = f" Did you mean '{spelled[close[0]]}'?" if close else ""
+        hint = f" Did you mean '{spelled[close[0]][0]}'?" if close else ""
         raise MeasureError(
             f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
         )
-    found = registry[spelled[tree.id.lower()]](cutoff, **options)
+    name, preset = spelled[tree.id.lower()]
+    for option in preset:
+        if option in options:
+            raise MeasureError(
+                f"'{spelling}': the name {tree.id} already says {option}={preset[option]!r}; to "
+                f"set it, write {name}."
+            )
+    found = registry[name](cutoff, **preset, **options)
     found.check_complete()
     return found
 
