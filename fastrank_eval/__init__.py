@@ -40,7 +40,11 @@ if TYPE_CHECKING:
         DCG,
         ERR,
         GAUC,
+        INSQ,
+        INST,
+        RBP,
         RR,
+        SDCG,
         F,
         Judged,
         Measure,
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
         measure,
         nDCG,
         parse_measures,
+        pFound,
     )
     from fastrank_eval.progress import Progress
     from fastrank_eval.result import MeasureValue, Meta, Result
@@ -72,7 +77,11 @@ _HOME = {
     "DCG": _MEASURES,
     "ERR": _MEASURES,
     "GAUC": _MEASURES,
+    "INSQ": _MEASURES,
+    "INST": _MEASURES,
+    "RBP": _MEASURES,
     "RR": _MEASURES,
+    "SDCG": _MEASURES,
     "ArgumentError": _ERRORS,
     "ColumnError": _ERRORS,
     "F": _MEASURES,
@@ -101,6 +110,7 @@ _HOME = {
     "measure": _MEASURES,
     "nDCG": _MEASURES,
     "open_source": "fastrank_eval.sources",
+    "pFound": _MEASURES,
     "parse_measures": _MEASURES,
 }
 
@@ -111,7 +121,11 @@ __all__ = [
     "DCG",
     "ERR",
     "GAUC",
+    "INSQ",
+    "INST",
+    "RBP",
     "RR",
+    "SDCG",
     "ArgumentError",
     "ColumnError",
     "F",
@@ -141,6 +155,7 @@ __all__ = [
     "measure",
     "nDCG",
     "open_source",
+    "pFound",
     "parse_measures",
 ]
 

@@ -9,10 +9,10 @@ probabilities of a random permutation, one rank at a time: no prefix tables, no 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tests import oracles
+from tests import oracle_user_models, oracles
 from tests.oracles import Ranked, Row
 
 
@@ -70,8 +70,11 @@ def average(
         return average_bpref(blocks, ranked, total, **options)
     if name in ("Judged", "Unjudged"):
         return average_judged(blocks, ranked, k, holes=name == "Unjudged", **options)
-    assert name == "ERR", name
-    return average_err(blocks, ranked, k, **options)
+    if name == "ERR":
+        return average_err(blocks, ranked, k, **options)
+    if name == "pFound":
+        return average_cascade(blocks, k, options.pop("patience", 0.85), **options)
+    return average_user_model(blocks, k, oracle_user_models.WEIGHTS[name], **options)
 
 
 def within(k: int | None, rank: int) -> bool:
@@ -212,6 +215,23 @@ def average_err(
     normalize: bool = False,
     discount: str = "reciprocal",
 ) -> float:
+    total = average_cascade(blocks, k, discount, max_grade, stop)
+    if not normalize:
+        return total
+    best = sorted(
+        (oracles.stop_probability(g, max_grade, stop) for g in ranked.judged), reverse=True
+    )
+    ideal = oracles.cascade(best[:k], discount)
+    return total / ideal if ideal else math.nan
+
+
+def average_cascade(
+    blocks: Sequence[Block],
+    k: int | None,
+    discount: str | float,
+    max_grade: float = 4,
+    stop: str = "grade",
+) -> float:
     """P(still looking after j of n tied rows) = e_j(x) / C(n, j), x the chances of going on."""
     total, looking = 0.0, 1.0
     for block in blocks:
@@ -229,10 +249,24 @@ def average_err(
                 stops_here = going_on[place - 1] - going_on[place]
                 total += oracles.position_share(rank, discount) * looking * stops_here
         looking *= going_on[-1]
-    if not normalize:
-        return total
-    best = sorted(
-        (oracles.stop_probability(g, max_grade, stop) for g in ranked.judged), reverse=True
+    return total
+
+
+def average_user_model(
+    blocks: Sequence[Block],
+    k: int | None,
+    weight: Callable[..., float],
+    rel: float = 1,
+    gain: Any = "binary",
+    **options: Any,
+) -> float:
+    """Every rank of a block carries the block's mean gain."""
+    return math.fsum(
+        oracle_user_models.unit_gain(label, gain, rel)
+        / len(block.labels)
+        * weight(rank, k, **options)
+        for block in blocks
+        for label in block.labels
+        for rank in range(block.above + 1, block.above + len(block.labels) + 1)
+        if within(k, rank)
     )
-    ideal = oracles.cascade(best[:k], discount)
-    return total / ideal if ideal else math.nan

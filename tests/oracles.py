@@ -23,6 +23,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tests.oracle_user_models import USER_MODELS
+
 NAN = math.nan
 ENUMERATION_LIMIT = 3_000
 
@@ -208,11 +210,14 @@ def stop_probability(label: float | None, max_grade: float, stop: str) -> float:
     return float(label) if stop == "label" else (2.0**label - 1) / 2.0**max_grade
 
 
-def position_share(rank: int, discount: str) -> float:
-    return 1 / rank if discount == "reciprocal" else discount_at(rank, discount)
+def position_share(rank: int, discount: str | float) -> float:
+    """What is left at a rank; a number is the probability of going on from each one before."""
+    if isinstance(discount, str):
+        return 1 / rank if discount == "reciprocal" else discount_at(rank, discount)
+    return discount ** (rank - 1)
 
 
-def cascade(stops: Sequence[float], discount: str) -> float:
+def cascade(stops: Sequence[float], discount: str | float) -> float:
     total, still_looking = 0.0, 1.0
     for rank, stop in enumerate(stops, start=1):
         total += position_share(rank, discount) * still_looking * stop
@@ -284,6 +289,17 @@ def judged(ranked: Ranked, k: int | None, short: str = "length") -> float:
     return there / ranks if ranks and ranked.labels else 0.0
 
 
+def pfound(
+    ranked: Ranked,
+    k: int | None,
+    patience: float = 0.85,
+    max_grade: float = 4,
+    stop: str = "grade",
+) -> float:
+    stops = [stop_probability(label, max_grade, stop) for label in top(ranked, k)]
+    return cascade(stops, patience)
+
+
 POSITION: dict[str, Callable[..., float]] = {
     "P": precision,
     "R": recall,
@@ -300,6 +316,8 @@ POSITION: dict[str, Callable[..., float]] = {
     "infAP": inferred_ap,
     "Judged": judged,
     "Unjudged": unjudged,
+    "pFound": pfound,
+    **USER_MODELS,
 }
 
 

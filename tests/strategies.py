@@ -70,6 +70,38 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "infAP": ("infAP", "infAP(rel=2)"),
     "Judged": ("Judged", "Judged@1", "Judged@4", "Judged(short='k')@10"),
     "Unjudged": ("Unjudged", "Unjudged@3", "Unjudged(short='length')@10"),
+    "pFound": (
+        "pFound",
+        "pFound@1",
+        "pFound@4",
+        "pFound(max_grade=3)",
+        "pFound(patience=0.5, max_grade=3)@5",
+        "pFound(patience=1)@6",
+    ),
+    "RBP": (
+        "RBP",
+        "RBP@1",
+        "RBP@4",
+        "RBP(rel=2)",
+        "RBP(p=0.5)@6",
+        "RBP(p=0.95, gain={1: 0.25, 2: 0.5, 3: 1})",
+    ),
+    "SDCG": ("SDCG@3", "SDCG@1", "SDCG(rel=2)@5", "SDCG(gain={1: 0.25, 2: 0.5, 3: 1})@20"),
+    "INSQ": (
+        "INSQ",
+        "INSQ@1",
+        "INSQ@4",
+        "INSQ(T=2.5, rel=2)",
+        "INSQ(T=0.25, gain={1: 0.25, 2: 0.5, 3: 1})",
+    ),
+    "INST": (
+        "INST",
+        "INST@1",
+        "INST@4",
+        "INST(T=2.5, rel=2)",
+        "INST(T=0.5)",
+        "INST(T=3, gain={1: 0.25, 2: 0.5, 3: 1})@6",
+    ),
     "GAUC": (
         "GAUC",
         "GAUC(weight='uniform')",
@@ -90,15 +122,24 @@ PER_GROUP = tuple(text for name, texts in VARIANTS.items() if name != "AUC" for 
 POOLED = VARIANTS["AUC"]
 
 # Labels that are probabilities need their own data, so this one stands apart.
-LABEL_AS_PROBABILITY = ("ERR(stop='label')", "ERR(stop='label')@3")
+LABEL_AS_PROBABILITY = (
+    "ERR(stop='label')",
+    "ERR(stop='label')@3",
+    "pFound(stop='label')",
+    "pFound(stop='label')@3",
+    "RBP(gain='label')@3",
+    "SDCG(gain='label')@3",
+    "INSQ(gain='label')",
+    "INST(gain='label')",
+)
 
 
 def has_expectation(text: str) -> bool:
-    """Interpolated AP, infAP have no closed form: the engine refuses them under ties='expected'."""
-    return not ("interpolated" in text or text.startswith("infAP"))
+    """Some have no closed form: the engine refuses them under ties='expected'."""
+    return "interpolated" not in text and not text.startswith(("INST", "infAP"))
 
 
-#: One variant of every measure, for tests that run under any tie policy.
+#: One variant of each measure, under the default tie policy.
 EVERY_KIND = tuple(texts[1] for texts in VARIANTS.values() if has_expectation(texts[1]))
 #: Measures that count what is missing: the best case has the least of it.
 LOWER_IS_BETTER = ("Unjudged",)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import fastrank_eval
 from fastrank_eval import AP, AUC, GAUC, RR, F, MeasureError, P, nDCG
 from fastrank_eval.measures import Measure, measure, parse_measures, registry
+from fastrank_eval.measures.user_models import UserModel
 
 # ---- any measure of the registry -----------------------------------------------------------------
 
@@ -41,7 +42,16 @@ VALUES: dict[str, st.SearchStrategy] = {
     "min_rows": st.integers(0, 10**9),
     "min_positives": st.integers(0, 10**9),
     "max_fpr": st.none() | SHARE,
+    "p": st.floats(0, 1, exclude_min=True, exclude_max=True),
+    "patience": SHARE,
+    "T": st.integers(1, 9) | st.floats(0.5, 1e6),
 }
+NEED_CUTOFF = ("SDCG",)
+
+
+UNIT_GAIN = st.sampled_from(["binary", "label"]) | st.dictionaries(
+    GRADE.filter(bool), st.floats(0, 1), min_size=1, max_size=4
+)
 
 
 @st.composite
@@ -50,6 +60,8 @@ def measures(draw: st.DrawFn) -> Measure:
     options = {
         param.name: draw(VALUES[param.name]) for param in kind.options if draw(st.booleans())
     }
+    if issubclass(kind, UserModel) and "gain" in options:
+        options["gain"] = draw(UNIT_GAIN)
     if options.get("alpha") is not None:
         options.pop("beta", None)
     if kind.name == "nDCG":
@@ -59,7 +71,7 @@ def measures(draw: st.DrawFn) -> Measure:
     if kind.name in ("DCG", "nDCG") and draw(st.booleans()):
         options["discount"] = "jarvelin"
     found = kind(**options)
-    if kind.takes_cutoff and draw(st.booleans()):
+    if kind.takes_cutoff and (kind.name in NEED_CUTOFF or draw(st.booleans())):
         found = found @ draw(st.integers(1, 10**6))
         if kind.name == "AP" and draw(st.booleans()):
             found = found(over="min")
@@ -147,6 +159,10 @@ def test_any_text__is_read_or_refused_in_our_words(text):
         ("err@20", "ERR@20"),
         ("nERR@20", "ERR(normalize=True)@20"),
         ("nerr(max_grade=3)", "ERR(max_grade=3, normalize=True)"),
+        ("pfound(patience=0.85)@10", "pFound@10"),
+        ("RBP(p=0.80)", "RBP"),
+        ("rbp(gain={2: 1, 1: 0.5})", "RBP(gain={1: 0.5, 2: 1})"),
+        ("inst(T=2.0)", "INST(T=2)"),
         (" nDCG ( gain = 'linear' ) @ 10 ", "nDCG(gain='linear')@10"),
         ('nDCG(gain="linear")@10', "nDCG(gain='linear')@10"),
         ("nDCG(base=3, discount='jarvelin')", "nDCG(discount='jarvelin', base=3)"),
@@ -178,7 +194,10 @@ def test_spelling__every_one_a_class_lists_is_read():
     for name, kind in registry.items():
         for spelling in (name, *kind.spellings):
             for case in (spelling, spelling.lower(), spelling.upper()):
-                assert measure(case) == kind(), case
+                if name in NEED_CUTOFF:
+                    assert measure(f"{case}@5") == kind() @ 5, case
+                else:
+                    assert measure(case) == kind(), case
 
 
 def test_spelling__one_that_sets_options__is_the_measure_with_them():
@@ -293,6 +312,15 @@ def test_cutoff__of_a_measure_without_one(plain):
         ("nDCG(ideal='perfect', max_grade=3, gain={1: 1})", ["max_grade=3", "gain table"]),
         ("ERR(max_grade=0)", ["max_grade=0"]),
         ("ERR(stop='click')", ["stop='click'", "'label'"]),
+        ("pFound(patience=1.5)", ["patience=1.5", "above 0", "at most 1"]),
+        ("RBP(p=1)", ["p=1", "above 0", "below 1"]),
+        ("RBP(p=0)", ["p=0", "above 0", "below 1"]),
+        ("RBP(gain='exp')", ["gain='exp'", "'binary'", "'label'"]),
+        ("RBP(gain=[1])", ["gain=[1]", "'binary'", "{grade: gain}"]),
+        ("RBP(gain={1: 2})", ["gain={1: 2}", "at least 0", "at most 1"]),
+        ("SDCG", ["needs a cutoff"]),
+        ("INSQ(T=0)", ["T=0", "above 0"]),
+        ("INST(T=0.4)", ["T=0.4", "at least 0.5"]),
         ("GAUC(single_class=0.7)", ["single_class=0.7", "0.5"]),
         ("GAUC(min_rows=-1)", ["min_rows=-1"]),
         ("GAUC(min_rows=2.5)", ["min_rows=2.5", "whole"]),
@@ -360,6 +388,12 @@ def test_something_else__is_no_measure(thing):
         f"AP(over='min')@{2**52}",
         f"nDCG(ideal='perfect', max_grade=3)@{2**52}",
         f"ERR(max_grade=1000)@{2**52}",
+        f"SDCG@{2**52}",
+        f"RBP(p=1e-300)@{2**52}",
+        f"RBP(p={1 - 2**-53!r})@{2**52}",
+        f"INSQ(T=1e-300)@{2**52}",
+        "INSQ(T=1e9)",
+        "pFound(patience=1e-320)",
         f"GAUC(min_rows={2**52})",
         "F(beta=1e200)",
         "F(beta=1e10)",

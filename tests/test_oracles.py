@@ -180,8 +180,29 @@ def test_mean__weights_and_coverage_by_hand():
 def test_variants__are_readable_by_the_oracle():
     for text in PER_GROUP:
         assert not math.isnan(oracle(text, [Row(2.0, 2), Row(1.0, 0)] * 2, "input")), text
+    rows = [Row(2.0, 0.25), Row(1.0, 0.5)]
+    by_hand = {
+        "ERR": 0.25 + 0.75 * 0.5 / 2,
+        "pFound": 0.25 + 0.75 * 0.5 * 0.85,
+        "RBP": (0.25 + 0.5 * 0.8) / 5,
+        "SDCG": (0.25 + 0.5 / math.log2(3)) / (1 + 1 / math.log2(3) + 1 / 2),
+        "INSQ": (0.25 + 0.5 * 4 / 9) / (4 * (math.pi**2 / 6 - 1)),
+    }
     for text in strategies.LABEL_AS_PROBABILITY:
-        assert oracle(text, [Row(2.0, 0.25), Row(1.0, 0.5)]) == pytest.approx(0.25 + 0.75 * 0.25)
+        if has_expectation(text):
+            wanted = by_hand[read(text)[0]]
+            assert oracle(text, rows, "input") == pytest.approx(wanted, abs=1e-12), text
+
+
+def test_user_models__by_hand():
+    """A reader who wants 1 leaves INST after it: V = 1, then ((y - 1)/y)^2 with y growing by 1."""
+    rest = math.pi**2 / 6  # of 1/j^2, all of it
+    first = [Row(2.0, 1), Row(1.0, 0)]
+    assert oracle("INST", first, "input") == pytest.approx(1 / (1 + 1 / 4 * 4 * (rest - 1)))
+    none = [Row(2.0, 0), Row(1.0, 0)]
+    assert oracle("INST", none, "input") == 0
+    every = [Row(float(-i), 1) for i in range(9)]
+    assert oracle("INST(T=0.5)", every, "input") == 1
 
 
 def test_worked_examples__by_the_oracle(worked_examples):

@@ -3,12 +3,14 @@
 from fastrank_eval.measures.auc import AUC, GAUC
 from fastrank_eval.measures.average_precision import AP
 from fastrank_eval.measures.base import Measure, Param, registry
-from fastrank_eval.measures.cascade import ERR
+from fastrank_eval.measures.cascade import ERR, pFound
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.hits import F, P, R, Rprec, Success
+from fastrank_eval.measures.inverse_square import INSQ, INST
 from fastrank_eval.measures.judged import Judged, Unjudged, bpref, infAP
 from fastrank_eval.measures.reciprocal_rank import RR
 from fastrank_eval.measures.text import measure, parse_measures
+from fastrank_eval.measures.user_models import RBP, SDCG
 
 __all__ = [
     "AP",
@@ -17,7 +19,11 @@ __all__ = [
     "DCG",
     "ERR",
     "GAUC",
+    "INSQ",
+    "INST",
+    "RBP",
     "RR",
+    "SDCG",
     "F",
     "Judged",
     "Measure",
@@ -31,6 +37,7 @@ __all__ = [
     "infAP",
     "measure",
     "nDCG",
+    "pFound",
     "parse_measures",
     "registry",
 ]

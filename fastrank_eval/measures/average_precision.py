@@ -45,13 +45,8 @@ class AveragePrecision(Measure):
         if self.over == "min" and self.cutoff is None:
             raise MeasureError("AP(over='min') divides by min(k, R) and so needs a cutoff: @k.")
 
-    def refuses(self, ties: str) -> str | None:
-        if self.interpolated and ties == "expected":
-            return (
-                f"{self} has no closed form for ties='expected'; choose ties='input', 'item', "
-                "'best' or 'worst'"
-            )
-        return None
+    def has_expectation(self) -> bool:
+        return not self.interpolated
 
     def pass_key(self) -> Hashable:
         return "average precision", self.rel, self.interpolated

@@ -53,9 +53,13 @@ def one_of(*choices: Any) -> Callable[[Any], Any]:
 
 
 def number(
-    above: float = -np.inf, least: float = -np.inf, most: float = np.inf, optional: bool = False
+    above: float = -np.inf,
+    least: float = -np.inf,
+    most: float = np.inf,
+    below: float = np.inf,
+    optional: bool = False,
 ) -> Callable[[Any], Any]:
-    """Accept a finite number in ]above, inf[ and [least, most]; integral ones become int."""
+    """Accept a finite number in ]above, below[ and [least, most]; integral ones become int."""
 
     def read(value: Any) -> Any:
         if value is None and optional:
@@ -66,10 +70,11 @@ def number(
             value = float(value)
         except (TypeError, ValueError, OverflowError):
             raise ValueError("a number that a double holds") from None
-        if not (np.isfinite(value) and value > above and least <= value <= most):
+        if not (np.isfinite(value) and above < value < below and least <= value <= most):
             wanted = [f"above {above:g}"] if above > -np.inf else []
             wanted += [f"at least {least:g}"] if least > -np.inf else []
             wanted += [f"at most {most:g}"] if most < np.inf else []
+            wanted += [f"below {below:g}"] if below < np.inf else []
             raise ValueError("a finite number " + " and ".join(wanted))
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
@@ -249,9 +254,18 @@ class Measure:
         """The relevance threshold group weights count positives by."""
         return float(self.chosen.get("rel", 1))
 
+    def has_expectation(self) -> bool:
+        """Whether its mean over all orders of tied rows has a closed form."""
+        return True
+
     def refuses(self, ties: str) -> str | None:
         """Why this measure cannot be had under a tie policy, or None."""
-        return None
+        if ties != "expected" or self.has_expectation():
+            return None
+        return (
+            f"{self} has no closed form for ties='expected'; choose ties='input', 'item', "
+            "'best' or 'worst'"
+        )
 
     def check_grades(self, ranking: Ranking) -> None:
         """Refuse grades this measure cannot take; overridden where there are any."""
@@ -276,6 +290,13 @@ class Measure:
         """Why groups are undefined: (reason, groups as a mask); the first that holds counts."""
         if self.needs_relevant:
             yield "no_relevant", ranking.relevant(self.rel) == 0
+
+
+def outside_unit(ranking: Ranking) -> float | None:
+    """A label that lies outside [0, 1], where there is one."""
+    if ranking.most_grade > 1:
+        return ranking.most_grade
+    return ranking.least_grade if ranking.least_grade < 0 else None
 
 
 def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]]:

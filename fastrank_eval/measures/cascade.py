@@ -1,4 +1,4 @@
-"""ERR, the expected reciprocal rank at which a reader who scans the list is satisfied."""
+"""The cascade model, of a reader who scans the list until satisfied: ERR and pFound."""
 
 from __future__ import annotations
 
@@ -9,54 +9,49 @@ import numpy as np
 
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
+from fastrank_eval.measures.base import (
+    WEIGHT,
+    Measure,
+    Param,
+    distinct_cutoffs,
+    number,
+    one_of,
+    outside_unit,
+)
 from fastrank_eval.measures.discounts import discount_table, longest
 from fastrank_eval.ranking import Ranking
 
+MAX_GRADE = Param(
+    "max_grade",
+    4,
+    "top of the grade scale; a grade above it is an error",
+    number(above=0, most=1000),
+)
+STOP = Param(
+    "stop",
+    "grade",
+    "'grade': R as in the formula; 'label': the label is R itself, in [0, 1]",
+    one_of("grade", "label"),
+)
 
-class ExpectedReciprocalRank(Measure):
-    """ERR@k under the cascade model: a row of grade g stops the reader with probability R(g)."""
 
-    name = "ERR"
-    summary = "expected reciprocal rank at which a reader going down the list stops"
-    formula = "sum over i <= k of 1/i R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
-    reference = "Chapelle et al. (2009), doi:10.1145/1645953.1646033"
-    options = (
-        Param(
-            "max_grade",
-            4,
-            "top of the grade scale; a grade above it is an error",
-            number(above=0, most=1000),
-        ),
-        Param(
-            "stop",
-            "grade",
-            "'grade': R as in the formula; 'label': the label is R itself, in [0, 1]",
-            one_of("grade", "label"),
-        ),
-        Param(
-            "normalize", False, "divide by the ERR of the best order (nERR)", one_of(False, True)
-        ),
-        Param(
-            "discount",
-            "reciprocal",
-            "of rank i: 'reciprocal' 1/i or 'log2' 1/log2(i + 1)",
-            one_of("reciprocal", "log2"),
-        ),
-        WEIGHT,
-    )
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nERR": {"normalize": True}}
+class _Cascade(Measure):
+    """What the measures of this family share: stop probabilities, and one pass down the list."""
+
+    def discounts(self) -> tuple[str, float]:
+        """What stopping at a rank is worth, as a kind and its parameter."""
+        raise NotImplementedError  # pragma: no cover - abstract
 
     def pass_key(self) -> Hashable:
-        return "cascade", self._stop_key(), self.discount
+        return "cascade", self._stop_key(), self.discounts()
 
     def _stop_key(self) -> Hashable:
         return "stop", self.stop, self.max_grade if self.stop == "grade" else None
 
     def check_grades(self, ranking: Ranking) -> None:
         if self.stop == "label":
-            if ranking.most_grade > 1 or ranking.least_grade < 0:
-                wrong = ranking.most_grade if ranking.most_grade > 1 else ranking.least_grade
+            wrong = outside_unit(ranking)
+            if wrong is not None:
                 raise MeasureError(
                     f"{self}: label {wrong:g} is no probability; with stop='label' labels must "
                     "lie in [0, 1]."
@@ -64,7 +59,8 @@ class ExpectedReciprocalRank(Measure):
         elif ranking.most_grade > self.max_grade:
             remedy = "map the labels to a scale of grades up to 1000"
             if ranking.most_grade <= 1000:
-                remedy = f"give the top of the scale, as in ERR(max_grade={ranking.most_grade:g})"
+                top = f"{self.name}(max_grade={ranking.most_grade:g})"
+                remedy = f"give the top of the scale, as in {top}"
             raise MeasureError(
                 f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; "
                 f"{remedy}."
@@ -82,7 +78,7 @@ class ExpectedReciprocalRank(Measure):
     @classmethod
     def compute(
         cls,
-        measures: Sequence[ExpectedReciprocalRank],
+        measures: Sequence[_Cascade],
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
@@ -93,7 +89,7 @@ class ExpectedReciprocalRank(Measure):
         block = int(ranking.size.max(initial=1))
         entries = int(np.diff(ranking.offsets).max(initial=0))
         ranks = max(longest(cutoffs, ranking.retrieved), entries)
-        discount, _ = discount_table(first.discount, 0.0, ranks)
+        discount, _ = discount_table(*first.discounts(), ranks)
         scratch = np.empty(block + 1 if block > 1 else 1)
         _expected_cascade(
             ranking.offsets,
@@ -107,12 +103,47 @@ class ExpectedReciprocalRank(Measure):
             values,
         )
         for m, out, row in zip(measures, outs, at, strict=True):
-            out[:] = values[row]
-            if m.normalize:
-                ideal = m._ideal(ranking)
-                out[ideal == 0] = np.nan
-                np.divide(out, ideal, out=out, where=ideal > 0)
-                np.minimum(out, 1.0, out=out)
+            out[:] = m.from_cascade(values[row], ranking)
+
+    def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
+        """The measure, given what stopping is worth in expectation."""
+        # The chances of stopping may add up to one unit in the last place above 1.
+        return np.minimum(value, 1.0)
+
+
+class ExpectedReciprocalRank(_Cascade):
+    """ERR@k under the cascade model: a row of grade g stops the reader with probability R(g)."""
+
+    name = "ERR"
+    summary = "expected reciprocal rank at which a reader going down the list stops"
+    formula = "sum over i <= k of 1/i R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
+    reference = "Chapelle et al. (2009), doi:10.1145/1645953.1646033"
+    options = (
+        MAX_GRADE,
+        STOP,
+        Param(
+            "normalize", False, "divide by the ERR of the best order (nERR)", one_of(False, True)
+        ),
+        Param(
+            "discount",
+            "reciprocal",
+            "of rank i: 'reciprocal' 1/i or 'log2' 1/log2(i + 1)",
+            one_of("reciprocal", "log2"),
+        ),
+        WEIGHT,
+    )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"nERR": {"normalize": True}}
+
+    def discounts(self) -> tuple[str, float]:
+        return self.discount, 0.0
+
+    def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
+        if self.normalize:
+            ideal = self._ideal(ranking)
+            known = np.full(ranking.groups, np.nan)
+            np.divide(value, ideal, out=known, where=ideal > 0)
+            value = known
+        return super().from_cascade(value, ranking)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
         def best() -> np.ndarray:
@@ -120,7 +151,7 @@ class ExpectedReciprocalRank(Measure):
             entries = np.diff(ranking.offsets)
             above = np.arange(len(stops)) - np.repeat(ranking.offsets[:-1], entries)
             values = np.empty((1, ranking.groups))
-            discount, _ = discount_table(self.discount, 0.0, int(entries.max(initial=0)))
+            discount, _ = discount_table(*self.discounts(), int(entries.max(initial=0)))
             _expected_cascade(
                 ranking.offsets,
                 above,
@@ -145,7 +176,33 @@ class ExpectedReciprocalRank(Measure):
             yield "no_relevant", self._ideal(ranking) == 0
 
 
+class ProbabilityFound(_Cascade):
+    """pFound@k: the cascade model of a reader who also gives up, whatever the row shows."""
+
+    name = "pFound"
+    summary = "probability that a reader who may give up at any rank finds what satisfies them"
+    formula = (
+        "sum over i <= k of patience^(i-1) R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
+    )
+    reference = "Gulin et al. (2009), Yandex at ROMIP; as PFound of CatBoost"
+    options = (
+        Param(
+            "patience",
+            0.85,
+            "probability of going on to the next rank after a row that did not satisfy",
+            number(above=0, most=1),
+        ),
+        MAX_GRADE,
+        STOP,
+        WEIGHT,
+    )
+
+    def discounts(self) -> tuple[str, float]:
+        return "geometric", float(self.patience)
+
+
 ERR = ExpectedReciprocalRank()
+pFound = ProbabilityFound()
 
 
 @kernel

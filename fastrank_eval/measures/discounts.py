@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
+#: The deepest rank to which the discounts of a list without end are added.
+DEEPEST = 1 << 24
+
 _tables: dict[tuple[str, float], tuple[np.ndarray, np.ndarray]] = {}
 
 
-def discount_table(kind: str, base: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
+def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
     """The discount of each rank, and the sum of the discounts before it.
 
     Parameters
     ----------
     kind : str
         ``"none"``: 1; ``"reciprocal"``: 1/i; ``"log2"``: 1/log2(i + 1); ``"jarvelin"``: 1 for ranks
-        below `base`, then 1/log_base(i).
-    base : float
-        Base of the ``"jarvelin"`` logarithm, above 1.
+        below the base b, then 1/log_b(i); ``"geometric"``: p^(i - 1); ``"inverse square"``:
+        (x/(x + i - 1))^2.
+    parameter : float
+        b, above 1; p, in ]0, 1]; or x, above 0. 0 for kinds that have none.
     ranks : int
         Ranks needed.
 
@@ -27,16 +31,16 @@ def discount_table(kind: str, base: float, ranks: int) -> tuple[np.ndarray, np.n
     summed : ndarray of float64, shape (at least ranks + 1,)
         Entry i is the sum over ranks 1 to i.
     """
-    key = (kind, base)
+    key = (kind, parameter)
     found = _tables.get(key)
     if found is None or len(found[0]) < ranks:
         # A longer table starts with the same numbers: a value never depends on what came before.
-        found = _build(kind, base, max(1024, 1 << (ranks - 1).bit_length() if ranks else 1024))
+        found = _build(kind, parameter, max(1024, 1 << (ranks - 1).bit_length() if ranks else 1024))
         _tables[key] = found
     return found
 
 
-def _build(kind: str, base: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
+def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
     rank = np.arange(1.0, ranks + 1.0)
     if kind == "none":
         discount = np.ones(ranks)
@@ -44,9 +48,13 @@ def _build(kind: str, base: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
         discount = 1.0 / rank
     elif kind == "log2":
         discount = 1.0 / np.log2(rank + 1.0)
+    elif kind == "geometric":
+        discount = parameter ** (rank - 1.0)
+    elif kind == "inverse square":
+        discount = np.square(parameter / (parameter + (rank - 1.0)))
     else:
-        discount = 1.0 / np.maximum(1.0, np.log(rank) / np.log(base))
-        discount[rank < base] = 1.0
+        discount = 1.0 / np.maximum(1.0, np.log(rank) / np.log(parameter))
+        discount[rank < parameter] = 1.0
     summed = np.zeros(ranks + 1)
     np.cumsum(discount, out=summed[1:])
     discount.flags.writeable = False

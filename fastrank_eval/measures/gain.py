@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,29 +10,41 @@ import numpy as np
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
-from fastrank_eval.measures.discounts import discount_table, longest
+from fastrank_eval.measures.discounts import DEEPEST, discount_table, longest
 from fastrank_eval.ranking import Ranking
 
 
-def _read_gain(value: Any) -> Any:
-    """'exp', 'linear', or a table as a tuple of (grade, gain) in order of grade."""
-    if isinstance(value, str):
-        return one_of("exp", "linear")(value)
-    if isinstance(value, tuple):
+def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callable[[Any], Any]:
+    """Accept a name, or a table as a tuple of (grade, gain in [least, most]) in order of grade."""
+    read_grade, read_gain = number(), number(least=least, most=most)
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str):
+            return one_of(*named)(value)
+        if isinstance(value, tuple):
+            try:
+                value = dict(value)
+            except (TypeError, ValueError):
+                value = None
+        if not isinstance(value, Mapping) or not value:
+            raise ValueError(", ".join(map(repr, named)) + " or a table {grade: gain}")
         try:
-            value = dict(value)
-        except (TypeError, ValueError):
-            value = None
-    if not isinstance(value, Mapping) or not value:
-        raise ValueError("'exp', 'linear' or a table {grade: gain}")
-    read = number()
-    table = {read(grade): read(gain) for grade, gain in value.items()}
-    if table.get(0, 0) != 0:
-        raise ValueError("a table that gives grade 0 no gain: rows of grade 0 are only counted")
-    return tuple(sorted(table.items()))
+            table = {read_grade(grade): read_gain(gain) for grade, gain in value.items()}
+        except ValueError as wrong:
+            raise ValueError(f"a table of numbers whose gains are each {wrong}") from None
+        if table.get(0, 0) != 0:
+            raise ValueError("a table that gives grade 0 no gain: rows of grade 0 are only counted")
+        return tuple(sorted(table.items()))
+
+    return read
 
 
-GAIN = Param("gain", "exp", "'exp': 2^g - 1; 'linear': g; or a table {grade: gain}", _read_gain)
+GAIN = Param(
+    "gain",
+    "exp",
+    "'exp': 2^g - 1; 'linear': g; or a table {grade: gain}",
+    gain_of("exp", "linear"),
+)
 DISCOUNT = Param(
     "discount",
     "log2",
@@ -42,12 +54,8 @@ DISCOUNT = Param(
 BASE = Param("base", 2, "base of the 'jarvelin' logarithm", number(above=1))
 
 
-#: The deepest cutoff whose ideal list is written out.
-_DEEPEST_PERFECT = 1 << 24
-
-
-class _Gain(Measure):
-    """What the measures of this family share: gains, and one pass over discounted ranks."""
+class PositionWeighted(Measure):
+    """What these measures share: gains, and one pass over ranks, each with its weight."""
 
     def gain_key(self) -> Hashable:
         """What the gains of the entries depend on."""
@@ -92,7 +100,7 @@ class _Gain(Measure):
     @classmethod
     def compute(
         cls,
-        measures: Sequence[_Gain],
+        measures: Sequence[PositionWeighted],
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
@@ -118,7 +126,7 @@ class _Gain(Measure):
         return gained
 
 
-class CumulatedGain(_Gain):
+class CumulatedGain(PositionWeighted):
     """CG@k, the gains of the first k rows, added."""
 
     name = "CG"
@@ -132,7 +140,7 @@ class CumulatedGain(_Gain):
         return "none", 0.0
 
 
-class DiscountedGain(_Gain):
+class DiscountedGain(PositionWeighted):
     """DCG@k, gains divided by a logarithm of their rank."""
 
     name = "DCG"
@@ -146,7 +154,7 @@ class DiscountedGain(_Gain):
     range = (-np.inf, np.inf)
 
 
-class NormalizedGain(_Gain):
+class NormalizedGain(PositionWeighted):
     """nDCG@k, DCG@k divided by the DCG@k of the best order."""
 
     name = "nDCG"
@@ -185,9 +193,9 @@ class NormalizedGain(_Gain):
             raise MeasureError(f"nDCG: max_grade={self.max_grade} has no gain to normalise by.")
 
     def check_complete(self) -> None:
-        if self.ideal == "perfect" and (self.cutoff or 0) > _DEEPEST_PERFECT:
+        if self.ideal == "perfect" and (self.cutoff or 0) > DEEPEST:
             raise MeasureError(
-                f"nDCG: ideal='perfect' takes cutoffs up to {_DEEPEST_PERFECT:,}, not "
+                f"nDCG: ideal='perfect' takes cutoffs up to {DEEPEST:,}, not "
                 f"{self.cutoff:,}: it adds the discount of every rank."
             )
 
