@@ -98,7 +98,73 @@ def inst(
     return per_row_seen(gains, seen[:-1], seen[-1] * seen_from(len(gains) + T + wanted))
 
 
+def leaving(
+    gains: Sequence[float], going_on: Callable[[int, float], float], k: int | None
+) -> tuple[list[float], list[float], float]:
+    """Gains and V of the first k ranks, empty ones included, and V of the rank after them."""
+    padded = [*gains, *[0.0] * ((k or 0) - len(gains))]
+    seen = [1.0]
+    for rank, g in enumerate(padded, start=1):
+        seen.append(seen[-1] * going_on(rank, g))
+    return padded, seen[:-1], seen[-1]
+
+
+def nerr8(ranked: Ranked, k: int | None, rel: float = 1, gain: Any = "binary") -> float:
+    gains, seen, _ = leaving(gains_of(ranked, k, gain, rel), lambda _, g: 1 - g, k)
+    return per_row_seen(gains, seen, 0)
+
+
+def nerr9(ranked: Ranked, k: int | None, rel: float = 1, gain: Any = "binary") -> float:
+    gains, seen, _ = leaving(
+        gains_of(ranked, k, gain, rel), lambda rank, g: rank / (rank + 1) * (1 - g), k
+    )
+    return per_row_seen(gains, seen, 0)
+
+
+def nerr10(
+    ranked: Ranked, k: int | None, p: float = 0.9, rel: float = 1, gain: Any = "binary"
+) -> float:
+    gains, seen, after = leaving(gains_of(ranked, k, gain, rel), lambda _, g: p * (1 - g), k)
+    return per_row_seen(gains, seen, after / (1 - p))
+
+
+def nerr11(
+    ranked: Ranked,
+    k: int | None,
+    T: float = 1,  # noqa: N803 - its name
+    rel: float = 1,
+    gain: Any = "binary",
+) -> float:
+    gains, seen, after = leaving(
+        gains_of(ranked, k, gain, rel),
+        lambda rank, g: ((rank + 2 * T - 1) / (rank + 2 * T)) ** 2 * (1 - g),
+        k,
+    )
+    return per_row_seen(gains, seen, after * seen_from(len(gains) + 2 * T))
+
+
+def bpm(
+    ranked: Ranked,
+    k: int | None,
+    T: float = 1,  # noqa: N803 - its name
+    rel: float = 1,
+    gain: Any = "binary",
+) -> float:
+    gained, rank = 0.0, 0
+    assert k is not None
+    gains = gains_of(ranked, k, gain, rel)
+    while rank < k and gained < T:
+        gained += gains[rank] if rank < len(gains) else 0.0
+        rank += 1
+    return gained / rank
+
+
 USER_MODELS: dict[str, Callable[..., float]] = {
     **{name: weighted(weight) for name, weight in WEIGHTS.items()},
     "INST": inst,
+    "NERR8": nerr8,
+    "NERR9": nerr9,
+    "NERR10": nerr10,
+    "NERR11": nerr11,
+    "BPM": bpm,
 }

@@ -102,6 +102,27 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "INST(T=0.5)",
         "INST(T=3, gain={1: 0.25, 2: 0.5, 3: 1})@6",
     ),
+    "NERR8": ("NERR8@3", "NERR8@1", "NERR8(rel=2)@4", "NERR8(gain={1: 0.25, 2: 0.5, 3: 1})@9"),
+    "NERR9": ("NERR9@3", "NERR9@1", "NERR9(rel=2)@4", "NERR9(gain={1: 0.25, 2: 0.5, 3: 1})@9"),
+    "NERR10": (
+        "NERR10",
+        "NERR10@3",
+        "NERR10(p=0.5, rel=2)",
+        "NERR10(gain={1: 0.25, 2: 0.5, 3: 0.75})",
+    ),
+    "NERR11": (
+        "NERR11",
+        "NERR11@3",
+        "NERR11(T=2.5, rel=2)",
+        "NERR11(gain={1: 0.25, 2: 0.5, 3: 0.75})",
+    ),
+    "BPM": (
+        "BPM@3",
+        "BPM@1",
+        "BPM(T=2)@10",
+        "BPM(rel=2)@4",
+        "BPM(gain={1: 0.25, 2: 0.5, 3: 1})@9",
+    ),
     "GAUC": (
         "GAUC",
         "GAUC(weight='uniform')",
@@ -131,12 +152,17 @@ LABEL_AS_PROBABILITY = (
     "SDCG(gain='label')@3",
     "INSQ(gain='label')",
     "INST(gain='label')",
+    "NERR8(gain='label')@3",
+    "NERR9(gain='label')@3",
+    "NERR10(gain='label')",
+    "NERR11(gain='label')",
+    "BPM(gain='label')@3",
 )
 
 
 def has_expectation(text: str) -> bool:
     """Some have no closed form: the engine refuses them under ties='expected'."""
-    return "interpolated" not in text and not text.startswith(("INST", "infAP"))
+    return "interpolated" not in text and not text.startswith(("INST", "NERR", "BPM", "infAP"))
 
 
 #: One variant of each measure, under the default tie policy.

@@ -46,7 +46,7 @@ VALUES: dict[str, st.SearchStrategy] = {
     "patience": SHARE,
     "T": st.integers(1, 9) | st.floats(0.5, 1e6),
 }
-NEED_CUTOFF = ("SDCG",)
+NEED_CUTOFF = ("SDCG", "NERR8", "NERR9", "BPM")
 
 
 UNIT_GAIN = st.sampled_from(["binary", "label"]) | st.dictionaries(
@@ -319,6 +319,8 @@ def test_cutoff__of_a_measure_without_one(plain):
         ("RBP(gain=[1])", ["gain=[1]", "'binary'", "{grade: gain}"]),
         ("RBP(gain={1: 2})", ["gain={1: 2}", "at least 0", "at most 1"]),
         ("SDCG", ["needs a cutoff"]),
+        ("NERR9", ["needs a cutoff"]),
+        ("BPM(T=2)", ["needs a cutoff"]),
         ("INSQ(T=0)", ["T=0", "above 0"]),
         ("INST(T=0.4)", ["T=0.4", "at least 0.5"]),
         ("GAUC(single_class=0.7)", ["single_class=0.7", "0.5"]),
@@ -389,6 +391,7 @@ def test_something_else__is_no_measure(thing):
         f"nDCG(ideal='perfect', max_grade=3)@{2**52}",
         f"ERR(max_grade=1000)@{2**52}",
         f"SDCG@{2**52}",
+        f"BPM@{2**52}",
         f"RBP(p=1e-300)@{2**52}",
         f"RBP(p={1 - 2**-53!r})@{2**52}",
         f"INSQ(T=1e-300)@{2**52}",

@@ -5,6 +5,7 @@ from fastrank_eval.measures.average_precision import AP
 from fastrank_eval.measures.base import Measure, Param, registry
 from fastrank_eval.measures.cascade import ERR, pFound
 from fastrank_eval.measures.gain import CG, DCG, nDCG
+from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR11
 from fastrank_eval.measures.hits import F, P, R, Rprec, Success
 from fastrank_eval.measures.inverse_square import INSQ, INST
 from fastrank_eval.measures.judged import Judged, Unjudged, bpref, infAP
@@ -15,12 +16,17 @@ from fastrank_eval.measures.user_models import RBP, SDCG
 __all__ = [
     "AP",
     "AUC",
+    "BPM",
     "CG",
     "DCG",
     "ERR",
     "GAUC",
     "INSQ",
     "INST",
+    "NERR8",
+    "NERR9",
+    "NERR10",
+    "NERR11",
     "RBP",
     "RR",
     "SDCG",

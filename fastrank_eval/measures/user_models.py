@@ -59,6 +59,26 @@ class UserModel(PositionWeighted):
         return np.minimum(gained / self.rows_seen(), 1.0)
 
 
+class TruncatedModel(UserModel):
+    """A model of readers who never get past rank k, and which therefore needs a cutoff."""
+
+    def check_complete(self) -> None:
+        if self.cutoff is None:
+            raise MeasureError(
+                f"{self.name} is of readers who stop at rank k: it needs a cutoff, @k."
+            )
+        if self.cutoff > DEEPEST:
+            raise MeasureError(
+                f"{self.name} takes cutoffs up to {DEEPEST:,}, not {self.cutoff:,}: it adds the "
+                "chances of being seen of every rank."
+            )
+
+    def rows_seen(self) -> float:
+        k = cast(int, self.cutoff)
+        _, summed = discount_table(*self.discounts(), k)
+        return float(summed[k])
+
+
 class RankBiasedPrecision(UserModel):
     """RBP@k, the gain per row seen by a reader who goes on with probability p at every rank."""
 
@@ -85,7 +105,7 @@ class RankBiasedPrecision(UserModel):
         return 1.0 / (1.0 - float(self.p))
 
 
-class ScaledDiscountedGain(UserModel):
+class ScaledDiscountedGain(TruncatedModel):
     """SDCG@k, DCG@k over the discounts of k ranks: what a list of k full gains would earn."""
 
     name = "SDCG"
@@ -97,24 +117,8 @@ class ScaledDiscountedGain(UserModel):
     )
     options = (REL, GAIN, WEIGHT)
 
-    def check_complete(self) -> None:
-        if self.cutoff is None:
-            raise MeasureError(
-                "SDCG divides by the discounts of k ranks and so needs a cutoff: @k."
-            )
-        if self.cutoff > DEEPEST:
-            raise MeasureError(
-                f"SDCG takes cutoffs up to {DEEPEST:,}, not {self.cutoff:,}: it adds the discount "
-                "of every rank."
-            )
-
     def discounts(self) -> tuple[str, float]:
         return "log2", 0.0
-
-    def rows_seen(self) -> float:
-        k = cast(int, self.cutoff)
-        _, summed = discount_table(*self.discounts(), k)
-        return float(summed[k])
 
 
 RBP = RankBiasedPrecision()
