@@ -18,9 +18,10 @@ def entries() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``summary``, ``formula``, ``reference``, ``range`` (two numbers, None for no
-        bound), ``pooled``, ``cutoff`` (whether ``@k`` may follow), ``spellings``, ``presets``
-        (spellings that set options: their values) and ``options`` (``name``, ``default``,
-        ``doc``), in the order of the registry.
+        bound), ``pooled``, ``aggregate`` (what becomes of the values of the groups: "mean",
+        "geometric mean" or "sum"; "pooled" where there are none), ``cutoff`` (whether ``@k`` may
+        follow), ``spellings``, ``presets`` (spellings that set options: their values) and
+        ``options`` (``name``, ``default``, ``doc``), in the order of the registry.
 
     Examples
     --------
@@ -37,6 +38,7 @@ def entries() -> list[dict[str, Any]]:
             "reference": kind.reference,
             "range": [bound if abs(bound) != float("inf") else None for bound in kind.range],
             "pooled": kind.pooled,
+            "aggregate": "pooled" if kind.pooled else kind.aggregate,
             "cutoff": kind.takes_cutoff,
             "spellings": list(kind.spellings),
             "presets": {name: dict(preset) for name, preset in kind.presets.items()},
@@ -102,6 +104,8 @@ def renderable() -> Group:
         facts.add_row("formula", Text(entry["formula"]))
         facts.add_row("range", Text(_range(entry)))
         facts.add_row("reference", Text(entry["reference"]))
+        if entry["aggregate"] not in ("mean", "pooled"):
+            facts.add_row("over groups", Text(entry["aggregate"]))
         if entry["spellings"]:
             facts.add_row("also", Text(", ".join(entry["spellings"])))
         for name, preset in entry["presets"].items():

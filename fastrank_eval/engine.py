@@ -137,12 +137,12 @@ def _settle(
             else:
                 value[mine] = policy
     weights = _group_weights(measure, ranking, group_weights)
-    used = value
+    used = measure.settled(value)
     if weights is not None:
         weightless = (weights == 0) & ~np.isnan(value)
         if weightless.any():
             state.drop(m, "zero_weight", int(np.count_nonzero(weightless)))
-            used = np.where(weightless, np.nan, value)
+            used = np.where(weightless, np.nan, used)
     if unsettled.any() or not state.add(m, used, weights, ranking.rows, positives):
         remedy = ", or take gain='linear' or a table of gains" if "gain" in measure.chosen else ""
         raise MeasureError(

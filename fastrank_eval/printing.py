@@ -136,8 +136,8 @@ def _table(result: Result, totals: bool = True) -> _Cells:
         [
             printable(v.score),
             *[printable(v.slice)] * slices,
-            printable(v.measure),
-            _number(v.value),
+            printable(v.measure) + _aggregate(v.aggregate),
+            _number(v.value, v.aggregate),
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
             or "none",
@@ -203,8 +203,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _number(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:#.6g}"
+def _aggregate(kind: str) -> str:
+    """Say what the value is of the groups' values, where it is not their mean."""
+    return "" if kind in ("mean", "pooled") else f" ({kind})"
+
+
+def _number(value: float, aggregate: str) -> str:
+    if math.isnan(value):
+        return "undefined"
+    if aggregate == "sum" and value.is_integer() and abs(value) < 2**53:
+        return f"{int(value):,}"
+    return f"{value:#.6g}"
 
 
 def _share(value: float) -> str:

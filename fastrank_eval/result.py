@@ -34,6 +34,7 @@ _SUMMARY = pa.schema(
         pa.field("dropped", pa.map_(pa.string(), pa.int64()), nullable=False),
         pa.field("rows_share", pa.float64()),
         pa.field("positives_share", pa.float64()),
+        pa.field("aggregate", pa.string(), nullable=False),
     ]
 )
 
@@ -55,13 +56,16 @@ class MeasureValue:
     groups : int
         Groups seen.
     groups_used : int
-        Groups in the mean; for a pooled measure, groups whose rows are in the pool.
+        Groups in the mean or sum; for a pooled measure, groups whose rows are in the pool.
     dropped : dict of str to int
         Groups left out, by reason.
     rows_share : float
         Rows of the groups used over all rows, in [0, 1]; NaN without rows.
     positives_share : float
         Positives of the groups used over all positives, in [0, 1]; NaN without positives.
+    aggregate : str
+        What `value` is of the values of the groups: their ``"mean"``, ``"geometric mean"`` or
+        ``"sum"``, each by group weight; ``"pooled"``: it comes of all rows together.
 
     Examples
     --------
@@ -78,6 +82,7 @@ class MeasureValue:
     dropped: dict[str, int]
     rows_share: float
     positives_share: float
+    aggregate: str = "mean"
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,8 @@ class Result:
         -------
         pyarrow.Table
             score, slice, measure, value (null if undefined), groups, groups_used, dropped
-            (map of reason to count), rows_share, positives_share (null without rows or positives).
+            (map of reason to count), rows_share, positives_share (null without rows or positives),
+            aggregate ("mean", "geometric mean", "sum" or "pooled").
         """
         rows = [
             {
@@ -186,6 +192,7 @@ class Result:
                 "dropped": list(v.dropped.items()),
                 "rows_share": _finite(v.rows_share),
                 "positives_share": _finite(v.positives_share),
+                "aggregate": v.aggregate,
             }
             for v in self.values
         ]
@@ -319,7 +326,7 @@ class Result:
         dict
             ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
             [{"score", "slice", "measure", "value", "groups", "groups_used", "dropped",
-            "rows_share", "positives_share"}]}`` of plain Python values; None for NaN.
+            "rows_share", "positives_share", "aggregate"}]}`` of plain Python values; None for NaN.
         """
         return {
             "meta": {k: v for k, v in _plain(vars(self.meta)).items() if k != "compiled"},

@@ -97,6 +97,15 @@ class MeanState:
         below = _whole(self._weights[m]) if weighted else self.used(m) << _SCALE
         return above / below if below else float("nan")
 
+    def sum(self, m: int) -> float:
+        """The weighted sum, correctly rounded; NaN without a group, inf past the largest double."""
+        if not self.used(m):
+            return float("nan")
+        try:
+            return _whole(self._weighted[m]) / (1 << _SCALE)
+        except OverflowError:
+            return float("inf")
+
     def used(self, m: int) -> int:
         """Groups used."""
         return int(self._counts[m, _USED])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -10,11 +11,12 @@ import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.engine import in_order
-from fastrank_eval.errors import UndefinedError
+from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.result import MeasureValue
+from fastrank_eval.states import MeanState
 from fastrank_eval.validation import decoded
 
 
@@ -39,7 +41,7 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
                     else:
                         value = policy
             else:
-                value = state.mean(m, measure.weight != "uniform")
+                value = _over_groups(state, m, measure)
                 used, rows, positives = state.used(m), state.rows(m), state.positives(m)
                 dropped = state.dropped(m)
             lines.append(
@@ -53,9 +55,23 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
                     dropped=dropped,
                     rows_share=_share(rows, tally.rows),
                     positives_share=_share(positives, tally.positives),
+                    aggregate="pooled" if measure.pooled else measure.aggregate,
                 )
             )
     return lines
+
+
+def _over_groups(state: MeanState, m: int, measure: Measure) -> float:
+    if measure.aggregate == "sum":
+        total = state.sum(m)
+        if total == float("inf"):
+            raise MeasureError(
+                f"{measure}: weights are so large that a sum passes the largest double; scale them "
+                "down."
+            )
+        return total
+    mean = state.mean(m, measure.weight != "uniform")
+    return math.exp(mean) if measure.aggregate == "geometric mean" else mean
 
 
 def _share(part: int, whole: int) -> float:

@@ -34,7 +34,8 @@ def one_result(
         for entry in (
             MeasureValue(score, "all", "GAUC", 0.7123456789, groups, groups - 4000,
                          {"all_negative": 3990, "few_rows": 10}, 0.61234, 1.0),
-            MeasureValue(score, "all", "AUC", NAN, groups, 0, {"single_class": groups}, 0.0, NAN),
+            MeasureValue(score, "all", "AUC", NAN, groups, 0, {"single_class": groups}, 0.0, NAN,
+                         "pooled"),
             MeasureValue(score, "all", "ERR(max_grade=1)@10", 0.0557653, groups, groups, {},
                          0.99999, 0.00001),
         )
@@ -157,7 +158,7 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
     assert read["results"][1] == {
         "score": "pctr", "slice": "all", "measure": "AUC", "value": None, "groups": 12000,
         "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,
-        "positives_share": None,
+        "positives_share": None, "aggregate": "pooled",
     }  # fmt: skip
 
 
@@ -263,6 +264,35 @@ def test_print__values__have_six_digits(value: float, printed: str) -> None:
     entry = MeasureValue("s", "all", "CG", value, 1, 1, {}, 1.0, 1.0)
     result = Result([entry], None, Meta("1", 1, 1, {}, 1.0), ["s"], ["CG"])
     assert repr(result).splitlines()[1].split()[2] == printed
+
+
+def test_aggregate__other_than_the_mean__is_said_everywhere() -> None:
+    values = [
+        MeasureValue("s", "all", "NumRet", 1234567.0, 3, 3, {}, 1.0, 1.0, "sum"),
+        MeasureValue("s", "all", "NumRel(weight='w')", 0.5, 3, 3, {}, 1.0, 1.0, "sum"),
+        MeasureValue("s", "all", "GMAP", 0.25, 3, 3, {}, 1.0, 1.0, "geometric mean"),
+        MeasureValue("s", "all", "AP", 0.5, 3, 3, {}, 1.0, 1.0),
+        MeasureValue("s", "all", "AUC", 0.5, 3, 3, {}, 1.0, 1.0, "pooled"),
+    ]
+    result = Result(values, None, Meta("1", 9, 3, {}, 1.0), ["s"], [v.measure for v in values])
+    kinds = ["sum", "sum", "geometric mean", "mean", "pooled"]
+    assert result.summary["aggregate"].to_pylist() == kinds
+    assert [line["aggregate"] for line in json.loads(result.to_json())["results"]] == kinds
+    rows = list(csv.DictReader(io.StringIO(result.to_csv())))
+    assert [row["aggregate"] for row in rows] == kinds
+    assert [row["positives_share"] for row in rows] == ["1.0"] * 5
+    printed = [
+        ("NumRet (sum)", "1,234,567"),
+        ("NumRel(weight='w') (sum)", "0.500000"),
+        ("GMAP (geometric mean)", "0.250000"),
+        ("AP", "0.500000"),
+        ("AUC", "0.500000"),
+    ]
+    plain = [tuple(re.split(r" {2,}", line)[1:3]) for line in repr(result).splitlines()[1:6]]
+    assert plain == printed
+    for text in (result.to_markdown(), "\n".join(on_terminal(result, 120))):
+        for cells in printed:
+            assert all(cell in text for cell in cells)
 
 
 @pytest.mark.parametrize(

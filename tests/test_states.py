@@ -61,6 +61,20 @@ def test_sum__equals_fsum(values):
 
 
 @law
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60), st.booleans())
+def test_sum__is_exact_and_rounded_once(values, weighted):
+    state = state_of(values, [2.0] * len(values) if weighted else None)
+    assert state.sum(0) == (1 + weighted) * math.fsum(values)
+
+
+def test_sum__of_nothing_is_undefined_and_past_the_largest_double_infinite():
+    assert math.isnan(MeanState(1).sum(0))
+    assert state_of([0.0, -0.0]).sum(0) == 0
+    assert state_of([1.7e308, 1.7e308]).sum(0) == math.inf
+    assert state_of([1.7e308, 1.7e308, -1.7e308]).sum(0) == 1.7e308
+
+
+@law
 @given(st.lists(st.tuples(MODERATE, WEIGHTS), min_size=1, max_size=60))
 def test_weighted_mean__is_the_exact_ratio_rounded_once(pairs):
     values, weights = zip(*pairs, strict=True)

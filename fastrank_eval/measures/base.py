@@ -14,6 +14,9 @@ from fastrank_eval.ranking import Ranking
 #: Group weights every measure understands; any other word names a column.
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
+#: What a lower value counts as in a geometric mean, which one group of value 0 would make 0.
+LEAST_OF_GEOMETRIC = 1e-5
+
 registry: dict[str, type[Measure]] = {}
 #: Every spelling in lower case: the measure it names, and the options it stands for.
 spelled: dict[str, tuple[str, Mapping[str, Any]]] = {}
@@ -143,6 +146,9 @@ class Measure:
     needs_relevant: ClassVar[bool] = False
     needs_judgments: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    #: What the values of the groups become: their "mean", their "sum" or, for a measure that needs
+    #: a relevant row, their "geometric mean".
+    aggregate: ClassVar[str] = "mean"
 
     cutoff: int | None
     chosen: dict[str, Any]
@@ -266,6 +272,12 @@ class Measure:
             f"{self} has no closed form for ties='expected'; choose ties='input', 'item', "
             "'best' or 'worst'"
         )
+
+    def settled(self, values: np.ndarray) -> np.ndarray:
+        """What is added up over groups: the values, or their logarithm."""
+        if self.aggregate == "geometric mean":
+            return np.log(np.maximum(values, LEAST_OF_GEOMETRIC))
+        return values
 
     def check_grades(self, ranking: Ranking) -> None:
         """Refuse grades this measure cannot take; overridden where there are any."""
