@@ -48,8 +48,8 @@ def undefined_policies(given: str | Mapping[str, str]) -> dict[str, str]:
                 f"{near(str(value), _POLICIES)}"
             )
         if of != _REST:
-            name = spelled.get(of.lower()) if isinstance(of, str) else None
-            if name is None:
+            name, preset = spelled.get(of.lower(), ("", {})) if isinstance(of, str) else ("", {})
+            if not name or preset:
                 raise ArgumentError(
                     f"undefined: {of!r} is no measure.{near(str(of), list(registry))} "
                     "Name measures without options, as in 'skip,nDCG=one'."

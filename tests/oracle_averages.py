@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tests import oracle_user_models, oracles
+from tests import oracle_trec, oracle_user_models, oracles
 from tests.oracles import Ranked, Row
 
 
@@ -45,7 +45,9 @@ def average(
     blocks = list(blocks_of(rows))
     ranked = Ranked(oracles.resolved(rows, "input"), judged)
     total = oracles.relevant_total(ranked, options.get("rel", 1))
-    if name in ("R", "AP", "F", "Rprec", "bpref") and total == 0:
+    if name in ("SetAP", "Utility", "NumRet", "NumRel", "NumRelRet"):  # no order matters
+        return oracles.POSITION[name](ranked, k, **options)
+    if name in ("R", "AP", "GMAP", "F", "Rprec", "RelP", "binG", "bpref") and total == 0:
         return math.nan
     if name == "P":
         ranks = oracles.depth(ranked, k, options.get("short", "k"))
@@ -53,14 +55,23 @@ def average(
     if name == "R":
         return hits_within(blocks, k, **options) / total
     if name == "Rprec":
-        return hits_within(blocks, total, **options) / total
+        ranks = oracle_trec.ranks_at_multiple(options.pop("mult", 1), total)
+        return hits_within(blocks, ranks, **options) / ranks if ranks else 0.0
+    if name == "RelP":
+        most = min(len(ranked.labels) if k is None else k, total)
+        return hits_within(blocks, k, **options) / most if most else 0.0
+    if name == "binG":
+        return average_lag(blocks, **options) / total
+    if name in ("nDCGrel", "RnDCG"):
+        average_of = average_at_relevant if name == "nDCGrel" else average_at_levels
+        return average_of(blocks, ranked, options.get("gain", "linear"))
     if name == "F":
         return average_f(blocks, ranked, k, total, **options)
     if name == "Success":
         return average_success(blocks, k, **options)
     if name == "RR":
         return average_rr(blocks, k, **options)
-    if name == "AP":
+    if name in ("AP", "GMAP"):
         return average_ap(blocks, ranked, k, **options)
     if name in ("CG", "DCG"):
         return average_dcg(blocks, k, constant=name == "CG", **options)
@@ -204,6 +215,52 @@ def average_judged(
         if within(k, block.above + place)
     )
     return wanted / ranks if ranks and ranked.labels else 0.0
+
+
+def average_lag(blocks: Sequence[Block], rel: float = 1) -> float:
+    """A relevant row of a block has j others of it before it with a hypergeometric chance."""
+    terms, above = [], 0
+    for block in blocks:
+        n, r = len(block.labels), relevant_in(block, rel)
+        for place in range(1, n + 1) if r else ():
+            for j in range(place):
+                before = math.comb(n - r, j) * math.comb(r - 1, place - 1 - j)
+                chance = r / n * before / math.comb(n - 1, place - 1)
+                terms.append(chance / math.log2(2 + above + j))
+        above += n - r
+    return math.fsum(terms)
+
+
+def average_at_relevant(blocks: Sequence[Block], ranked: Ranked, gain: Any) -> float:
+    """Each row at each of its places; above it in its block the mean of the other rows' gains."""
+    ideal = oracle_trec.ideal_gains(ranked.judged, gain)
+    if not ideal:
+        return math.nan
+    terms, above, found = [], 0.0, 0
+    for block in blocks:
+        gains = [oracle_trec.positive_gain(label, gain) for label in block.labels]
+        n, total = len(gains), math.fsum(gains)
+        discounts = [oracles.discount_at(block.above + i, "log2") for i in range(1, n + 1)]
+        for place in range(n):
+            best = oracle_trec.dcg(ideal, block.above + place + 1)
+            for g in filter(None, gains):
+                others = (total - g) / (n - 1) if n > 1 else 0.0
+                dcg = above + g * discounts[place] + others * math.fsum(discounts[:place])
+                terms.append(dcg / best / n)
+        above += total / n * math.fsum(discounts)
+        found += sum(g > 0 for g in gains)
+    end = above / oracle_trec.dcg(ideal, len(ideal))
+    return (math.fsum(terms) + (len(ideal) - found) * end) / len(ideal)
+
+
+def average_at_levels(blocks: Sequence[Block], ranked: Ranked, gain: Any) -> float:
+    ideal = oracle_trec.ideal_gains(ranked.judged, gain)
+    if not ideal:
+        return math.nan
+    lifted = [Block(b.above, [None if g is None else max(g, 0) for g in b.labels]) for b in blocks]
+    ranks = oracle_trec.level_ranks(ideal, len(ranked.labels))
+    at = (average_dcg(lifted, i, gain=gain) / oracle_trec.dcg(ideal, i) for i in ranks)
+    return math.fsum(at) / len(ranks)
 
 
 def average_err(

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from tests.oracles import NAN, Row, classes, is_relevant, oracle, read, reason, weight_of
 
+COUNTS = ("NumRet", "NumRel", "NumRelRet")
+
 
 @dataclass
 class Mean:
@@ -74,7 +76,13 @@ def mean_over_groups(
     mean = Mean(groups=len(groups), groups_used=len(used), dropped=dict(dropped))
     if used:
         total = math.fsum(w for w, _, _ in used)
-        mean.value = math.fsum(w * value for w, value, _ in used) / total
+        if name in COUNTS:
+            mean.value = math.fsum(w * value for w, value, _ in used)
+        elif name == "GMAP":
+            logs = math.fsum(w * math.log(max(value, 1e-5)) for w, value, _ in used)
+            mean.value = math.exp(logs / total)
+        else:
+            mean.value = math.fsum(w * value for w, value, _ in used) / total
     everything = list(itertools.chain(*groups))
     kept = list(itertools.chain(*(rows for _, _, rows in used)))
     mean.rows_share = share(len(kept), len(everything))

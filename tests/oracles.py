@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tests import oracle_trec
 from tests.oracle_user_models import USER_MODELS
 
 NAN = math.nan
@@ -110,11 +111,6 @@ def f_measure(
 
 def success(ranked: Ranked, k: int | None, rel: float = 1) -> float:
     return 1.0 if hits(ranked, k, rel) else 0.0
-
-
-def r_precision(ranked: Ranked, k: int | None, rel: float = 1) -> float:
-    total = relevant_total(ranked, rel)
-    return hits(ranked, total, rel) / total if total else NAN
 
 
 def average_precision(
@@ -305,8 +301,21 @@ POSITION: dict[str, Callable[..., float]] = {
     "R": recall,
     "F": f_measure,
     "Success": success,
-    "Rprec": r_precision,
+    "Rprec": oracle_trec.r_precision,
+    "RelP": oracle_trec.relative_precision,
+    "IPrec": oracle_trec.interpolated_precision,
+    "IPrec11": oracle_trec.eleven_points,
+    "SetAP": oracle_trec.set_average_precision,
+    "Utility": oracle_trec.utility,
+    "NumRet": oracle_trec.retrieved_rows,
+    "NumRel": oracle_trec.relevant_rows,
+    "NumRelRet": oracle_trec.relevant_retrieved_rows,
+    "nDCGrel": oracle_trec.ndcg_at_relevant,
+    "RnDCG": oracle_trec.ndcg_at_levels,
+    "G": oracle_trec.lagging_gain,
+    "binG": oracle_trec.binary_lagging_gain,
     "AP": average_precision,
+    "GMAP": average_precision,
     "RR": reciprocal_rank,
     "CG": cg,
     "DCG": dcg,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fastrank_eval
 from fastrank_eval.measures import measure, registry
 from tests.oracles import Row
-from tests.strategies import PER_GROUP, POOLED, has_expectation, random_groups
+from tests.strategies import PER_GROUP, POOLED, allows, has_expectation, random_groups
 from tests.tables import table_of
 
 EXPECTED = tuple(text for text in PER_GROUP if has_expectation(text))
@@ -273,9 +273,8 @@ def test_best__is_at_least_expected__is_at_least_worst(groups):
     st.booleans(),
 )
 def test_every_value__lies_in_the_range_its_measure_declares(groups, ties, weighted):
-    texts = [text for text in EVERYTHING if "gain={" not in text]
-    if ties != "expected":
-        texts += [t for t in PER_GROUP if not has_expectation(t) and "gain={" not in t]
+    texts = [*PER_GROUP, *POOLED]
+    texts = [text for text in texts if "gain={" not in text and allows(text, ties)]
     options = {"weight": "weight", "weight_rows": "ignore"} if weighted else {}
     item = "item" if ties == "item" else None
     result = evaluate(table_of(groups), texts, ties=ties, item=item, **options)

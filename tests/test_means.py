@@ -7,6 +7,7 @@ import pytest
 import fastrank_eval
 from fastrank_eval.measures import measure, registry
 from tests.oracle_means import mean_over_groups
+from tests.oracles import Row
 from tests.strategies import PER_GROUP, VARIANTS, has_expectation, random_groups
 from tests.tables import table_of
 
@@ -70,9 +71,11 @@ def test_group_weights__of_every_measure():
         if not registry[name].pooled and has_expectation(VARIANTS[name][0])
         for weight in GROUP_WEIGHTS
     ]
-    lines = summary_lines(groups, texts)
-    for text in texts:
-        assert_line(lines[text], mean_over_groups(text, groups), text)
+    for ties in ("expected", "input"):
+        chosen = [text for text in texts if has_expectation(text) == (ties == "expected")]
+        lines = summary_lines(groups, chosen, ties=ties)
+        for text in chosen:
+            assert_line(lines[text], mean_over_groups(text, groups, ties=ties), text)
 
 
 def test_group_weights__a_column():
@@ -99,8 +102,40 @@ def test_group_weights__follow_row_weights():
         assert_line(lines[text], mean_over_groups(text, groups), text)
 
 
+def test_sums_and_geometric_means__by_hand():
+    groups = [
+        [Row(2.0, 1), Row(1.0, 0)],
+        [Row(2.0, 0), Row(1.0, 1)],
+        [Row(2.0, 0), Row(None, 1)],
+        [Row(2.0, 0), Row(1.0, 0)],
+    ]
+    texts = ["NumRet", "NumRel", "NumRelRet", "NumRel(weight='impressions')", "GMAP", "Utility"]
+
+    def values(**options: str) -> list[float]:
+        lines = summary_lines(groups, texts, **options)
+        assert [lines[text]["aggregate"] for text in texts] == ["sum"] * 4 + [
+            "geometric mean",
+            "mean",
+        ]
+        return [lines[text]["value"] for text in texts]
+
+    *counts, geometric, utility = values()
+    assert counts == [7, 3, 2, 5]
+    assert geometric == pytest.approx((1 * 0.5 * 1e-5) ** (1 / 3), rel=1e-14)
+    assert utility == (0 + 0 - 1 - 2) / 4
+    assert values(undefined="zero")[4] == pytest.approx((0.5 * 1e-10) ** (1 / 4), rel=1e-14)
+    assert values(groups="with_relevant")[:4] == [5, 3, 2, 5]
+    assert values(groups="with_relevant")[5] == pytest.approx(-1 / 3, rel=1e-15)
+
+
+def test_sum__past_the_largest_double__is_refused():
+    log = {"g": [1, 2], "l": [1, 1], "s": [0.5, 0.5], "w": [1.7e308, 1.7e308]}
+    with pytest.raises(fastrank_eval.MeasureError, match="largest double"):
+        fastrank_eval.evaluate(log, group="g", label="l", score="s", measures="NumRel(weight='w')")
+
+
 def test_summary__without_any_group():
-    lines = summary_lines([], ["GAUC", "AUC", "nDCG@5", "RR"])
+    lines = summary_lines([], ["GAUC", "AUC", "nDCG@5", "RR", "NumRet", "GMAP"])
     for text, line in lines.items():
         assert line["value"] is None, text
         assert (line["groups"], line["groups_used"], line["dropped"]) == (0, 0, {}), text

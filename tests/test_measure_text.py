@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval
-from fastrank_eval import AP, AUC, GAUC, RR, F, MeasureError, P, nDCG
+from fastrank_eval import AP, AUC, GAUC, RR, F, IPrec, MeasureError, P, nDCG
 from fastrank_eval.measures import Measure, measure, parse_measures, registry
 from fastrank_eval.measures.user_models import UserModel
 
@@ -23,6 +23,7 @@ SHARE = st.one_of(st.just(1), st.floats(0, 1, exclude_min=True))
 GRADE = st.one_of(st.integers(-5, 100), st.floats(-1e6, 1e6))
 TABLE = st.dictionaries(GRADE.filter(bool), GRADE, min_size=1, max_size=4)
 COLUMN = st.text(min_size=1, max_size=8) | st.sampled_from(["a'b", 'a"b', "a'b\",c", "x\\", "a,b)"])
+WORTH = st.integers(-9, 9) | st.floats(-1e100, 1e100)
 VALUES: dict[str, st.SearchStrategy] = {
     "rel": POSITIVE,
     "short": st.sampled_from(["k", "length"]),
@@ -45,6 +46,13 @@ VALUES: dict[str, st.SearchStrategy] = {
     "p": st.floats(0, 1, exclude_min=True, exclude_max=True),
     "patience": SHARE,
     "T": st.integers(1, 9) | st.floats(0.5, 1e6),
+    "mult": st.integers(1, 9) | st.floats(0.01, 100),
+    "recall": st.sampled_from([0, 1]) | st.floats(0, 1),
+    "rounding": st.sampled_from(["nearest", "up"]),
+    "rel_ret": WORTH,
+    "nonrel_ret": WORTH,
+    "rel_missed": WORTH,
+    "nonrel_missed": WORTH,
 }
 NEED_CUTOFF = ("SDCG", "NERR8", "NERR9", "BPM")
 
@@ -64,6 +72,8 @@ def measures(draw: st.DrawFn) -> Measure:
         options["gain"] = draw(UNIT_GAIN)
     if options.get("alpha") is not None:
         options.pop("beta", None)
+    if kind.name == "IPrec" and "recall" not in options:
+        options["recall"] = draw(VALUES["recall"])
     if kind.name == "nDCG":
         options.pop("max_grade", None)
         if options.get("gain") in (None, "exp", "linear") and draw(st.booleans()):
@@ -73,7 +83,7 @@ def measures(draw: st.DrawFn) -> Measure:
     found = kind(**options)
     if kind.takes_cutoff and (kind.name in NEED_CUTOFF or draw(st.booleans())):
         found = found @ draw(st.integers(1, 10**6))
-        if kind.name == "AP" and draw(st.booleans()):
+        if kind.name in ("AP", "GMAP") and draw(st.booleans()):
             found = found(over="min")
     return found
 
@@ -152,6 +162,25 @@ def test_any_text__is_read_or_refused_in_our_words(text):
         ("ndcg_cut_10", "nDCG@10"),
         ("NDCG_CUT_20", "nDCG@20"),
         ("map_cut_100", "AP@100"),
+        ("relative_P_5", "RelP@5"),
+        ("set_relative_P", "RelP"),
+        ("set_map", "SetAP"),
+        ("gm_map", "GMAP"),
+        ("num_ret", "NumRet"),
+        ("num_rel_ret", "NumRelRet"),
+        ("utility", "Utility"),
+        ("ndcg_rel", "nDCGrel"),
+        ("Rndcg", "RnDCG"),
+        ("bing", "binG"),
+        ("11pt_avg", "IPrec11"),
+        ("11PT_AVG", "IPrec11"),
+        ("iprec_at_recall_0.00", "IPrec(recall=0)"),
+        ("iprec_at_recall_0.10", "IPrec(recall=0.1)"),
+        ("iprec_at_recall_1.00", "IPrec(recall=1)"),
+        ("IPrec@0.1", "IPrec(recall=0.1)"),
+        ("IPrec(rel=2)@0.5", "IPrec(recall=0.5, rel=2)"),
+        ("Rprec_mult_0.20", "Rprec(mult=0.2)"),
+        ("Rprec_mult_1.00", "Rprec"),
         ("Rprec", "Rprec"),
         ("rprec", "Rprec"),
         ("gauc", "GAUC"),
@@ -194,7 +223,9 @@ def test_spelling__every_one_a_class_lists_is_read():
     for name, kind in registry.items():
         for spelling in (name, *kind.spellings):
             for case in (spelling, spelling.lower(), spelling.upper()):
-                if name in NEED_CUTOFF:
+                if name == "IPrec":
+                    assert measure(f"{case}@0.5") == kind(0.5), case
+                elif name in NEED_CUTOFF:
                     assert measure(f"{case}@5") == kind() @ 5, case
                 else:
                     assert measure(case) == kind(), case
@@ -222,6 +253,8 @@ def test_operators__build_what_the_text_says():
     assert RR(weight="w") != RR
     assert P @ np.int64(3) == P @ 3
     assert P(rel=np.float32(2)) == P(rel=2)
+    assert IPrec @ 0.1 == measure("IPrec(recall=0.1)")
+    assert (IPrec @ 0.1)(rel=2) @ 0.3 == measure("IPrec(rel=2)@0.3")
     assert AP(rel=2).rel == 2
     assert (F(beta=0.5) @ 3).cutoff == 3
 
@@ -323,6 +356,15 @@ def test_cutoff__of_a_measure_without_one(plain):
         ("BPM(T=2)", ["needs a cutoff"]),
         ("INSQ(T=0)", ["T=0", "above 0"]),
         ("INST(T=0.4)", ["T=0.4", "at least 0.5"]),
+        ("IPrec", ["needs a recall level", "IPrec@0.1"]),
+        ("IPrec@1.5", ["recall=1.5", "at most 1"]),
+        ("IPrec(recall=0.2)@0.1", ["given twice", "@0.1"]),
+        ("IPrec(recall='all')", ["recall='all'"]),
+        ("IPrec(recall=0.2, rounding='down')", ["rounding='down'", "'nearest'"]),
+        ("IPrec11@5", ["IPrec11 takes no cutoff"]),
+        ("Rprec(mult=0)", ["mult=0", "above 0"]),
+        ("GMAP(over='min')", ["GMAP(over='min')", "needs a cutoff"]),
+        ("Utility(rel_ret=1e101)", ["rel_ret=1e+101", "at most"]),
         ("GAUC(single_class=0.7)", ["single_class=0.7", "0.5"]),
         ("GAUC(min_rows=-1)", ["min_rows=-1"]),
         ("GAUC(min_rows=2.5)", ["min_rows=2.5", "whole"]),
@@ -403,6 +445,13 @@ def test_something_else__is_no_measure(thing):
         "F(beta=1e-200)",
         "F(alpha=1e-320)",
         "R(rel=1e308)",
+        "Rprec(mult=1e-300)",
+        f"Rprec(mult={2**20})",
+        f"RelP@{2**52}",
+        "Utility(rel_ret=1e100, nonrel_ret=-1e100)",
+        "GMAP(rel=2)@1",
+        "nDCGrel(gain={1: 1e308, 2: 1e308})",
+        "RnDCG(gain={1: 1e-308, 2: 1e308})",
     ],
 )
 def test_extreme_option__gives_a_value_in_range_or_a_clear_error(text):

@@ -17,7 +17,7 @@ from tests.strategies import (
     PER_GROUP,
     POOLED,
     VARIANTS,
-    has_expectation,
+    allows,
     random_groups,
 )
 from tests.tables import table_of
@@ -35,7 +35,7 @@ GROUPS = {
 
 
 def measures_for(ties: str, groups: str) -> list[str]:
-    texts = [text for text in PER_GROUP if ties != "expected" or has_expectation(text)]
+    texts = [text for text in PER_GROUP if allows(text, ties)]
     if groups == "negative grades":  # a gain table must name every grade
         return [text for text in texts if "gain={" not in text]
     return texts
@@ -99,18 +99,22 @@ def test_every_measure__equals_brute_force(ties, kind):
 def test_labels_as_probabilities__equal_brute_force(ties):
     groups = random_groups(107, 100, grades=(0.0, 0.25, 0.5, 0.9, 1.0), unretrieved=0.2)  # type: ignore[arg-type]
     texts = [*LABEL_AS_PROBABILITY, "ERR(stop='label', normalize=True)@4"]
-    texts = [text for text in texts if ties != "expected" or has_expectation(text)]
+    texts = [text for text in texts if ties != "expected" or allows(text, ties)]
     result = evaluate(groups, texts, ties)
     for text in texts:
         assert_groups_equal(result, text, groups, ties)
 
 
-@pytest.mark.parametrize("text", [text for text in PER_GROUP if not has_expectation(text)])
-def test_measure_without_a_closed_form__is_refused_in_expectation(text):
-    remedy = "choose ties='input', 'item', 'best' or 'worst'"
-    with pytest.raises(fastrank_eval.FastRankEvalError, match=remedy) as refused:
-        evaluate(GROUPS["grades"], [text], "expected")
-    assert text in str(refused.value)
+@pytest.mark.parametrize("ties", TIES)
+def test_policy_without_a_value__is_refused_with_those_that_have_one(ties):
+    refused = [text for text in PER_GROUP if not allows(text, ties)]
+    assert bool(refused) == (ties in ("expected", "best", "worst"))
+    for text in refused:
+        with pytest.raises(fastrank_eval.ArgumentError) as refusal:
+            evaluate(GROUPS["grades"], [text], ties)
+        named = [policy for policy in TIES if f"'{policy}'" in str(refusal.value)]
+        assert str(refusal.value).startswith(text)
+        assert named == [policy for policy in TIES if policy == ties or allows(text, policy)]
 
 
 @pytest.mark.parametrize("kind", list(GROUPS))

@@ -1,15 +1,19 @@
 """The measures, each a declaration with its kernel beside it."""
 
 from fastrank_eval.measures.auc import AUC, GAUC
-from fastrank_eval.measures.average_precision import AP
+from fastrank_eval.measures.average_precision import AP, GMAP
+from fastrank_eval.measures.averaged_gain import RnDCG, nDCGrel
 from fastrank_eval.measures.base import Measure, Param, registry
 from fastrank_eval.measures.cascade import ERR, pFound
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR11
-from fastrank_eval.measures.hits import F, P, R, Rprec, Success
+from fastrank_eval.measures.hits import F, P, R, RelP, Rprec, Success
+from fastrank_eval.measures.interpolated import IPrec, IPrec11
 from fastrank_eval.measures.inverse_square import INSQ, INST
 from fastrank_eval.measures.judged import Judged, Unjudged, bpref, infAP
+from fastrank_eval.measures.lag import G, binG
 from fastrank_eval.measures.reciprocal_rank import RR
+from fastrank_eval.measures.sets import NumRel, NumRelRet, NumRet, SetAP, Utility
 from fastrank_eval.measures.text import measure, parse_measures
 from fastrank_eval.measures.user_models import RBP, SDCG
 
@@ -21,6 +25,7 @@ __all__ = [
     "DCG",
     "ERR",
     "GAUC",
+    "GMAP",
     "INSQ",
     "INST",
     "NERR8",
@@ -31,18 +36,30 @@ __all__ = [
     "RR",
     "SDCG",
     "F",
+    "G",
+    "IPrec",
+    "IPrec11",
     "Judged",
     "Measure",
+    "NumRel",
+    "NumRelRet",
+    "NumRet",
     "P",
     "Param",
     "R",
+    "RelP",
+    "RnDCG",
     "Rprec",
+    "SetAP",
     "Success",
     "Unjudged",
+    "Utility",
+    "binG",
     "bpref",
     "infAP",
     "measure",
     "nDCG",
+    "nDCGrel",
     "pFound",
     "parse_measures",
     "registry",

@@ -1,4 +1,4 @@
-"""AP, the mean precision at the ranks of the relevant rows."""
+"""AP, the mean precision at the ranks of the relevant rows, and its geometric mean over groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class AveragePrecision(Measure):
 
     def check_complete(self) -> None:
         if self.over == "min" and self.cutoff is None:
-            raise MeasureError("AP(over='min') divides by min(k, R) and so needs a cutoff: @k.")
+            raise MeasureError(
+                f"{self.name}(over='min') divides by min(k, R) and so needs a cutoff: @k."
+            )
 
     def has_expectation(self) -> bool:
         return not self.interpolated
@@ -97,7 +99,23 @@ class AveragePrecision(Measure):
             np.minimum(out, 1.0, out=out)
 
 
+class GeometricAveragePrecision(AveragePrecision):
+    """GMAP, AP whose mean over groups is geometric: a poor group tells more than a good one.
+
+    The value of a group is its AP. Their mean is exp(mean of ln max(AP, 0.00001)), as in trec_eval,
+    so that a group of AP 0 does not decide alone.
+    """
+
+    name = "GMAP"
+    summary = "AP, its mean over groups being geometric"
+    formula = "exp(mean over groups of ln max(AP, 0.00001))"
+    reference = "Robertson (2006), doi:10.1145/1183614.1183630"
+    spellings = ("gm_map", "gm_ap")
+    aggregate = "geometric mean"
+
+
 AP = AveragePrecision()
+GMAP = GeometricAveragePrecision()
 
 
 @kernel

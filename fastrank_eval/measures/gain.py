@@ -39,12 +39,9 @@ def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callab
     return read
 
 
-GAIN = Param(
-    "gain",
-    "exp",
-    "'exp': 2^g - 1; 'linear': g; or a table {grade: gain}",
-    gain_of("exp", "linear"),
-)
+_GAINS = "'exp': 2^g - 1; 'linear': g; or a table {grade: gain}"
+GAIN = Param("gain", "exp", _GAINS, gain_of("exp", "linear"))
+LINEAR_GAIN = Param("gain", "linear", _GAINS, gain_of("exp", "linear"))
 DISCOUNT = Param(
     "discount",
     "log2",
@@ -54,18 +51,12 @@ DISCOUNT = Param(
 BASE = Param("base", 2, "base of the 'jarvelin' logarithm", number(above=1))
 
 
-class PositionWeighted(Measure):
-    """What these measures share: gains, and one pass over ranks, each with its weight."""
+class Gains(Measure):
+    """What a grade is worth."""
 
     def gain_key(self) -> Hashable:
         """What the gains of the entries depend on."""
         return "gain", self.gain
-
-    def pass_key(self) -> Hashable:
-        return ("dcg", self.gain_key(), self.discounts())
-
-    def discounts(self) -> tuple[str, float]:
-        return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
 
     def gains(self, ranking: Ranking) -> np.ndarray:
         """Gain of each entry. float64, shape (entries,)."""
@@ -96,6 +87,34 @@ class PositionWeighted(Measure):
                     f"{self}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
                     "table; give it a gain."
                 )
+
+
+class PositiveGain(Gains):
+    """Gains that a grade of 0 or less does not have, for measures that divide by an ideal."""
+
+    def gain_key(self) -> Hashable:
+        return "positive gain", self.gain
+
+    def _gains(self, grade: np.ndarray) -> np.ndarray:
+        return np.where(grade > 0, np.maximum(super()._gains(grade), 0.0), 0.0)
+
+    def has_gain(self, ranking: Ranking) -> np.ndarray:
+        """Which groups have a row of positive gain. bool, shape (groups,)."""
+        best = ranking.descending(self.gain_key(), self.gains(ranking))
+        first, end = ranking.offsets[:-1], ranking.offsets[1:]
+        found = first < end
+        found[found] = best[first[found]] > 0
+        return found
+
+
+class PositionWeighted(Gains):
+    """What these measures share: one pass over ranks, each with its weight."""
+
+    def pass_key(self) -> Hashable:
+        return ("dcg", self.gain_key(), self.discounts())
+
+    def discounts(self) -> tuple[str, float]:
+        return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
 
     @classmethod
     def compute(
@@ -154,7 +173,7 @@ class DiscountedGain(PositionWeighted):
     range = (-np.inf, np.inf)
 
 
-class NormalizedGain(PositionWeighted):
+class NormalizedGain(PositiveGain, PositionWeighted):
     """nDCG@k, DCG@k divided by the DCG@k of the best order."""
 
     name = "nDCG"
@@ -198,12 +217,6 @@ class NormalizedGain(PositionWeighted):
                 f"nDCG: ideal='perfect' takes cutoffs up to {DEEPEST:,}, not "
                 f"{self.cutoff:,}: it adds the discount of every rank."
             )
-
-    def gain_key(self) -> Hashable:
-        return "positive gain", self.gain
-
-    def _gains(self, grade: np.ndarray) -> np.ndarray:
-        return np.where(grade > 0, np.maximum(super()._gains(grade), 0.0), 0.0)
 
     def _perfect_gain(self) -> float:
         grade = np.array([self.max_grade], np.float64)

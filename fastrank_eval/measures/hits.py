@@ -1,4 +1,4 @@
-"""Measures that count relevant rows above a cutoff: P, R, F, Success, Rprec."""
+"""Measures that count relevant rows above a cutoff: P, R, F, Success, Rprec, RelP."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fastrank_eval.measures.base import (
 )
 from fastrank_eval.ranking import Ranking
 
-#: Cutoffs the kernels read as "the whole list" and "as many ranks as there are relevant rows".
-WHOLE_LIST, AS_MANY_AS_RELEVANT = 0, -1
+#: The cutoff that stands for the whole list.
+WHOLE_LIST = 0
 
 SHORT = Param(
     "short",
@@ -36,7 +36,8 @@ class _Hits(Measure):
     def pass_key(self) -> Hashable:
         return "hits", self.rel
 
-    def depth(self) -> int:
+    def depth(self) -> int | float:
+        """The cutoff; below 0, minus the multiple of R that is the cutoff of each group."""
         return self.cutoff or WHOLE_LIST
 
     def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
@@ -52,6 +53,11 @@ class _Hits(Measure):
     ) -> None:
         rel = float(measures[0].rel)
         depths = sorted({m.depth() for m in measures})
+        multiples = [-depth for depth in depths if depth < 0]
+        relevant = ranking.relevant(rel)
+        of_group = np.zeros((len(multiples), ranking.groups), np.int64)
+        for multiple, row in zip(multiples, of_group, strict=True):
+            row[:] = ranks_at(multiple, relevant)
         hits = np.empty((len(depths), ranking.groups))
         expected_hits(
             ranking.offsets,
@@ -60,8 +66,8 @@ class _Hits(Measure):
             ranking.grade,
             rel,
             ranking.retrieved,
-            ranking.relevant(rel),
-            np.array(depths, np.int64),
+            of_group,
+            np.array(depths[len(multiples) :], np.int64),
             hits,
         )
         for m, out in zip(measures, outs, strict=True):
@@ -74,6 +80,11 @@ class _Hits(Measure):
         if self.short == "length":
             return np.minimum(ranking.retrieved, self.cutoff).astype(np.float64)
         return float(self.cutoff)
+
+
+def ranks_at(multiple: float, relevant: np.ndarray) -> np.ndarray:
+    """Ranks at a multiple of R: rounded up, but for a part of less than a tenth of a rank."""
+    return np.floor(multiple * relevant + 0.9).astype(np.int64)
 
 
 def _ratio(above: np.ndarray, below: np.ndarray | float, otherwise: float) -> np.ndarray:
@@ -159,22 +170,54 @@ class FMeasure(_Hits):
 
 
 class RPrecision(_Hits):
-    """Precision at the rank that equals the number of relevant rows."""
+    """Precision at the rank that equals the number of relevant rows, or a multiple of it.
+
+    The rank is floor(mult R + 0.9), as in trec_eval; the value is 0 where that is no rank.
+    """
 
     name = "Rprec"
     summary = "precision among the first R rows, R being the group's relevant rows"
-    formula = "hits@R / R"
+    formula = "hits@c / c, c = floor(mult R + 0.9)"
     needs_relevant = True
     reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
-    options = (REL, WEIGHT)
+    options = (
+        Param("mult", 1, "the multiple of R to look at", number(above=0, most=2**20)),
+        REL,
+        WEIGHT,
+    )
     spellings = ("RPrecision", "R_precision")
     takes_cutoff = False
 
-    def depth(self) -> int:
-        return AS_MANY_AS_RELEVANT
+    def depth(self) -> float:
+        return -float(self.mult)
 
     def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return _ratio(hits, ranking.relevant(self.rel).astype(np.float64), np.nan)
+        relevant = ranking.relevant(self.rel)
+        value = _ratio(hits, ranks_at(float(self.mult), relevant).astype(np.float64), 0.0)
+        value[relevant == 0] = np.nan
+        return value
+
+
+class RelativePrecision(_Hits):
+    """RelP@k, P@k over the most that P@k could be; recall capped at k.
+
+    Without a cutoff, k is the length of the list: relative precision of the retrieved set.
+    """
+
+    name = "RelP"
+    summary = "share of relevant rows among the first k, over the most there could be"
+    formula = "hits@k / min(k, R)"
+    needs_relevant = True
+    reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
+    options = (REL, WEIGHT)
+    spellings = ("relative_P", "set_relative_P", "R_cap")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        relevant = ranking.relevant(self.rel)
+        ranks = ranking.retrieved if self.cutoff is None else self.cutoff
+        value = _ratio(hits, np.minimum(ranks, relevant).astype(np.float64), 0.0)
+        value[relevant == 0] = np.nan
+        return value
 
 
 class SuccessRate(Measure):
@@ -217,16 +260,21 @@ P = Precision()
 R = Recall()
 F = FMeasure()
 Rprec = RPrecision()
+RelP = RelativePrecision()
 Success = SuccessRate()
 
 
 @kernel
 def expected_hits(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, relevant, depths, out
+    offsets, above, size, grade, rel, retrieved, of_group, depths, out
 ):
-    """Expected relevant rows above each depth: r m / n of a block with m of its n ranks there."""
+    """Expected relevant rows above each depth: r m / n of a block with m of its n ranks there.
+
+    First the depths of each group's own, then those that all share.
+    """
+    own = of_group.shape[0]
     for g in range(offsets.shape[0] - 1):
-        for d in range(depths.shape[0]):
+        for d in range(out.shape[0]):
             out[d, g] = 0.0
         e = offsets[g]
         end = offsets[g + 1]
@@ -240,12 +288,10 @@ def expected_hits(  # type: ignore[no-untyped-def]
             if found == 0:
                 continue
             in_sight = False
-            for d in range(depths.shape[0]):
-                depth = depths[d]
-                if depth == 0:
+            for d in range(out.shape[0]):
+                depth = of_group[d, g] if d < own else depths[d - own]
+                if d >= own and depth == 0:
                     depth = retrieved[g]
-                elif depth < 0:
-                    depth = relevant[g]
                 m = min(depth - above[first], size[first])
                 if m > 0:
                     out[d, g] += (found * m) / size[first]

@@ -86,13 +86,8 @@ class InferredAP(_Incomplete):
     )
     reference = "Yilmaz & Aslam (2006), doi:10.1145/1183614.1183633"
 
-    def refuses(self, ties: str) -> str | None:
-        if ties != "expected":
-            return None
-        return (
-            f"{self} has no closed form for ties='expected'; choose ties='input', 'item', "
-            "'best' or 'worst'"
-        )
+    def has_expectation(self) -> bool:
+        return False
 
     @classmethod
     def compute(
@@ -151,7 +146,7 @@ class _Share(Measure):
             np.ones(len(judged.above)),
             1.0,
             ranking.retrieved,
-            ranking.retrieved,
+            np.empty((0, ranking.groups), np.int64),
             cutoffs,
             found,
         )

@@ -11,15 +11,22 @@ from typing import Any
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.measures.base import Measure, registry, spelled
 
-_TREC_CUTOFF = re.compile(r"(ndcg_cut|map_cut|P|recall|success|unj)_([1-9][0-9]*)", re.IGNORECASE)
-_TREC_NAMES = {
-    "ndcg_cut": "nDCG",
-    "map_cut": "AP",
-    "p": "P",
-    "recall": "R",
-    "success": "Success",
-    "unj": "Unjudged",
-}
+#: trec_eval's names that carry a number, and how we write the same.
+_TREC = [
+    (re.compile(theirs, re.IGNORECASE), ours)
+    for theirs, ours in (
+        (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
+        (r"map_cut_([1-9]\d*)", r"AP@\1"),
+        (r"P_([1-9]\d*)", r"P@\1"),
+        (r"relative_P_([1-9]\d*)", r"RelP@\1"),
+        (r"recall_([1-9]\d*)", r"R@\1"),
+        (r"success_([1-9]\d*)", r"Success@\1"),
+        (r"unj_([1-9]\d*)", r"Unjudged@\1"),
+        (r"iprec_at_recall_(\d+\.\d+)", r"IPrec@\1"),
+        (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
+        (r"11pt_avg", r"IPrec11"),
+    )
+]
 
 
 def measure(spelling: str | Measure) -> Measure:
@@ -51,9 +58,9 @@ def measure(spelling: str | Measure) -> Measure:
     if not isinstance(spelling, str):
         raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
     text = spelling.strip()
-    trec = _TREC_CUTOFF.fullmatch(text)
-    if trec:
-        text = f"{_TREC_NAMES[trec[1].lower()]}@{trec[2]}"
+    for theirs, ours in _TREC:
+        if theirs.fullmatch(text):
+            text = theirs.sub(ours, text)
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
