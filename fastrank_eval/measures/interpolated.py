@@ -33,13 +33,8 @@ class _Interpolated(Measure):
         """The recall levels whose mean is taken."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def refuses(self, ties: str) -> str | None:
-        if ties == "expected":
-            return (
-                f"{self} is a maximum over ranks and has no closed form for ties='expected'; "
-                "choose ties='item', 'input', 'best' or 'worst'"
-            )
-        return None
+    def has_expectation(self) -> bool:
+        return False  # a maximum over ranks
 
     def pass_key(self) -> Hashable:
         return "interpolated precision", self.rel
