@@ -39,10 +39,11 @@ REFERENCE_TIES = {
 
 NOT_OURS = re.compile(
     r"""query | n | n_pos | n_ret | n_rel | n_tied_rows | sk_lrap
-    | (te|te_l\d)_(num_q|num_ret|num_rel|num_rel_ret|gm_map|gm_bpref|11pt_avg|binG|G)
-    | (te|te_l\d)_(ndcg_rel|Rndcg|set_relative_P|set_map|iprec_at_recall_.*|Rprec_mult_.*)
+    | (te|te_l\d)_(num_q|gm_bpref)
+    | (te|te_l\d)_gm_map  # the logarithm of te_map
+    | te_l2_Rndcg  # 0 there for a query without a row of grade 2, whatever the gains
     | rx_bpref | rx_rbp.*
-    | irm_(IPrec@.*|SetAP|Compat)
+    | irm_Compat
     | irm_RR@\d+  # the MS MARCO script breaks ties by document id, ascending
     """,
     re.VERBOSE,
@@ -123,10 +124,24 @@ def trec_eval(name: str) -> Reading | None:
         "set_F": "F",
         "bpref": "bpref",
         "infAP": "infAP",
+        "set_relative_P": "RelP",
+        "set_map": "SetAP",
+        "num_rel": "NumRel",
+        "num_rel_ret": "NumRelRet",
+        "binG": "binG",
     }
+    of_grades = {"num_ret": "NumRet", "G": "G", "ndcg_rel": "nDCGrel", "Rndcg": "RnDCG"}
     cut = {"P": "P", "recall": "R", "map_cut": "AP", "success": "Success"}
     if name in plain:
         text = measure(plain[name], None, **options)
+    elif name in of_grades:
+        text = of_grades[name]
+    elif name == "11pt_avg":
+        text = measure("IPrec11", None, rounding="up", **options)
+    elif found := re.fullmatch(r"iprec_at_recall_([\d.]+)", name):
+        text = measure("IPrec", None, recall=float(found[1]), rounding="up", **options)
+    elif found := re.fullmatch(r"Rprec_mult_([\d.]+)", name):
+        text = measure("Rprec", None, mult=float(found[1]), **options)
     elif found := re.fullmatch(r"ndcg(?:_cut_(\d+))?", name):  # grades as they are: no threshold
         text = measure("nDCG", found[1], gain="linear")
     elif found := re.fullmatch(r"(P|recall|map_cut|success)_(\d+)", name):
@@ -166,10 +181,12 @@ def ir_measures(name: str) -> Reading | None:
     drop = "judged_only=True" in name
     name = name.replace("(judged_only=True)", "")
     name = re.sub(r"^Set([PRF])$", r"\1", name).replace("Bpref", "bpref")
+    if found := re.fullmatch(r"IPrec@([\d.]+)", name):
+        name = measure("IPrec", None, recall=float(found[1]), rounding="up")
+        return Reading(name, "item", undefined_is_zero=True, single_precision=True)
+    ours = "AP|P|R|F|RR|Rprec|Success|SetAP|Judged|bpref|infAP"
     if re.fullmatch(r"nDCG(@\d+)?", name):
         name = name.replace("nDCG", "nDCG(gain='linear')")
-    elif not re.fullmatch(
-        r"(AP|P|R|F|RR|Rprec|Success|Judged|bpref|infAP)(\(rel=\d\))?(@\d+)?", name
-    ):
+    elif not re.fullmatch(rf"({ours})(\(rel=\d\))?(@\d+)?", name):
         return None
     return Reading(name, "item", undefined_is_zero=True, single_precision=True, drop_unjudged=drop)

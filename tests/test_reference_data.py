@@ -395,3 +395,75 @@ def test_auc_with_row_weights_and_per_policy(shared_data, score):
     for position, value in published["auc per position"].items():
         rows = table.filter(pc.equal(table["position"], int(position)))
         assert auc(rows) == pytest.approx(value, abs=EXACT), position
+
+
+# ---- trec_eval's own test ------------------------------------------------------------------------
+
+#: Lines of ``trec_eval -m all_trec`` that count groups, name the run, or need to know which rows
+#: were judged.
+OTHERS = ("runid", "num_q", "bpref", "gm_bpref", "infAP", "num_nonrel_judged_ret", "rbp", "unj")
+
+
+def printed_by_trec_eval(path: Path) -> dict[str, float]:
+    """The lines over all topics, by name."""
+    lines = [line.split("\t") for line in path.read_text(encoding="ascii").splitlines()]
+    return {
+        name.strip(): float(value)
+        for name, topic, value in lines
+        if topic == "all" and not name.strip().startswith(OTHERS)
+    }
+
+
+def spelled_for_us(name: str, version: int) -> str:
+    stem, _, last = name.rpartition("_")
+    if name == "ndcg":
+        return "nDCG(gain='linear')"
+    if stem == "ndcg_cut":
+        return f"nDCG(gain='linear')@{last}"
+    if version == 9 and stem == "iprec_at_recall":
+        return f"IPrec(rounding='up')@{last}"
+    return "IPrec11(rounding='up')" if version == 9 and name == "11pt_avg" else name
+
+
+@pytest.mark.parametrize("form", ["text", "parquet"])
+@pytest.mark.parametrize("version", [9, 10])
+def test_trec_eval__all_that_it_prints_over_its_own_test_run(shared_data, version, form):
+    folder = shared_data / "trec_eval"
+    if form == "text":
+        run = columns_of_text(folder / "results.test", query=0, doc=2, score=4)
+        qrels = columns_of_text(folder / "qrels.test", query=0, doc=2, rel=3)
+    else:
+        run, qrels = (
+            pq.read_table(folder / f"trec_eval_results_test.{part}.parquet")
+            for part in ("run", "qrels")
+        )
+    table = run_with_qrels(run, qrels)
+    if version == 9:
+        table = table.set_column(3, "score", table["score"].cast(pa.float32(), safe=False))
+    printed = printed_by_trec_eval(folder / {9: "out.test.a.v9.0.4", 10: "out.test.a"}[version])
+    texts = {name: spelled_for_us(name, version) for name in printed}
+    result = fastrank_eval.evaluate(
+        table,
+        group="query",
+        label="label",
+        score="score",
+        item="doc",
+        measures=list(texts.values()),
+        ties="item",
+        undefined="zero",
+        unretrieved="allow",
+        unjudged="allow",
+        per_group=False,
+    )
+    for name, value in printed.items():
+        assert result.value(texts[name]) == pytest.approx(value, abs=5.1e-5), name
+    assert len(printed) > 70
+
+
+def columns_of_text(path: Path, **places: int) -> pa.Table:
+    """Some columns of a file whose columns are separated by blanks."""
+    rows = [line.split() for line in path.read_text(encoding="latin-1").splitlines()]
+    kinds = {"score": float, "rel": int}
+    return pa.table(
+        {name: [kinds.get(name, str)(row[place]) for row in rows] for name, place in places.items()}
+    )
