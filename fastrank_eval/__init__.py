@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastrank_eval import trec
     from fastrank_eval.errors import (
         ArgumentError,
         ColumnError,
@@ -88,6 +89,7 @@ _ERRORS = "fastrank_eval.errors"
 _MEASURES = "fastrank_eval.measures"
 _RESULT = "fastrank_eval.result"
 
+_MODULES = {"trec"}
 _HOME = {
     "AP": _MEASURES,
     "AUC": _MEASURES,
@@ -148,6 +150,7 @@ _HOME = {
     "open_source": "fastrank_eval.sources",
     "pFound": _MEASURES,
     "parse_measures": _MEASURES,
+    "trec": "fastrank_eval.trec",
 }
 
 __all__ = [
@@ -211,6 +214,7 @@ __all__ = [
     "open_source",
     "pFound",
     "parse_measures",
+    "trec",
 ]
 
 
@@ -219,7 +223,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    module = import_module(home)
+    value = module if name in _MODULES else getattr(module, name)
     if name != "evaluate":
         globals()[name] = value
     return value
