@@ -101,6 +101,15 @@ def test_evaluate__whatever_was_imported_first__is_the_function(first: str) -> N
     assert kind == "<class 'function'>"
 
 
+def test_trec__as_an_attribute__is_imported_when_it_is_used() -> None:
+    code = (
+        "import sys, fastrank_eval as fe; before = 'fastrank_eval.trec' in sys.modules; "
+        "joined = fe.trec.join(b'1 Q0 a 1 2 t', {'1': {'a': 1}}); "
+        "print(before, joined.queries, *(m for m in ('pandas', 'polars') if m in sys.modules))"
+    )
+    assert run_python(code) == "False 1"
+
+
 @pytest.mark.parametrize("name", fastrank_eval.__all__)
 def test_public_name__listed__exists_and_shows_in_dir(name: str) -> None:
     assert getattr(fastrank_eval, name) is not None

@@ -1,13 +1,24 @@
 """TREC runs and relevance judgements as Arrow tables.
 
+::
+
+    import fastrank_eval as fe
+
+    joined = fe.trec.join("bm25.run.gz", "qrels.txt")
+    fe.evaluate(
+        joined.table, group="query", item="doc", label="grade", score="score", ties="item",
+        unretrieved="allow", unjudged="allow", measures="AP,nDCG@10",
+    )
+
 The rooms, each importing only from those named before it: `pairs` (query and document as one key),
 `keyed` (a table of pairs), `lines` (text to columns, a block at a time), `blocks` (files, bytes and
 streams in blocks of whole lines), `repeats` (pairs that stand twice), `tables` (columns and dicts
-in one form), `reading` (`read_run`, `read_qrels`).
+in one form), `reading` (`read_run`, `read_qrels`), `joining` (`join`).
 """
 
 from __future__ import annotations
 
+from fastrank_eval.trec.joining import Joined, join
 from fastrank_eval.trec.reading import read_qrels, read_run
 
-__all__ = ["read_qrels", "read_run"]
+__all__ = ["Joined", "join", "read_qrels", "read_run"]

@@ -1,0 +1,243 @@
+"""join(): what was retrieved beside what was judged, one row a pair of query and document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.arrow_values import arrow_column, column_with_nulls
+from fastrank_eval.columns import frozen
+from fastrank_eval.errors import ArgumentError
+from fastrank_eval.kernel import kernel
+from fastrank_eval.trec.keyed import Keyed, in_threads
+from fastrank_eval.trec.pairs import joined_chunks
+from fastrank_eval.trec.reading import keyed_qrels, keyed_run
+from fastrank_eval.trec.tables import is_nested
+from fastrank_eval.validation import as_array
+
+__all__ = ["Joined", "join"]
+
+#: Rows of a batch of the result.
+_BATCH = 1 << 20
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A run, or several, joined with judgements.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        One row a pair: ``query`` and ``doc``, string; the columns `scores`, float64, null where
+        that run did not retrieve the document; ``grade``, int64 or float64, null where nobody
+        judged it.
+    scores : tuple of str
+        One column a run.
+    queries : int
+        Queries of the table.
+    only_in_run : int
+        Queries that a run has and nobody judged: left out.
+    only_in_qrels : int
+        Judged queries that no run has: left out, or kept without a score if complete.
+    unanswered : dict of str to int
+        For each column of scores, the queries of the table for which that run has nothing.
+    """
+
+    table: pa.Table
+    scores: tuple[str, ...]
+    queries: int
+    only_in_run: int
+    only_in_qrels: int
+    unanswered: dict[str, int]
+
+
+def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
+    """Join runs with judgements by query and document, compared exactly.
+
+    All judged documents of a query are kept, also those that were never retrieved: relevant ones
+    count in R and in the ideal ranking, others in measures that compare with judged non-relevant
+    documents. The table goes straight into
+    ``evaluate(table, group="query", item="doc", label="grade", score="score",
+    unretrieved="allow", unjudged="allow")``.
+
+    Parameters
+    ----------
+    run : object
+        What `read_run` takes; or a mapping of names to such, which gives a column of scores each.
+        A query that only some of several runs have counts for all of them: without a score where
+        a run lacks it.
+    qrels : object
+        What `read_qrels` takes.
+    complete : bool
+        Keep judged queries that no run has, as trec_eval's ``-c`` does.
+
+    Returns
+    -------
+    Joined
+        Queries in the order in which the runs first name them, then those only judged, in the
+        order of the judgements. In a query: the documents in the order of the run (those that
+        only a later run has after them), then judged ones that were not retrieved, in the order
+        of the judgements.
+
+    Raises
+    ------
+    SourceError, ColumnError
+        As `read_run` and `read_qrels` do.
+    ArgumentError
+        If no run is given, or a run's name is ``query``, ``doc`` or ``grade``.
+
+    References
+    ----------
+    trec_eval 10, https://github.com/usnistgov/trec_eval
+
+    Examples
+    --------
+    >>> found = join({"q1": {"d7": 2.5, "d3": 1.5}}, {"q1": {"d3": 1, "d5": 1}})
+    >>> found.table.to_pydict()["score"], found.table.to_pydict()["grade"]
+    ([2.5, 1.5, None], [None, 1, 1])
+    """
+    runs = _named(run)
+    judged = keyed_qrels(qrels)
+    rows, scores = _united([keyed_run(source) for source in runs.values()])
+    codes, queries = rows.codes()
+    judged_codes, judged_queries = judged.codes()
+    # The number that each judged query has among those of the runs; new numbers for the others.
+    number = _places(judged_queries, queries)
+    new = np.flatnonzero(number < 0)
+    number[new] = len(queries) + np.arange(len(new))
+    wanted = np.zeros(len(queries) + len(new), np.bool_)
+    wanted[number] = True
+    only_in_run = int((~wanted[: len(queries)]).sum())
+    wanted[len(queries) :] = complete
+
+    # Rows of the runs, then rows of the judgements; one of these is taken if no run has its pair.
+    at = rows.found_in(judged)
+    code = np.concatenate([codes, number[judged_codes]])
+    taken = wanted[code]
+    taken[rows.rows :][at[at >= 0]] = False
+    order = np.empty(int(taken.sum()), np.int64)
+    _by_code(frozen(code.view()), frozen(taken), np.zeros(len(wanted) + 1, np.int64), order)
+    columns, unanswered = {}, {}
+    for name, (score, lacking) in zip(runs, scores, strict=True):
+        answered = np.zeros(len(wanted), np.bool_)
+        answered[codes[~lacking]] = True
+        unanswered[name] = int((wanted & ~answered).sum())
+        columns[name] = (
+            np.append(score, np.zeros(judged.rows)),
+            np.append(lacking, np.ones(judged.rows, np.bool_)),
+        )
+    of_grade = np.append(at, np.arange(judged.rows))
+    names = pa.concat_arrays([queries, judged_queries.take(arrow_column(new))])
+    docs = joined_chunks([*rows.table["doc"].chunks, *judged.table["doc"].chunks])
+    table = _table(order, (names, code), docs, columns, (judged.numbers, of_grade))
+    return Joined(table, tuple(runs), int(wanted.sum()), only_in_run, len(new), unanswered)
+
+
+def _united(runs: Sequence[Keyed]) -> tuple[Keyed, list[tuple[np.ndarray, np.ndarray]]]:
+    """Each pair that a run has, once; the score in each run, and where it has none."""
+    union = runs[0]
+    if len(runs) == 1:
+        return union, [(union.numbers, np.zeros(union.rows, np.bool_))]
+    places = [np.arange(union.rows)]
+    for run in runs[1:]:
+        at = run.found_in(union)
+        new = np.flatnonzero(at < 0)
+        at[new] = union.rows + np.arange(len(new))
+        places.append(at)
+        both = [rows.table.select(["query", "doc", "score"]) for rows in (union, run)]
+        union = Keyed(pa.concat_tables([both[0], both[1].take(arrow_column(new))]), "score")
+    scores = []
+    for run, at in zip(runs, places, strict=True):
+        score, lacking = np.zeros(union.rows), np.ones(union.rows, np.bool_)
+        score[at], lacking[at] = run.numbers, False
+        scores.append((score, lacking))
+    return union, scores
+
+
+def _named(run: object) -> dict[str, object]:
+    """Each run by the name of its column."""
+    columns = isinstance(run, Mapping) and {"query", "doc", "score"} <= run.keys()
+    if not isinstance(run, Mapping) or columns or _is_one(run):
+        return {"score": run}
+    if not run:
+        raise ArgumentError("No run is given: the mapping of names to runs is empty.")
+    for name in run:
+        if not isinstance(name, str) or name in ("query", "doc", "grade"):
+            raise ArgumentError(
+                f"A run cannot be called {name!r}: its scores become a column beside query, doc "
+                "and grade. Name it otherwise."
+            )
+    return dict(run)
+
+
+def _is_one(run: Mapping[Any, Any]) -> bool:
+    """Whether dicts of dicts are one run: their innermost values are scores, not documents."""
+    inner = [value for value in run.values() if value]
+    return bool(run) and is_nested(run) and not (inner and all(map(is_nested, inner)))
+
+
+def _places(values: pa.Array, among: pa.Array) -> np.ndarray:
+    """Where each value stands among others, -1 where it does not."""
+    import pyarrow.compute as pc
+
+    found = pc.index_in(values, value_set=among)
+    # Not fill_null(), which makes a scalar and so imports pandas.
+    return np.where(as_array(found.is_valid()), as_array(found), -1).astype(np.int64)
+
+
+def _table(
+    order: np.ndarray,
+    query: tuple[pa.Array, np.ndarray],
+    docs: pa.Array,
+    scores: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    grade: tuple[np.ndarray, np.ndarray],
+) -> pa.Table:
+    """Rows in their order, a batch at a time: none of their columns is held twice.
+
+    Parameters
+    ----------
+    order : ndarray of int64
+        Rows to take.
+    query : tuple of pyarrow.Array and ndarray of int64
+        The queries, and the number of each row's.
+    docs : pyarrow.Array
+    scores : mapping of str to tuple of ndarray
+        Each row's score, and whether it has none.
+    grade : tuple of ndarray
+        The grades, and the number of each row's, -1 where it has none.
+    """
+    names, code = query
+    grades, of_grade = grade
+    grades = np.append(grades, grades.dtype.type(0))
+    kinds = {name: pa.float64() for name in scores}
+    kinds["grade"] = pa.from_numpy_dtype(grades.dtype)
+    schema = pa.schema({"query": pa.string(), "doc": pa.string(), **kinds})
+
+    def batch(i: int) -> pa.RecordBatch:
+        rows = order[i * _BATCH : (i + 1) * _BATCH]
+        at = of_grade[rows]
+        arrays = [
+            names.take(arrow_column(code[rows])),
+            docs.take(arrow_column(rows)).cast(pa.string()),
+            *(column_with_nulls(score[rows], lacking[rows]) for score, lacking in scores.values()),
+            column_with_nulls(grades[at], at < 0),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return pa.Table.from_batches(in_threads(batch, -(-len(order) // _BATCH)), schema)
+
+
+@kernel
+def _by_code(code, taken, firsts, order):  # type: ignore[no-untyped-def]
+    for row in range(code.shape[0]):
+        firsts[code[row] + 1] += taken[row]
+    for one in range(1, firsts.shape[0]):
+        firsts[one] += firsts[one - 1]
+    for row in range(code.shape[0]):
+        if taken[row]:
+            order[firsts[code[row]]] = row
+            firsts[code[row]] += 1
