@@ -86,6 +86,11 @@ _TREC = {
     "unjudged": "allow",
 }
 _TREC_OPTIONS: Mapping[str, Mapping[str, Any]] = {"nDCG": _LINEAR, "DCG": _LINEAR}
+_TREC_9_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    **_TREC_OPTIONS,
+    "IPrec": {"rounding": "up"},
+    "IPrec11": {"rounding": "up"},
+}
 _TREC_DIFFERS = (
     "set_F takes the square of beta, F takes beta itself",
     "a custom table of gains sorts gains that differ by less than 1 wrongly there",
@@ -98,7 +103,7 @@ PROFILES: Mapping[str, Profile] = {
             "trec_eval_9",
             "trec_eval 9.0.8, and pytrec_eval",
             {**_TREC, "score_type": "float32"},
-            _TREC_OPTIONS,
+            _TREC_9_OPTIONS,
             _TREC_DIFFERS,
         ),
         Profile("trec_eval_10", "trec_eval 10.0", _TREC, _TREC_OPTIONS, _TREC_DIFFERS),
@@ -106,7 +111,7 @@ PROFILES: Mapping[str, Profile] = {
             "ir_measures",
             "ir_measures 0.4.3",
             {**_TREC, "score_type": "float32"},
-            _TREC_OPTIONS,
+            _TREC_9_OPTIONS,
             (
                 "RR@k comes from another program there, which ranks tied documents by ascending id",
                 "ERR and nDCG(dcg='exp-log2') come from gdeval, rounded to five decimals",
@@ -126,7 +131,7 @@ PROFILES: Mapping[str, Profile] = {
         Profile(
             "sklearn",
             "scikit-learn 1.9",
-            {"undefined": "skip,nDCG=zero,DCG=zero"},
+            {"undefined": "skip,nDCG=zero"},
             {"nDCG": {**_LINEAR, "ideal": "retrieved"}, "DCG": _LINEAR},
             (
                 "average_precision_score is the area under the step curve of precision and recall: "
@@ -137,7 +142,12 @@ PROFILES: Mapping[str, Profile] = {
         Profile(
             "gdeval",
             "gdeval.pl of the TREC web track",
-            {**_TREC, "groups": "with_relevant", "undefined": "skip"},
+            {
+                "ties": "item",
+                "groups": "with_relevant",
+                "unretrieved": "allow",
+                "unjudged": "allow",
+            },
             {},
             ("values are printed with five decimals",),
         ),
@@ -178,7 +188,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
         Profile(
             "torchmetrics",
-            "TorchMetrics 1.x",
+            "TorchMetrics",
             {"undefined": "zero"},
             {
                 "nDCG": {**_LINEAR, "ideal": "retrieved"},
@@ -194,7 +204,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
         Profile(
             "din",
-            "FuxiCTR 2.3, after the Deep Interest Network",
+            "FuxiCTR, after the Deep Interest Network",
             {"undefined": "skip,nDCG=zero"},
             {"nDCG": {"ideal": "retrieved"}},
             (
@@ -204,7 +214,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
         Profile(
             "recbole",
-            "RecBole 1.2",
+            "RecBole",
             {"groups": "with_relevant"},
             {
                 "GAUC": {"weight": "positives"},
