@@ -45,9 +45,10 @@ def average(
     blocks = list(blocks_of(rows))
     ranked = Ranked(oracles.resolved(rows, "input"), judged)
     total = oracles.relevant_total(ranked, options.get("rel", 1))
-    if name in ("SetAP", "Utility", "NumRet", "NumRel", "NumRelRet"):  # no order matters
+    if name in ("SetAP", "Utility", "NumRet", "NumRel", "NumRelRet", "NumNonrelRet"):
+        # No order matters.
         return oracles.POSITION[name](ranked, k, **options)
-    if name in ("R", "AP", "GMAP", "F", "Rprec", "RelP", "binG", "bpref") and total == 0:
+    if name in ("R", "AP", "GMAP", "F", "Rprec", "RelP", "binG", "bpref", "GMbpref") and total == 0:
         return math.nan
     if name == "P":
         ranks = oracles.depth(ranked, k, options.get("short", "k"))
@@ -77,7 +78,9 @@ def average(
         return average_dcg(blocks, k, constant=name == "CG", **options)
     if name == "nDCG":
         return average_ndcg(blocks, ranked, k, **options)
-    if name == "bpref":
+    if name == "RBPres":
+        return average_residual(blocks, ranked, **options)
+    if name in ("bpref", "GMbpref"):
         return average_bpref(blocks, ranked, total, **options)
     if name in ("Judged", "Unjudged"):
         return average_judged(blocks, ranked, k, holes=name == "Unjudged", **options)
@@ -201,6 +204,20 @@ def average_bpref(blocks: Sequence[Block], ranked: Ranked, total: int, rel: floa
         terms.append(relevant_in(block, rel) * math.fsum(kept) / (z + 1))
         above += z
     return math.fsum(terms) / total
+
+
+def average_residual(
+    blocks: Sequence[Block], ranked: Ranked, p: float = 0.8, tail: str = "always"
+) -> float:
+    """Each rank of a block holds an unknown row as often as any other."""
+    terms, found = [], 0
+    for block in blocks:
+        unknown = sum(label is None or label < 0 for label in block.labels)
+        found += unknown
+        weights = (p ** (block.above + i) for i in range(len(block.labels)))
+        terms.append(unknown / len(block.labels) * math.fsum(weights))
+    beyond = p ** len(ranked.labels) if tail == "always" or found else 0.0
+    return (1 - p) * math.fsum(terms) + beyond
 
 
 def average_judged(

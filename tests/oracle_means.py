@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.oracles import NAN, Row, classes, is_relevant, oracle, read, reason, weight_of
 
-COUNTS = ("NumRet", "NumRel", "NumRelRet")
+COUNTS = ("NumRet", "NumRel", "NumRelRet", "NumNonrelRet")
 
 
 @dataclass
@@ -78,7 +78,7 @@ def mean_over_groups(
         total = math.fsum(w for w, _, _ in used)
         if name in COUNTS:
             mean.value = math.fsum(w * value for w, value, _ in used)
-        elif name == "GMAP":
+        elif name in ("GMAP", "GMbpref"):
             logs = math.fsum(w * math.log(max(value, 1e-5)) for w, value, _ in used)
             mean.value = math.exp(logs / total)
         else:

@@ -273,6 +273,16 @@ def inferred_ap(ranked: Ranked, k: int | None, rel: float = 1, e: float = 1e-5) 
     return value / total
 
 
+def nonrelevant_retrieved(ranked: Ranked, k: int | None, rel: float = 1) -> float:
+    return float(sum(judged_nonrelevant(label, rel) for label in ranked.labels))
+
+
+def rbp_residual(ranked: Ranked, k: int | None, p: float = 0.8, tail: str = "always") -> float:
+    unknown = [i for i, label in enumerate(ranked.labels) if label is None or label < 0]
+    beyond = p ** len(ranked.labels) if tail == "always" or unknown else 0.0
+    return (1 - p) * sum(p**i for i in unknown) + beyond
+
+
 def unjudged(ranked: Ranked, k: int | None, short: str = "k") -> float:
     ranks = depth(ranked, k, short)
     holes = sum(label is None for label in top(ranked, k))
@@ -322,6 +332,9 @@ POSITION: dict[str, Callable[..., float]] = {
     "nDCG": ndcg,
     "ERR": err,
     "bpref": bpref,
+    "GMbpref": bpref,
+    "NumNonrelRet": nonrelevant_retrieved,
+    "RBPres": rbp_residual,
     "infAP": inferred_ap,
     "Judged": judged,
     "Unjudged": unjudged,

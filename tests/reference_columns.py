@@ -39,8 +39,8 @@ REFERENCE_TIES = {
 
 NOT_OURS = re.compile(
     r"""query | n | n_pos | n_ret | n_rel | n_tied_rows | sk_lrap
-    | (te|te_l\d)_(num_q|gm_bpref)
-    | (te|te_l\d)_gm_map  # the logarithm of te_map
+    | (te|te_l\d)_num_q
+    | (te|te_l\d)_gm_(map|bpref)  # the logarithm of te_map, te_bpref
     | te_l2_Rndcg  # 0 there for a query without a row of grade 2, whatever the gains
     | rx_bpref | rx_rbp.*
     | irm_Compat

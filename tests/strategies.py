@@ -97,6 +97,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "ERR(discount='log2')@5",
     ),
     "bpref": ("bpref", "bpref(rel=2)"),
+    "GMbpref": ("GMbpref", "GMbpref(rel=2)"),
+    "NumNonrelRet": ("NumNonrelRet", "NumNonrelRet(rel=2)"),
+    "RBPres": ("RBPres", "RBPres(p=0.5)", "RBPres(p=0.9, tail='if_unjudged')"),
     "infAP": ("infAP", "infAP(rel=2)"),
     "Judged": ("Judged", "Judged@1", "Judged@4", "Judged(short='k')@10"),
     "Unjudged": ("Unjudged", "Unjudged@3", "Unjudged(short='length')@10"),
@@ -219,7 +222,7 @@ EVERY_KIND = tuple(
     texts[1] for texts in VARIANTS.values() if has_expectation(texts[1]) and has_extremes(texts[1])
 )
 #: Measures that count what is missing: the best case has the least of it.
-LOWER_IS_BETTER = ("Unjudged",)
+LOWER_IS_BETTER = ("Unjudged", "RBPres")
 
 
 def random_group(

@@ -166,6 +166,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "evaluate", "log.parquet", *COLUMNS, "-g", "click", "--weight", "w", "--item", "i",
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
+        "--profile", "sklearn", "--score-type", "float32",
         "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
         "--input-format", "parquet", "--memory", "4GB", "--spill-dir", ".",
         "--measures", "GAUC", "--measures", "P@1",
@@ -176,7 +177,8 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "source": "log.parquet", "group": ["user", "click"], "label": "click", "score": "pctr",
         "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
-        "weight_rows": "ignore", "order": "grouped", "presorted": False, "threads": 2,
+        "weight_rows": "ignore", "profile": "sklearn", "score_type": "float32",
+        "order": "grouped", "presorted": False, "threads": 2,
         "where": "pctr > 0", "limit": 5, "format": "parquet", "per_group": False,
         "memory": "4GB", "spill_dir": ".",
     }  # fmt: skip

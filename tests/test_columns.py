@@ -201,7 +201,9 @@ def test_null_score_and_label__remedy_names_the_option():
     [
         *zip(("ties", "order", "groups"), ("expcted", "presorted", "some"), strict=True),
         *zip(("unretrieved", "unjudged", "weight_rows"), ("drop", "ignore", "drop"), strict=True),
-        ("undefined", None),
+        ("undefined", 0),
+        ("score_type", "float64"),
+        ("profile", "sk"),
         ("threads", 0),
         ("threads", 1.5),
         ("batch_rows", -1),

@@ -45,6 +45,7 @@ VALUES: dict[str, st.SearchStrategy] = {
     "max_fpr": st.none() | SHARE,
     "p": st.floats(0, 1, exclude_min=True, exclude_max=True),
     "patience": SHARE,
+    "tail": st.sampled_from(["always", "if_unjudged"]),
     "T": st.integers(1, 9) | st.floats(0.5, 1e6),
     "mult": st.integers(1, 9) | st.floats(0.01, 100),
     "recall": st.sampled_from([0, 1]) | st.floats(0, 1),

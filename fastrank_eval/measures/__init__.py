@@ -10,9 +10,17 @@ from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR
 from fastrank_eval.measures.hits import F, P, R, RelP, Rprec, Success
 from fastrank_eval.measures.interpolated import IPrec, IPrec11
 from fastrank_eval.measures.inverse_square import INSQ, INST
-from fastrank_eval.measures.judged import Judged, Unjudged, bpref, infAP
+from fastrank_eval.measures.judged import (
+    GMbpref,
+    Judged,
+    NumNonrelRet,
+    Unjudged,
+    bpref,
+    infAP,
+)
 from fastrank_eval.measures.lag import G, binG
 from fastrank_eval.measures.reciprocal_rank import RR
+from fastrank_eval.measures.residual import RBPres
 from fastrank_eval.measures.sets import NumRel, NumRelRet, NumRet, SetAP, Utility
 from fastrank_eval.measures.text import measure, parse_measures
 from fastrank_eval.measures.user_models import RBP, SDCG
@@ -37,16 +45,19 @@ __all__ = [
     "SDCG",
     "F",
     "G",
+    "GMbpref",
     "IPrec",
     "IPrec11",
     "Judged",
     "Measure",
+    "NumNonrelRet",
     "NumRel",
     "NumRelRet",
     "NumRet",
     "P",
     "Param",
     "R",
+    "RBPres",
     "RelP",
     "RnDCG",
     "Rprec",

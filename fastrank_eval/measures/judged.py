@@ -34,7 +34,9 @@ class _Incomplete(Measure):
 
         def count() -> np.ndarray:
             others = np.empty(ranking.groups, np.int64)
-            _count_at_least(ranking.offsets, ranking.grade, float(self.rel), others)
+            _count_others(
+                ranking.offsets, ranking.grade, float(self.rel), ranking.above, ranking.rows, others
+            )
             return ranking.rows - ranking.judged().missing - others
 
         return ranking.once(("nonrelevant", self.rel), count)
@@ -73,6 +75,53 @@ class BinaryPreference(_Incomplete):
         )
         for out in outs:
             out[:] = value
+
+
+class GeometricPreference(BinaryPreference):
+    """GMbpref, bpref whose mean over groups is geometric, as that of GMAP."""
+
+    name = "GMbpref"
+    summary = "bpref, its mean over groups being geometric"
+    formula = "exp(mean over groups of ln max(bpref, 0.00001))"
+    reference = "Buckley, trec_eval: gm_bpref"
+    spellings = ("gm_bpref",)
+    aggregate = "geometric mean"
+
+
+class NonrelevantRetrieved(_Incomplete):
+    """NumNonrelRet, retrieved rows that were judged not relevant; over all groups, their sum."""
+
+    name = "NumNonrelRet"
+    summary = "number of retrieved rows judged not relevant, summed over groups"
+    formula = "retrieved rows with a label in [0, rel["
+    reference = "Buckley, trec_eval: num_nonrel_judged_ret"
+    needs_relevant = False
+    spellings = ("num_nonrel_judged_ret",)
+    aggregate = "sum"
+    range = (0.0, np.inf)
+
+    def empty_is_known(self) -> bool:
+        return False
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[NonrelevantRetrieved],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        others = np.empty(ranking.groups, np.int64)
+        _count_others(
+            ranking.offsets,
+            ranking.grade,
+            float(measures[0].rel),
+            ranking.above,
+            ranking.retrieved,
+            others,
+        )
+        unjudged = np.diff(ranking.judged().offsets)
+        for out in outs:
+            out[:] = ranking.retrieved - unjudged - others
 
 
 class InferredAP(_Incomplete):
@@ -201,18 +250,20 @@ class UnjudgedShare(_Share):
 
 
 bpref = BinaryPreference()
+GMbpref = GeometricPreference()
+NumNonrelRet = NonrelevantRetrieved()
 infAP = InferredAP()
 Judged = JudgedShare()
 Unjudged = UnjudgedShare()
 
 
 @kernel
-def _count_at_least(offsets, grade, rel, out):  # type: ignore[no-untyped-def]
-    """Entries that are relevant, or not judged (of negative grade)."""
+def _count_others(offsets, grade, rel, above, limit, out):  # type: ignore[no-untyped-def]
+    """Entries above a rank that are relevant, or not judged (of negative grade)."""
     for g in range(offsets.shape[0] - 1):
         found = 0
         for e in range(offsets[g], offsets[g + 1]):
-            found += grade[e] >= rel or grade[e] < 0
+            found += above[e] < limit[g] and (grade[e] >= rel or grade[e] < 0)
         out[g] = found
 
 
