@@ -217,6 +217,108 @@ def explain(
     emit(explanation.to_json() if report_format == "json" else rendered(explanation))
 
 
+@cli.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval trec qrels.txt bm25.run
+  fastrank-eval trec -q -m all_trec --as 9 qrels.txt bm25.run.gz
+  fastrank-eval trec -m ndcg_cut.10 -m map -f csv qrels.txt runs/*.run""",
+)
+@click.argument("qrels")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@option("Queries", "-q", "single", is_flag=True, help="Print the lines of every query too.")
+@option("Queries", "-n", "only_single", is_flag=True, help="Print no lines of all queries.")
+@option(
+    "Queries",
+    "-c",
+    "complete",
+    is_flag=True,
+    help="Judged queries that the run lacks count 0. Without it --as 10 refuses such a run, and "
+    "--as 9 leaves them out.",
+)
+@option(
+    "Documents",
+    "-l",
+    "level",
+    type=float,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The least grade that is relevant.",
+)
+@option("Documents", "-M", "most", type=int, metavar="N", help="Only N documents a query count.")
+@option(
+    "Documents", "-J", "judged_only", is_flag=True, help="Leave out documents that nobody judged."
+)
+@option(
+    "Measures",
+    "-m",
+    "measures",
+    multiple=True,
+    default=["official"],
+    show_default=True,
+    metavar="NAME[.N,N...]",
+    help="A measure of trec_eval, with parameters, or official, set, all_trec. Repeat for several.",
+)
+@option(
+    "Measures",
+    "--as",
+    "version",
+    type=click.Choice(["9", "10"]),
+    default="10",
+    show_default=True,
+    help="The version of trec_eval.",
+)
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("text", "csv", "json"),
+    default="text",
+    show_default=True,
+    help="Lines as trec_eval prints them, or all digits.",
+)
+def trec(
+    qrels: str,
+    runs: tuple[str, ...],
+    single: bool,
+    only_single: bool,
+    version: str,
+    report_format: str,
+    **options: Any,
+) -> None:
+    """Print what trec_eval prints.
+
+    QRELS are relevance judgements, each RUN what a system retrieved: TREC text, gzipped or not, or
+    Parquet with columns query, doc and grade or score. Several runs are printed one by one.
+    """
+    check_standard_output()
+    with signals_held():
+        from fastrank_eval.trec import read_qrels, read_run, trec_report
+
+    import json
+
+    judged = read_qrels(qrels)
+    shown = {"single": single or only_single, "summary": not only_single}
+    reports = []
+    for path in runs:
+        try:
+            report = trec_report(read_run(path), judged, version=int(version), **options)
+        except ArgumentError as error:
+            raise ArgumentError(f"{path}: {error}" if len(runs) > 1 else str(error)) from None
+        raise_if_stopped()
+        if report_format == "text":
+            emit(report.to_text(**shown))
+        reports.append(report)
+    if report_format == "json":
+        emit(json.dumps([r.to_dict(**shown) for r in reports], indent=2, allow_nan=False) + "\n")
+    elif report_format == "csv":
+        sheets = [report.to_csv(**shown) for report in reports]
+        emit(sheets[0] + "".join(sheet.partition("\n")[2] for sheet in sheets[1:]))
+
+
 @cli.command()
 @click.option(
     "-f",

@@ -70,10 +70,8 @@ def _count_rises(score, starts):  # type: ignore[no-untyped-def]
     return rises
 
 
-def order_by_score(
-    score: np.ndarray, starts: np.ndarray, precedence: np.ndarray | None = None
-) -> np.ndarray:
-    """Sort rows by score, descending, inside their groups.
+def order_by_score(score: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Sort rows by score, descending, inside their groups; equal scores stay in row order.
 
     Parameters
     ----------
@@ -81,9 +79,6 @@ def order_by_score(
         No NaN; -0.0 equals 0.0. No score is rounded.
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
-    precedence : ndarray of int64, shape (rows,), or None
-        A permutation of the rows that keeps groups together: rows with equal scores come in this
-        order. None: in row order.
 
     Returns
     -------
@@ -91,8 +86,6 @@ def order_by_score(
         Row number at each place.
     """
     rows = len(score)
-    if precedence is not None:
-        score = score[precedence]
     order = np.empty(rows, np.int32 if rows < 1 << 31 else np.int64)
     row_bits = max(1, (rows - 1).bit_length())
     if row_bits > _NUMBER_BITS:
@@ -113,7 +106,7 @@ def order_by_score(
             if wide:
                 _mend_doubles(bits, packed, lo, hi, row_bits)
         _unpack(packed, row_bits, order)
-    return order if precedence is None else precedence[order]
+    return order
 
 
 @kernel

@@ -20,7 +20,7 @@ from fastrank_eval.entries import counted_entries, labelled_rows, ordered_entrie
 from fastrank_eval.judgments import Judgments
 from fastrank_eval.labels import Labels
 from fastrank_eval.ordering import order_by_score
-from fastrank_eval.ties import item_precedence, resolve_blocks
+from fastrank_eval.ties import order_by_item, resolve_blocks
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
     labelled = labels.labelled
     found = order = None
     if item is not None and ties == "item" and len(score):
-        order = order_by_score(score, starts, item_precedence(item, starts))
+        order = order_by_item(score, starts, item)
     elif not in_order:
         if weight is None and ties != "input" and scored.unjudged is None:
             found = counted_entries(score, starts, labelled)

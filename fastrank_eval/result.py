@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -278,7 +279,7 @@ class Result:
                 "GAUC is the AUC of each group."
             )
         # By place, because a key column may carry the name of a measure: measures stand last.
-        texts = [text for text in self.measures if not self._known(text).pooled]
+        texts = self._of_groups
         before_last = (len(self.scores) - self.scores.index(score)) * len(texts)
         column = self.per_group.column(
             self.per_group.num_columns - before_last + texts.index(str(known))
@@ -288,6 +289,13 @@ class Result:
     def __iter__(self) -> Iterator[MeasureValue]:
         """Iterate over the values, in the order of `summary`."""
         return iter(self.values)
+
+    @cached_property
+    def _of_groups(self) -> list[str]:
+        """Measures that have a value per group."""
+        from fastrank_eval.measures import measure
+
+        return [text for text in self.measures if not measure(text).pooled]
 
     def _known(self, wanted: str | Measure) -> Measure:
         from fastrank_eval.measures import measure

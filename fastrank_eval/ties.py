@@ -8,27 +8,61 @@ import pyarrow as pa
 from fastrank_eval.columns import row_column
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
+from fastrank_eval.ordering import order_by_score
 from fastrank_eval.validation import as_array
 
 TIES = ("expected", "input", "item", "best", "worst")
 
 
-def item_precedence(item: pa.Array, starts: np.ndarray) -> np.ndarray:
-    """Rows by group, then by item id descending (strings byte by byte), then in input order."""
-    words = fixed_width(item)
-    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    if words is not None and words.ndim == 1:
-        codes = words
-    else:
-        import pyarrow.compute as pc
+def order_by_item(score: np.ndarray, starts: np.ndarray, item: pa.Array) -> np.ndarray:
+    """Sort rows by score, tied ones by item id, both descending, inside their groups.
 
-        by_id = as_array(pc.array_sort_indices(item)).astype(np.int64)
-        in_order = item.take(row_column(by_id))
-        fresh = pc.not_equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1))
-        codes = np.empty(len(by_id), np.int64)
-        codes[by_id] = np.concatenate([[0], np.cumsum(as_array(fresh), dtype=np.int64)])
-    # ~ turns ascending into descending without overflow, for signed and unsigned ids alike.
-    return np.lexsort((~codes, group))
+    Ids are compared only where scores are equal: strings byte by byte, and equal ids stay in input
+    order.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,)
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    item : pyarrow.Array
+        Without nulls.
+
+    Returns
+    -------
+    ndarray of int32 or int64, shape (rows,)
+        Row number at each place.
+    """
+    order = order_by_score(score, starts)
+    ordered = score[order]
+    level = np.zeros(len(order), np.bool_)  # with the row before, in its group
+    level[1:] = ordered[1:] == ordered[:-1]
+    level[starts[(starts > 0) & (starts < len(order))]] = False
+    tied = level.copy()
+    tied[:-1] |= level[1:]
+    places = np.flatnonzero(tied)
+    if len(places):
+        block = np.cumsum(~level[places])
+        rows = order[places]
+        # ~ turns ascending into descending without overflow, for signed and unsigned ids alike.
+        order[places] = rows[np.lexsort((~_item_codes(item, rows), block))]
+    return order
+
+
+def _item_codes(item: pa.Array, rows: np.ndarray) -> np.ndarray:
+    """Integers of the same order as the items of some rows."""
+    words = fixed_width(item)
+    if words is not None and words.ndim == 1:
+        return words[rows]
+    import pyarrow.compute as pc
+
+    item = item.take(row_column(rows))
+    by_id = as_array(pc.array_sort_indices(item)).astype(np.int64)
+    in_order = item.take(row_column(by_id))
+    fresh = pc.not_equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1))
+    codes = np.empty(len(by_id), np.int64)
+    codes[by_id] = np.concatenate([[0], np.cumsum(as_array(fresh), dtype=np.int64)])
+    return codes
 
 
 def resolve_blocks(

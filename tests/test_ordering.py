@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import fastrank_eval
 from fastrank_eval import OrderError
 from fastrank_eval.ordering import broken_order, order_by_score
+from fastrank_eval.ties import order_by_item
 
 NAMES = {"float32": np.float32, "float64": np.float64}
 
@@ -20,15 +21,17 @@ def frozen(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def by_sorted(score, starts, precedence=None) -> list[int]:
+def by_sorted(score, starts, items=None) -> list[int]:
     """The same by Python's stable sort; -0.0 == 0.0 there too."""
-    rows = range(len(score)) if precedence is None else precedence.tolist()
     values = score.tolist()
-    return [
-        row
-        for lo, hi in itertools.pairwise(starts.tolist())
-        for row in sorted(rows[lo:hi], key=lambda row: -values[row])
-    ]
+    rows = list(range(len(score)))
+    order = []
+    for lo, hi in itertools.pairwise(starts.tolist()):
+        here = rows[lo:hi]
+        if items is not None:
+            here.sort(key=lambda row: items[row], reverse=True)
+        order += sorted(here, key=lambda row: -values[row])
+    return order
 
 
 def by_lexsort(score, starts) -> np.ndarray:
@@ -68,14 +71,11 @@ def test_order__equals_a_stable_sort(kind, drawn, rng):
     with np.errstate(over="ignore"):
         score = frozen(np.array(scores).astype(NAMES[kind]))
     assert order_by_score(score, starts).tolist() == by_sorted(score, starts)
-    precedence = [
-        row
-        for lo, hi in itertools.pairwise(starts.tolist())
-        for row in rng.sample(range(lo, hi), hi - lo)
-    ]
-    precedence = np.array(precedence, np.int64)
-    given_order = order_by_score(score, starts, precedence)
-    assert given_order.tolist() == by_sorted(score, starts, precedence)
+    numbers = [rng.choice([-(2**63), -1, 0, 7, 2**63 - 1]) for _ in scores]
+    texts = [rng.choice(["", "d9", "d10", "d1", "d\x00"]) for _ in scores]
+    for items in (pa.array(numbers, pa.int64()), pa.array(texts, pa.string())):
+        wanted = by_sorted(score, starts, items.to_pylist())
+        assert order_by_item(score, starts, items).tolist() == wanted
 
 
 @pytest.mark.parametrize("kind", list(NAMES))

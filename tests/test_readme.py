@@ -47,6 +47,8 @@ def test_commands__run__and_write_what_they_name(
     day.mkdir(parents=True)
     log |= {"slot": random.integers(0, 4, 100), "country": ["CH"] * 100}
     parquet.write_table(pa.table(log), day / "part-0.parquet")
+    (tmp_path / "qrels.txt").write_text("q1 0 d3 1\n")
+    (tmp_path / "bm25.run").write_text("q1 Q0 d7 1 2.5 bm25\nq1 Q0 d3 2 1.5 bm25\n")
     monkeypatch.chdir(tmp_path)
     lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("fastrank-eval ")]
@@ -55,7 +57,7 @@ def test_commands__run__and_write_what_they_name(
         outcome = CliRunner().invoke(cli, command, catch_exceptions=False)
         assert outcome.exit_code == 0, outcome.output
     assert {path.name for path in tmp_path.iterdir()} == {
-        "impressions.parquet", "logs", "report.json", "users.parquet",
+        "bm25.run", "impressions.parquet", "logs", "qrels.txt", "report.json", "users.parquet",
     }  # fmt: skip
 
 

@@ -1,0 +1,195 @@
+"""The lines that trec_eval prints, in its order and under its names, as measures of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fastrank_eval.errors import ArgumentError, near
+from fastrank_eval.measures import Measure, measure
+
+__all__ = ["VERSIONS", "Line", "wanted_lines"]
+
+VERSIONS = (9, 10)
+
+_CUTS = ("5", "10", "15", "20", "30", "100", "200", "500", "1000")
+_TENTHS = tuple(f"{i / 10:.2f}" for i in range(11))
+_FIFTHS = tuple(f"{i / 5:.2f}" for i in range(1, 11))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the output.
+
+    Parameters
+    ----------
+    name : str
+        As it is printed.
+    measure : Measure or None
+        What it is; None of ``runid``, ``num_q`` and ``relstring``.
+    count : bool
+        Printed as a whole number.
+    by_query : bool
+        Whether there is a line for every query.
+    summary : bool
+        Whether there is a line for all queries.
+    depth : int
+        Documents of a ``relstring``.
+    """
+
+    name: str
+    measure: Measure | None = None
+    count: bool = False
+    by_query: bool = True
+    summary: bool = True
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """A measure of trec_eval, which takes parameters or does not.
+
+    `ours` is its text here, with ``{}`` for the parameter.
+    """
+
+    ours: str
+    defaults: tuple[str, ...] = ()
+    whole: bool = True
+    count: bool = False
+    by_query: bool = True
+    since: int = 9
+
+
+_ROOTS: Mapping[str, _Root] = {
+    "runid": _Root(""),
+    "num_q": _Root(""),
+    "num_ret": _Root("NumRet", count=True),
+    "num_rel": _Root("NumRel", count=True),
+    "num_rel_ret": _Root("NumRelRet", count=True),
+    "map": _Root("AP"),
+    "gm_map": _Root("GMAP", by_query=False),
+    "Rprec": _Root("Rprec"),
+    "bpref": _Root("bpref"),
+    "recip_rank": _Root("RR"),
+    "iprec_at_recall": _Root("IPrec(recall={})", _TENTHS, whole=False),
+    "P": _Root("P@{}", _CUTS),
+    "relstring": _Root("", ("10",)),
+    "recall": _Root("R@{}", _CUTS),
+    "infAP": _Root("infAP"),
+    "gm_bpref": _Root("GMbpref", by_query=False),
+    "Rprec_mult": _Root("Rprec(mult={})", _FIFTHS, whole=False),
+    "utility": _Root("Utility"),
+    "11pt_avg": _Root("IPrec11"),
+    "binG": _Root("binG"),
+    "G": _Root("G"),
+    "ndcg": _Root("nDCG"),
+    "ndcg_rel": _Root("nDCGrel"),
+    "Rndcg": _Root("RnDCG"),
+    "ndcg_cut": _Root("nDCG@{}", _CUTS),
+    "map_cut": _Root("AP@{}", _CUTS),
+    "relative_P": _Root("RelP@{}", _CUTS),
+    "success": _Root("Success@{}", ("1", "5", "10")),
+    "set_P": _Root("P"),
+    "set_relative_P": _Root("RelP"),
+    "set_recall": _Root("R"),
+    "set_map": _Root("SetAP"),
+    "set_F": _Root("F"),
+    "num_nonrel_judged_ret": _Root("NumNonrelRet", count=True),
+    "rbp": _Root("RBP(p=0.9)", since=10),
+    "rbp_resid": _Root("RBPres(p=0.9, tail='if_unjudged')", since=10),
+    "unj": _Root("Unjudged@{}", ("5", "10", "20"), since=10),
+}
+_OFFICIAL = (
+    *("runid", "num_q", "num_ret", "num_rel", "num_rel_ret", "map", "gm_map", "Rprec", "bpref"),
+    *("recip_rank", "iprec_at_recall", "P"),
+)
+_OF_SET = (
+    *("runid", "num_q", "num_ret", "num_rel", "num_rel_ret", "utility", "set_P", "set_recall"),
+    *("set_relative_P", "set_map", "set_F"),
+)
+_NICKNAMES: Mapping[str, Sequence[str]] = {
+    "official": _OFFICIAL,
+    "set": _OF_SET,
+    "all_trec": tuple(_ROOTS),
+}
+
+
+def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -> tuple[Line, ...]:
+    """The lines that ``-m`` asks for, in the order in which trec_eval prints them.
+
+    Parameters
+    ----------
+    requests : iterable of str
+        ``"map"``, ``"P.5,10"``, or a nickname: ``"official"``, ``"set"``, ``"all_trec"``.
+    version : {9, 10}
+        Version 9 lacks a few.
+    level : float
+        The least grade that is relevant, trec_eval's ``-l``.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown, or its parameters are no numbers.
+
+    Examples
+    --------
+    >>> [line.name for line in wanted_lines(["P.5,10", "map"])]
+    ['map', 'P_5', 'P_10']
+    """
+    asked: dict[str, tuple[str, ...]] = {}
+    for request in requests:
+        if request in _NICKNAMES:
+            for root in _NICKNAMES[request]:
+                if _ROOTS[root].since <= version:
+                    asked.setdefault(root, _ROOTS[root].defaults)
+            continue
+        name, sign, given = request.partition(".")
+        found = _ROOTS.get(name)
+        if found is None or found.since > version:
+            known = [root for root in _ROOTS if _ROOTS[root].since <= version]
+            raise ArgumentError(
+                f"-m {request!r}: trec_eval {version} has no measure '{name}'."
+                f"{near(name, [*known, *_NICKNAMES])} "
+                f"Known: {', '.join(known)}; {', '.join(_NICKNAMES)}."
+            )
+        asked[name] = _parameters(request, found, given) if sign else found.defaults
+    if not asked:
+        raise ArgumentError("-m names no measure; leave it out for the official ones.")
+    return tuple(
+        line
+        for name, root in _ROOTS.items()
+        if name in asked
+        for line in _lines(name, root, asked[name], level)
+    )
+
+
+def _parameters(request: str, root: _Root, given: str) -> tuple[str, ...]:
+    if not root.defaults:
+        raise ArgumentError(f"-m {request!r}: this measure takes no parameters here.")
+    found = []
+    for text in given.split(","):
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value < 1e9 or (root.whole and (value < 1 or value != int(value))):
+            form = "whole numbers of at least 1" if root.whole else "numbers"
+            raise ArgumentError(f"-m {request!r}: parameters are {form}, as in 'P.5,10'.")
+        found.append(str(int(value)) if root.whole else f"{value:.2f}")
+    return tuple(dict.fromkeys(found))
+
+
+def _lines(name: str, root: _Root, parameters: tuple[str, ...], level: float) -> Iterable[Line]:
+    if name in ("runid", "num_q"):
+        yield Line(name, by_query=False, count=name == "num_q")
+    elif name == "relstring":
+        depth = int(parameters[0])
+        title = name if parameters == root.defaults else f"{name}_{depth}"
+        yield Line(title, summary=False, depth=depth)
+    else:
+        for parameter in parameters or ("",):
+            found = measure(root.ours.format(parameter))
+            if level != 1 and "rel" in found.chosen:
+                found = found(rel=level)
+            title = f"{name}_{parameter}" if parameter else name
+            yield Line(title, found, root.count, root.by_query)
