@@ -63,6 +63,8 @@ def average(
         return hits_within(blocks, k, **options) / most if most else 0.0
     if name == "binG":
         return average_lag(blocks, **options) / total
+    if name == "Q":
+        return average_q(blocks, ranked, k, **options)
     if name in ("nDCGrel", "RnDCG"):
         average_of = average_at_relevant if name == "nDCGrel" else average_at_levels
         return average_of(blocks, ranked, options.get("gain", "linear"))
@@ -268,6 +270,34 @@ def average_at_relevant(blocks: Sequence[Block], ranked: Ranked, gain: Any) -> f
         found += sum(g > 0 for g in gains)
     end = above / oracle_trec.dcg(ideal, len(ideal))
     return (math.fsum(terms) + (len(ideal) - found) * end) / len(ideal)
+
+
+def average_q(
+    blocks: Sequence[Block],
+    ranked: Ranked,
+    k: int | None,
+    gain: Any = "linear",
+    beta: float = 1,
+) -> float:
+    """Each row at each of its places; above it in its block the mean of the other rows."""
+    ideal = oracle_trec.ideal_gains(ranked.judged, gain)
+    if not ideal:
+        return math.nan
+    terms, hits, gained = [], 0, 0.0
+    for block in blocks:
+        gains = [oracle_trec.positive_gain(label, gain) for label in block.labels]
+        n, found, total = len(gains), sum(g > 0 for g in gains), math.fsum(gains)
+        for place in range(n):
+            rank = block.above + place + 1
+            below = rank + beta * math.fsum(ideal[:rank])
+            share = place / (n - 1) if n > 1 else 0.0
+            for g in filter(None, gains) if within(k, rank) else ():
+                of_hits = hits + 1 + share * (found - 1)
+                of_gains = gained + g + share * (total - g)
+                terms.append((of_hits + beta * of_gains) / below / n)
+        hits += found
+        gained += total
+    return math.fsum(terms) / min(k or len(ideal), len(ideal))
 
 
 def average_at_levels(blocks: Sequence[Block], ranked: Ranked, gain: Any) -> float:

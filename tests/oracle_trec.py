@@ -146,6 +146,20 @@ def ndcg_at_relevant(ranked: Any, k: None, gain: Any = "linear") -> float:
     return (math.fsum(at) + (len(ideal) - len(at)) * end) / len(ideal)
 
 
+def q_measure(ranked: Any, k: int | None, gain: Any = "linear", beta: float = 1) -> float:
+    gains = [positive_gain(label, gain) for label in ranked.labels]
+    ideal = ideal_gains(ranked.judged, gain)
+    if not ideal:
+        return NAN
+    terms = []
+    for i, g in enumerate(gains[:k], start=1):
+        if g > 0:
+            hits = sum(other > 0 for other in gains[:i])
+            blended = hits + beta * math.fsum(gains[:i])
+            terms.append(blended / (i + beta * math.fsum(ideal[:i])))
+    return math.fsum(terms) / min(k or len(ideal), len(ideal))
+
+
 def level_ranks(ideal: Sequence[float], retrieved: int) -> list[int]:
     """The last rank of each gain in the ideal list, and the end of a list that goes on behind."""
     last = [i for i in range(1, len(ideal) + 1) if i == len(ideal) or ideal[i] < ideal[i - 1]]

@@ -321,6 +321,7 @@ POSITION: dict[str, Callable[..., float]] = {
     "NumRel": oracle_trec.relevant_rows,
     "NumRelRet": oracle_trec.relevant_retrieved_rows,
     "nDCGrel": oracle_trec.ndcg_at_relevant,
+    "Q": oracle_trec.q_measure,
     "RnDCG": oracle_trec.ndcg_at_levels,
     "G": oracle_trec.lagging_gain,
     "binG": oracle_trec.binary_lagging_gain,

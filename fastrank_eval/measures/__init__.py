@@ -4,6 +4,7 @@ from fastrank_eval.measures.auc import AUC, GAUC
 from fastrank_eval.measures.average_precision import AP, GMAP
 from fastrank_eval.measures.averaged_gain import RnDCG, nDCGrel
 from fastrank_eval.measures.base import Measure, Param, registry
+from fastrank_eval.measures.blended_ratio import Q
 from fastrank_eval.measures.cascade import ERR, pFound
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR11
@@ -56,6 +57,7 @@ __all__ = [
     "NumRet",
     "P",
     "Param",
+    "Q",
     "R",
     "RBPres",
     "RelP",
