@@ -7,6 +7,7 @@ first, `ranked.judged` those of all judged rows; a label of None was never judge
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -158,6 +159,30 @@ def q_measure(ranked: Any, k: int | None, gain: Any = "linear", beta: float = 1)
             blended = hits + beta * math.fsum(gains[:i])
             terms.append(blended / (i + beta * math.fsum(ideal[:i])))
     return math.fsum(terms) / min(k or len(ideal), len(ideal))
+
+
+def overlap(one: Sequence[Any], other: Sequence[Any], p: float, depth: int) -> float:
+    """Rank-biased overlap, unnormalised."""
+    terms = []
+    for d in range(1, depth + 1):
+        both = set(one[:d]) & set(other[:d])
+        terms.append(p ** (d - 1) * len(both) / d)
+    return math.fsum(terms)
+
+
+def compatibility(
+    ranked: Any, k: None, p: float = 0.95, depth: Any = 1000, rel: float = 1
+) -> float:
+    """The ideal keeps the ranking's order among equal grades, missed rows last."""
+    listed = list(enumerate(ranked.labels))
+    missed = Counter(g for g in ranked.judged if g >= rel)
+    missed -= Counter(g for g in ranked.labels if g is not None)
+    rows = listed + [(f"missed {n}", g) for n, g in enumerate(missed.elements())]
+    ideal = sorted((r for r in rows if r[1] is not None and r[1] >= rel), key=lambda r: -r[1])
+    names = [name for name, _ in ideal]
+    depth = max(len(listed), len(ideal)) if depth == "lists" else depth
+    most = overlap(names, names, p, depth)
+    return overlap([name for name, _ in listed], names, p, depth) / most if most else NAN
 
 
 def level_ranks(ideal: Sequence[float], retrieved: int) -> list[int]:

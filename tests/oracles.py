@@ -322,6 +322,7 @@ POSITION: dict[str, Callable[..., float]] = {
     "NumRelRet": oracle_trec.relevant_retrieved_rows,
     "nDCGrel": oracle_trec.ndcg_at_relevant,
     "Q": oracle_trec.q_measure,
+    "Compat": oracle_trec.compatibility,
     "RnDCG": oracle_trec.ndcg_at_levels,
     "G": oracle_trec.lagging_gain,
     "binG": oracle_trec.binary_lagging_gain,

@@ -43,7 +43,6 @@ NOT_OURS = re.compile(
     | (te|te_l\d)_gm_(map|bpref)  # the logarithm of te_map, te_bpref
     | te_l2_Rndcg  # 0 there for a query without a row of grade 2, whatever the gains
     | rx_bpref | rx_rbp.*
-    | irm_Compat
     | irm_RR@\d+  # the MS MARCO script breaks ties by document id, ascending
     """,
     re.VERBOSE,
@@ -178,6 +177,10 @@ def ir_measures(name: str) -> Reading | None:
         return Reading(measure("ERR", found[1]), "item", **gdeval)
     if found := re.fullmatch(r"nDCG\(dcg='exp-log2'\)@(\d+)", name):
         return Reading(measure("nDCG", found[1]), "item", **gdeval)
+    if name == "Compat":  # tied documents stand in ascending order of their ids there
+        return Reading(
+            "Compat(depth='lists')", "item", untied_groups_only=True, undefined_is_zero=True
+        )
     drop = "judged_only=True" in name
     name = name.replace("(judged_only=True)", "")
     name = re.sub(r"^Set([PRF])$", r"\1", name).replace("Bpref", "bpref")

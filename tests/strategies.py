@@ -104,6 +104,12 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "Q(beta=0)@5",
         "Q(gain={1: 1, 2: 5, 3: 9}, beta=10)",
     ),
+    "Compat": (
+        "Compat(depth=20)",
+        "Compat(p=0.5, depth=30)",
+        "Compat(depth=3, rel=2)",
+        "Compat(depth='lists')",
+    ),
     "bpref": ("bpref", "bpref(rel=2)"),
     "GMbpref": ("GMbpref", "GMbpref(rel=2)"),
     "NumNonrelRet": ("NumNonrelRet", "NumNonrelRet(rel=2)"),
@@ -204,7 +210,7 @@ LABEL_AS_PROBABILITY = (
 #: Measures that no closed form averages over the orders of tied rows.
 WITHOUT_EXPECTATION = (
     *("INST", "NERR8", "NERR9", "NERR10", "NERR11", "BPM"),
-    *("infAP", "IPrec", "IPrec11", "G"),
+    *("infAP", "IPrec", "IPrec11", "G", "Compat"),
 )
 
 

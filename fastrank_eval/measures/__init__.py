@@ -6,6 +6,7 @@ from fastrank_eval.measures.averaged_gain import RnDCG, nDCGrel
 from fastrank_eval.measures.base import Measure, Param, registry
 from fastrank_eval.measures.blended_ratio import Q
 from fastrank_eval.measures.cascade import ERR, pFound
+from fastrank_eval.measures.compatibility import Compat
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR11
 from fastrank_eval.measures.hits import F, P, R, RelP, Rprec, Success
@@ -44,6 +45,7 @@ __all__ = [
     "RBP",
     "RR",
     "SDCG",
+    "Compat",
     "F",
     "G",
     "GMbpref",
