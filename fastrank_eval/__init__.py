@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastrank_eval import trec
+    from fastrank_eval import neighbours, trec
     from fastrank_eval.errors import (
         ArgumentError,
         ColumnError,
@@ -94,7 +94,7 @@ _ERRORS = "fastrank_eval.errors"
 _MEASURES = "fastrank_eval.measures"
 _RESULT = "fastrank_eval.result"
 
-_MODULES = {"trec"}
+_MODULES = {"neighbours", "trec"}
 _HOME = {
     "AP": _MEASURES,
     "AUC": _MEASURES,
@@ -157,6 +157,7 @@ _HOME = {
     "measure": _MEASURES,
     "nDCG": _MEASURES,
     "nDCGrel": _MEASURES,
+    "neighbours": "fastrank_eval.neighbours",
     "open_source": "fastrank_eval.sources",
     "pFound": _MEASURES,
     "parse_measures": _MEASURES,
@@ -226,6 +227,7 @@ __all__ = [
     "measure",
     "nDCG",
     "nDCGrel",
+    "neighbours",
     "open_source",
     "pFound",
     "parse_measures",

@@ -94,6 +94,7 @@ class NonrelevantRetrieved(_Incomplete):
     name = "NumNonrelRet"
     summary = "number of retrieved rows judged not relevant, summed over groups"
     formula = "retrieved rows with a label in [0, rel["
+    higher_is_better = False
     reference = "Buckley, trec_eval: num_nonrel_judged_ret"
     needs_relevant = False
     spellings = ("num_nonrel_judged_ret",)
@@ -234,6 +235,7 @@ class UnjudgedShare(_Share):
     name = "Unjudged"
     summary = "share of rows without a label among the first k (holes)"
     formula = "unjudged rows above the cutoff / k"
+    higher_is_better = False
     options = (
         Param(
             "short",

@@ -21,6 +21,7 @@ class RBPResidual(Measure):
     name = "RBPres"
     summary = "the weight of RBP on unjudged ranks and on those beyond the list"
     formula = "(1 - p) sum over unjudged ranks i of p^(i-1) + p^n, n being the rows of the list"
+    higher_is_better = False
     reference = "Moffat & Zobel (2008), doi:10.1145/1416950.1416952"
     needs_judgments = True
     takes_cutoff = False
