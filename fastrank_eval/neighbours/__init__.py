@@ -1,4 +1,4 @@
-"""The engine inside other libraries: metrics for training loops, scorers of scikit-learn.
+"""The engine inside other libraries: metrics for training loops, scikit-learn, ir_measures.
 
 ::
 
@@ -7,6 +7,7 @@
     lightgbm.train(..., feval=fe.neighbours.lightgbm_metric("GAUC", group=users))
     xgboost.train(..., custom_metric=fe.neighbours.xgboost_metric("GAUC", group=users))
     CatBoostClassifier(eval_metric=fe.neighbours.catboost_metric("GAUC", group=users))
+    fe.neighbours.ir_measures.register()
     sklearn.metrics.make_scorer(fe.neighbours.scorer("GAUC"), response_method="predict_proba")
 
 None of these libraries is imported here, nor needed for what another one calls.
@@ -18,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fastrank_eval.neighbours import ir_measures
     from fastrank_eval.neighbours.scikit_learn import group_score, scorer
     from fastrank_eval.neighbours.training import (
         catboost_metric,
@@ -31,12 +33,20 @@ _TRAINING = "fastrank_eval.neighbours.training"
 _HOME = {
     "catboost_metric": _TRAINING,
     "group_score": _SCIKIT_LEARN,
+    "ir_measures": "fastrank_eval.neighbours.ir_measures",
     "lightgbm_metric": _TRAINING,
     "scorer": _SCIKIT_LEARN,
     "xgboost_metric": _TRAINING,
 }
 
-__all__ = ["catboost_metric", "group_score", "lightgbm_metric", "scorer", "xgboost_metric"]
+__all__ = [
+    "catboost_metric",
+    "group_score",
+    "ir_measures",
+    "lightgbm_metric",
+    "scorer",
+    "xgboost_metric",
+]
 
 
 def __getattr__(name: str) -> Any:
