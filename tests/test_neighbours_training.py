@@ -114,6 +114,15 @@ def test_xgboost__groups_of_the_matrix():
         xgboost_metric()(X[:, 0], xgboost.DMatrix(X, Y))
 
 
+def test_xgboost__weights_of_groups__are_no_weights_of_rows():
+    xgboost = pytest.importorskip("xgboost")
+    group = np.repeat(np.arange(70), 10)
+    data = xgboost.DMatrix(X, Y, qid=group, weight=np.arange(1.0, 71.0))
+    assert xgboost_metric()(X[:, 0], data)[1] == wanted(group, Y, X[:, 0])
+    with pytest.raises(ArgumentError, match=r"weight has shape \(70,\)"):
+        xgboost_metric(weighted=True)(X[:, 0], data)
+
+
 @pytest.mark.filterwarnings("ignore:Can't optimze method:UserWarning")
 @pytest.mark.parametrize("measure", MEASURES)
 def test_catboost__reports_what_evaluate_says(measure):

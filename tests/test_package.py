@@ -110,6 +110,16 @@ def test_trec__as_an_attribute__is_imported_when_it_is_used() -> None:
     assert run_python(code) == "False 1"
 
 
+def test_neighbours__import_none_of_the_libraries_they_serve() -> None:
+    code = (
+        "import sys, fastrank_eval as fe; before = 'fastrank_eval.neighbours' in sys.modules; "
+        "fe.neighbours.lightgbm_metric(group=[1]); fe.neighbours.scorer(); "
+        "fe.neighbours.ir_measures; print(before, *(m for m in ('catboost', 'ir_measures', "
+        "'lightgbm', 'sklearn', 'xgboost') if m in sys.modules))"
+    )
+    assert run_python(code) == "False"
+
+
 @pytest.mark.parametrize("name", fastrank_eval.__all__)
 def test_public_name__listed__exists_and_shows_in_dir(name: str) -> None:
     assert getattr(fastrank_eval, name) is not None

@@ -140,7 +140,7 @@ def lightgbm_metric(
     name: str | None = None,
     **options: Any,
 ) -> _LightGBMMetric:
-    """A measure as `feval` of ``lightgbm.train`` and ``lightgbm.cv``.
+    """A measure as `feval` of ``lightgbm.train``.
 
     Groups are found once, not in every round.
 
