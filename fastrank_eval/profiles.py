@@ -136,7 +136,7 @@ PROFILES: Mapping[str, Profile] = {
             (
                 "average_precision_score is the area under the step curve of precision and recall: "
                 "tied rows enter at once, where AP averages over their orders",
-                "ndcg_score refuses groups of one row and negative labels",
+                "dcg_score and ndcg_score refuse groups of one row, ndcg_score negative labels too",
             ),
         ),
         Profile(

@@ -1,0 +1,1 @@
+"""The tools themselves, run on random and real data beside the profiles that stand for them."""

@@ -1,0 +1,53 @@
+"""The ledger of a run; `--parity FILE` writes it down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.parity import Ledger
+from tests.conformance.samples import Sample, real_samples
+
+LEDGER = Ledger()
+PEERS = ("sklearn", "lightgbm", "xgboost", "catboost", "trec_eval_9", "ir_measures", "ranx")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--parity", type=Path, help="write what was compared to this file")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Warnings of the peers are theirs."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.filterwarnings("ignore"))
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return LEDGER
+
+
+@pytest.fixture(scope="session")
+def real(shared_data: Path) -> dict[str, Sample]:
+    return real_samples(shared_data)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
+    yield
+    target = session.config.getoption("--parity", default=None)
+    if target is None:
+        return
+    missing = [peer for peer in PEERS if peer not in LEDGER.agreed]
+    if exitstatus != 0 or missing or session.testsfailed:
+        told = f"not written: {target} (failed, or not compared: {', '.join(missing) or 'none'})"
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(LEDGER.markdown(), encoding="utf-8")
+        told = f"written: {target}"
+    os.write(2, f"\n{told}\n".encode())

@@ -1,0 +1,150 @@
+"""What was compared with the tools themselves in this run, and the table written from it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+import fastrank_eval
+from fastrank_eval.measures import measure
+from fastrank_eval.profiles import PROFILES
+from tests.conformance.samples import Sample
+
+TOLERANCE = 1e-9
+HEAD = """# Parity with other tools
+
+Written by `make conformance` from what it measured; do not edit. Each tool was called on the same
+rows as `fastrank_eval.evaluate(..., profile=...)`: random groups with ties, groups of one row,
+groups of one class, lists shorter than k{grades}. The largest
+difference is relative where a value is above 1; all below {tolerance:g} passes.
+"""
+
+
+@dataclass
+class Agreement:
+    """One measure of one tool: how many values were compared, and the largest difference."""
+
+    values: int = 0
+    largest: float = 0.0
+    samples: set[str] = field(default_factory=set)
+
+
+class Ledger:
+    """Compares, and keeps what was compared."""
+
+    def __init__(self) -> None:
+        self.packages: dict[str, str] = {}
+        self.agreed: dict[str, dict[tuple[str, str], Agreement]] = defaultdict(dict)
+        self.differs: dict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
+
+    def agree(
+        self,
+        profile: str,
+        sample: Sample | str,
+        ours: str,
+        theirs: str,
+        our_value: ArrayLike,
+        their_value: ArrayLike,
+    ) -> None:
+        """Assert that values are equal within the tolerance, NaN where theirs are NaN."""
+        a = np.atleast_1d(np.asarray(our_value, np.float64))
+        b = np.atleast_1d(np.asarray(their_value, np.float64))
+        name = sample if isinstance(sample, str) else sample.name
+        np.testing.assert_allclose(
+            a, b, rtol=TOLERANCE, atol=TOLERANCE, err_msg=f"{theirs} as {ours}, {name}"
+        )
+        kept = self.agreed[profile].setdefault((theirs, ours), Agreement())
+        known = ~np.isnan(b)
+        kept.values += int(known.sum())
+        gaps = np.abs(a - b)[known] / np.maximum(1.0, np.abs(b[known]))
+        kept.largest = max([kept.largest, *gaps.tolist()])
+        kept.samples.add(name)
+
+    def differ(
+        self, profile: str, theirs: str, reason: str, our_value: float, their_value: float
+    ) -> None:
+        """Assert a difference that the profile tells: once it is gone, the profile is to change."""
+        told = [text for text in PROFILES[profile].differs if reason in text]
+        assert len(told) == 1, f"{reason!r} is in {len(told)} of the profile's differences"
+        gap = abs(our_value - their_value)
+        assert math.isnan(gap) or gap > 1e-6, f"{theirs} does not differ any more: {told[0]}"
+        _, before = self.differs[profile].get(theirs, ("", 0.0))
+        self.differs[profile][theirs] = (told[0], before if math.isnan(gap) else max(before, gap))
+
+    def markdown(self) -> str:
+        profiles = [name for name in PROFILES if name in self.agreed]
+        lines = [
+            HEAD.format(
+                tolerance=TOLERANCE,
+                grades=", negative and fractional grades\nwhere the tool takes them, and real lists",
+            )
+        ]
+        lines += ["## Measure by tool", ""]
+        lines += ["| measure | " + " | ".join(f"`{name}`" for name in profiles) + " |"]
+        lines += ["| --- |" + " --- |" * len(profiles)]
+        by_measure: dict[str, dict[str, float]] = defaultdict(dict)
+        for profile in profiles:
+            for (_, ours), kept in self.agreed[profile].items():
+                name = measure(ours).name
+                largest = by_measure[name].get(profile, 0.0)
+                by_measure[name][profile] = max(largest, kept.largest)
+        for name in sorted(by_measure, key=str.lower):
+            cells = [shown(by_measure[name].get(profile)) for profile in profiles]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        lines += ["", "The largest difference seen; empty: the tool has no such measure."]
+        for profile in profiles:
+            lines += ["", *self._section(profile)]
+        return "\n".join(lines) + "\n"
+
+    def _section(self, profile: str) -> list[str]:
+        package = self.packages[profile]
+        lines = [f"## `{profile}`: {package} {version(package)}", ""]
+        lines += ["| theirs | ours | values compared | largest difference |", "| --- " * 4 + "|"]
+        for (theirs, ours), kept in sorted(self.agreed[profile].items(), key=by_numbers):
+            cells = [f"`{theirs}`", f"`{ours}`", f"{kept.values:,}", shown(kept.largest)]
+            lines.append("| " + " | ".join(cells) + " |")
+        shown_apart = self.differs[profile]
+        reasons = [text for text, _ in shown_apart.values()]
+        if shown_apart:
+            lines += ["", "Differs, as this run showed:", ""]
+            lines += [
+                f"* `{theirs}`: {text}" + (f"; by up to {gap:.2g} here." if gap else ".")
+                for theirs, (text, gap) in shown_apart.items()
+            ]
+        rest = [text for text in PROFILES[profile].differs if text not in reasons]
+        if rest:
+            lines += ["", "Differs, not run here:", "", *(f"* {text}." for text in rest)]
+        return lines
+
+
+def by_numbers(entry: tuple[tuple[str, str], Agreement]) -> list[list[str | int]]:
+    """A key that puts @3 before @10."""
+    return [
+        [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+        for text in entry[0]
+    ]
+
+
+def shown(gap: float | None) -> str:
+    return "" if gap is None else "0" if gap == 0 else f"{gap:.0e}"
+
+
+def evaluated(
+    sample: Sample, profile: str, measures: list[str], **options: object
+) -> fastrank_eval.Result:
+    return fastrank_eval.evaluate(
+        sample.table,
+        group="group",
+        label="label",
+        score="score",
+        item="item",
+        measures=list(dict.fromkeys(measures)),
+        profile=profile,
+        **options,
+    )
