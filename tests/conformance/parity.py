@@ -21,8 +21,9 @@ HEAD = """# Parity with other tools
 
 Written by `make conformance` from what it measured; do not edit. Each tool was called on the same
 rows as `fastrank_eval.evaluate(..., profile=...)`: random groups with ties, groups of one row,
-groups of one class, lists shorter than k{grades}. The largest
-difference is relative where a value is above 1; all below {tolerance:g} passes.
+groups of one class, lists shorter than k, negative and fractional grades where the tool takes them,
+and real lists. The largest difference is relative where a value is above 1; less than {tolerance:g}
+passes.
 """
 
 
@@ -79,12 +80,7 @@ class Ledger:
 
     def markdown(self) -> str:
         profiles = [name for name in PROFILES if name in self.agreed]
-        lines = [
-            HEAD.format(
-                tolerance=TOLERANCE,
-                grades=", negative and fractional grades\nwhere the tool takes them, and real lists",
-            )
-        ]
+        lines = [HEAD.format(tolerance=TOLERANCE)]
         lines += ["## Measure by tool", ""]
         lines += ["| measure | " + " | ".join(f"`{name}`" for name in profiles) + " |"]
         lines += ["| --- |" + " --- |" * len(profiles)]
@@ -136,10 +132,19 @@ def shown(gap: float | None) -> str:
 
 
 def evaluated(
-    sample: Sample, profile: str, measures: list[str], **options: object
+    sample: Sample,
+    profile: str,
+    measures: list[str],
+    *,
+    weight: ArrayLike | None = None,
+    **options: object,
 ) -> fastrank_eval.Result:
+    """Our report on a sample; `weight` becomes a column of that name, one value a group."""
+    table = sample.table
+    if weight is not None:
+        table = table.append_column("w", [np.repeat(np.asarray(weight, np.float64), sample.sizes)])
     return fastrank_eval.evaluate(
-        sample.table,
+        table,
         group="group",
         label="label",
         score="score",

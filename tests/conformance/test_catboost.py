@@ -1,0 +1,80 @@
+"""CatBoost: `catboost.utils.eval_metric`."""
+
+import numpy as np
+import pytest
+
+from tests.conformance.parity import Ledger, evaluated
+from tests.conformance.samples import BINARY, FLOATS, GRADED, NEGATIVE, PROBABILITIES, Sample
+
+catboost = pytest.importorskip("catboost.utils")
+
+DEPTHS = (1, 3, 10)
+
+
+@pytest.fixture(autouse=True)
+def _named(ledger):
+    ledger.packages["catboost"] = "catboost"
+
+
+def deep(name: str, ours: str, *options: str) -> dict[str, str]:
+    """Their texts and ours, with and without a cutoff."""
+    readings = {}
+    for k in (None, *DEPTHS):
+        given = [*([] if k is None else [f"top={k}"]), *options]
+        theirs = f"{name}:{';'.join(given)}" if given else name
+        readings[theirs] = ours if k is None else f"{ours}@{k}"
+    return readings
+
+
+GAINS = (
+    deep("NDCG", "nDCG")
+    | deep("NDCG", "nDCG(gain={grades})", "type=Exp")
+    | deep("DCG", "DCG")
+    | deep("NDCG", "nDCG(discount='reciprocal')", "denominator=Position")
+)
+HITS = (
+    deep("MAP", "AP")
+    | deep("MRR", "RR")
+    | deep("PrecisionAt", "P")
+    | deep("RecallAt", "R")
+    | {"QueryAUC:type=Classic": "GAUC", "AUC": "AUC"}
+)
+CASCADE = (
+    deep("ERR", "ERR")
+    | deep("PFound", "pFound(stop='label')")
+    | deep("PFound", "pFound(patience=0.5, stop='label')", "decay=0.5")
+)
+
+
+def catboost_value(sample: Sample, metric: str, **options: object) -> float:
+    if metric != "AUC":
+        options["group_id"] = sample.group
+    return catboost.eval_metric(sample.label, sample.score, metric, **options)[0]
+
+
+def compare(ledger: Ledger, sample: Sample, readings: dict[str, str]) -> None:
+    result = evaluated(sample, "catboost", list(readings.values()))
+    for theirs, ours in readings.items():
+        value = catboost_value(sample, theirs)
+        ledger.agree("catboost", sample, ours, theirs, result.value(ours), value)
+
+
+@pytest.mark.parametrize("sample", BINARY, ids=lambda s: s.name)
+def test_binary_labels(ledger, sample):
+    compare(ledger, sample, GAINS | HITS)
+
+
+@pytest.mark.parametrize("sample", [*GRADED, *FLOATS, *NEGATIVE], ids=lambda s: s.name)
+def test_graded_labels(ledger, sample):
+    compare(ledger, sample, GAINS)
+
+
+@pytest.mark.parametrize("sample", PROBABILITIES, ids=lambda s: s.name)
+def test_labels_that_are_probabilities(ledger, sample):
+    compare(ledger, sample, CASCADE)
+
+
+def test_real_lists(ledger, real):
+    compare(ledger, real["binary"], GAINS | HITS | CASCADE)
+    for name in ("graded", "tied"):
+        compare(ledger, real[name], GAINS)
