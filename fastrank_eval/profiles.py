@@ -163,17 +163,24 @@ PROFILES: Mapping[str, Profile] = {
                 "ERR": {"stop": "label"},
                 "GAUC": {"weight": "uniform", "single_class": 0},
             },
-            ("AUC of one class is 0 there",),
+            (
+                "negative grades take from NDCG there, in the list and in the ideal; here they gain 0",
+            ),
         ),
         Profile(
             "xgboost",
             "XGBoost 3.2",
-            {"ties": "input", "undefined": "one,GAUC=skip,AUC=skip"},
+            {
+                "ties": "input",
+                "undefined": "one,GAUC=skip,AUC=skip",
+                "score_type": "float32",
+            },
             {"AP": {"over": "min"}, "P": {"short": "length"}, "nDCG": {"ideal": "retrieved"}},
             (
                 "auc with groups is no per-group AUC: it counts pairs of equal labels too, and "
                 "leaves out groups of fewer than three rows",
                 "group weights do not weigh groups without a relevant row",
+                "ndcg, map and pre without @k end at rank 32",
             ),
         ),
         Profile(
