@@ -93,6 +93,7 @@ _TREC_9_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 _TREC_DIFFERS = (
     "set_F takes the square of beta, F takes beta itself",
+    "Rndcg with a relevance level is 0 for a query without a document of that level",
     "a custom table of gains sorts gains that differ by less than 1 wrongly there",
 )
 
@@ -164,7 +165,7 @@ PROFILES: Mapping[str, Profile] = {
                 "GAUC": {"weight": "uniform", "single_class": 0},
             },
             (
-                "negative grades take from NDCG there, in the list and in the ideal; here they gain 0",
+                "negative grades take from NDCG there, and gain 0 in nDCG here",
             ),
         ),
         Profile(
