@@ -171,7 +171,7 @@ def explain(
     GAUC weight        impressions  uniform          0
     GAUC single_class  None         0        -0.500000
     all of catboost                           0.500000
-    not reproduced: AUC of one class is 0 there
+    not reproduced: negative grades take from NDCG there, and gain 0 in nDCG here
     """
     theirs = profile_of(profile)
     asked = parse_measures(measures)

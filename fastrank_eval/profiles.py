@@ -164,9 +164,7 @@ PROFILES: Mapping[str, Profile] = {
                 "ERR": {"stop": "label"},
                 "GAUC": {"weight": "uniform", "single_class": 0},
             },
-            (
-                "negative grades take from NDCG there, and gain 0 in nDCG here",
-            ),
+            ("negative grades take from NDCG there, and gain 0 in nDCG here",),
         ),
         Profile(
             "xgboost",
