@@ -114,7 +114,7 @@ PROFILES: Mapping[str, Profile] = {
             {**_TREC, "score_type": "float32"},
             _TREC_9_OPTIONS,
             (
-                "RR@k comes from another program there, which ranks tied documents by ascending id",
+                "RR@k and Judged@k rank tied documents by ascending id there",
                 "ERR and nDCG(dcg='exp-log2') come from gdeval, rounded to five decimals",
                 "SetF takes the square of beta",
             ),
@@ -127,6 +127,7 @@ PROFILES: Mapping[str, Profile] = {
             (
                 "tied scores stand in the order of an unstable sort, which nobody can reproduce",
                 "bpref is NaN there for a query without a judged non-relevant document",
+                "negative grades gain 0 in dcg there; here they take from DCG",
             ),
         ),
         Profile(
@@ -195,14 +196,13 @@ PROFILES: Mapping[str, Profile] = {
         Profile(
             "torchmetrics",
             "TorchMetrics",
-            {"undefined": "zero"},
+            {"undefined": "zero", "score_type": "float32"},
             {
                 "nDCG": {**_LINEAR, "ideal": "retrieved"},
                 "AP": {"over": "retrieved"},
                 "GAUC": {"weight": "uniform", "single_class": 0},
             },
             (
-                "scores are rounded to float32",
                 "measures but nDCG and AUROC take tied rows in the order of a sort that is not "
                 "stable",
                 "RetrievalMAP with top_k divides by the relevant rows inside the first k",

@@ -1,0 +1,105 @@
+"""ranx, on runs without ties: its order of tied documents is that of an unstable sort."""
+
+import numpy as np
+import pytest
+
+from tests.conformance.parity import Ledger
+from tests.conformance.runs import Qrels, Run, evaluated_run, in_our_order, random_run, real_run
+
+ranx = pytest.importorskip("ranx")
+
+DEPTHS = ("", "@1", "@3", "@10")
+FAMILIES = {
+    "hit_rate": "Success",
+    "precision": "P",
+    "recall": "R",
+    "f1": "F",
+    "r-precision": "Rprec",
+    "mrr": "RR",
+    "map": "AP",
+    "dcg": "DCG",
+    "ndcg": "nDCG",
+}
+READINGS = {
+    f"{name}{k}": f"{ours}{k}"
+    for name, ours in FAMILIES.items()
+    for k in DEPTHS
+    if not (name == "r-precision" and k)
+} | {
+    f"{name}_burges{k}": f"{ours}(gain={{1: 1, 2: 3, 3: 7, 4: 15}}){k}"
+    for name, ours in (("dcg", "DCG"), ("ndcg", "nDCG"))
+    for k in DEPTHS
+}
+
+
+@pytest.fixture(autouse=True)
+def _named(ledger):
+    ledger.packages["ranx"] = "ranx"
+
+
+def untied(run: Run) -> Run:
+    """The same documents in the order in which they stand, one score each."""
+    return {
+        query: {
+            doc: float(-rank) for rank, doc in enumerate(sorted(docs, key=docs.get, reverse=True))
+        }
+        for query, docs in run.items()
+    }
+
+
+def ranx_values(run: Run, qrels: Qrels, names: list[str]) -> dict[str, dict[str, float]]:
+    runs = ranx.Run(run)
+    found = ranx.evaluate(ranx.Qrels(qrels), runs, names, return_mean=False, make_comparable=True)
+    lines = np.atleast_2d(found) if len(names) == 1 else [found[name] for name in names]
+    queries = list(ranx.Qrels(qrels).qrels)
+    return {
+        name: dict(zip(queries, map(float, line), strict=True))
+        for name, line in zip(names, lines, strict=True)
+    }
+
+
+def compare(ledger: Ledger, name: str, run: Run, qrels: Qrels, readings: dict[str, str]) -> None:
+    run = untied({query: run[query] for query in sorted(run) if query in qrels})
+    qrels = {query: qrels[query] for query in run}
+    found = ranx_values(run, qrels, list(readings))
+    result = evaluated_run(run, qrels, "ranx", list(readings.values()))
+    for theirs, ours in readings.items():
+        each, values = np.nan_to_num(result[ours]), found[theirs]
+        ledger.agree("ranx", name, ours, theirs, each, in_our_order(result, values))
+        mean = float(np.mean(list(values.values())))
+        ledger.agree("ranx", name, ours, theirs, result.value(ours), mean)
+
+
+@pytest.mark.parametrize("seed,grades", [(51, (0, 0, 1)), (52, (0, 0, 1, 2, 4))])
+def test_random_runs(ledger, seed, grades):
+    run, qrels = random_run(seed, grades=grades, levels=5)
+    compare(ledger, f"random run {seed}, untied", run, qrels, READINGS)
+
+
+def test_rbp__binary_judgements(ledger):
+    run, qrels = random_run(53, grades=(0, 0, 1), levels=5)
+    compare(ledger, "random run 53, untied", run, qrels, {"rbp.95": "RBP(p=0.95)"})
+
+
+def test_bpref__is_nan_there_without_a_judged_non_relevant_document(ledger):
+    run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1}}
+    theirs = ranx_values(run, qrels, ["bpref"])["bpref"]["q"]
+    ours = evaluated_run(run, qrels, "ranx", ["bpref"]).value("bpref")
+    ledger.differ("ranx", "bpref", "bpref is NaN", ours, theirs)
+
+
+def test_dcg__negative_grades_gain_nothing_there(ledger):
+    run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": -1, "b": 1}}
+    theirs = ranx_values(run, qrels, ["dcg"])["dcg"]["q"]
+    ours = evaluated_run(run, qrels, "ranx", ["DCG"]).value("DCG")
+    ledger.differ("ranx", "dcg of negative grades", "negative grades", ours, theirs)
+
+
+def test_real_run__with_negative_grades(ledger, shared_data):
+    run, qrels = real_run(shared_data, "web2011")
+    readings = {
+        theirs: ours
+        for theirs, ours in READINGS.items()
+        if "burges" not in theirs and not theirs.startswith("dcg")
+    }
+    compare(ledger, "web2011, untied", run, qrels, readings)
