@@ -1,4 +1,5 @@
 # Everything runs in .venv, which is made here and rebuilt only if pyproject.toml changes.
+# Only `make conformance` needs the tools we compare with: build/conformance-env holds them.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
 # ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, PROFILE_ARGS.
 
@@ -24,7 +25,7 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/states.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
 KERNEL_COVERAGE := 90
 
-.PHONY: help demo test lint bench bench-scale profile coverage boundscheck wheel-demo clean
+.PHONY: help demo test lint bench bench-scale profile conformance coverage boundscheck wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log, evaluate it, print the report"
@@ -33,6 +34,7 @@ help:
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
+	@echo "make conformance  run the tools that profiles stand for beside them, write docs/PARITY.md"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  all quick tests with array bounds checked"
 	@echo "make wheel-demo   the demo from the built wheel in a clean environment"
@@ -65,6 +67,16 @@ bench-scale: $(VENV)/.test
 
 profile: $(VENV)/.test
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
+
+# With an environment of its own, so that `make test` never comes to need a peer.
+conformance: build/conformance-env/.made
+	build/conformance-env/bin/python -m pytest tests/conformance --parity docs/PARITY.md $(PYTEST_ARGS)
+
+build/conformance-env/.made: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m venv --clear build/conformance-env
+	build/conformance-env/bin/python -m pip --quiet --disable-pip-version-check install \
+		--editable ".[test,conformance]"
+	@touch $@
 
 coverage: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" \

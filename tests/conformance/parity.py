@@ -93,7 +93,10 @@ class Ledger:
         for name in sorted(by_measure, key=str.lower):
             cells = [shown(by_measure[name].get(profile)) for profile in profiles]
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
-        lines += ["", "The largest difference seen; empty: the tool has no such measure."]
+        lines += [
+            "",
+            "The largest difference seen; empty: not compared, or the tool has no such measure.",
+        ]
         for profile in profiles:
             lines += ["", *self._section(profile)]
         return "\n".join(lines) + "\n"
