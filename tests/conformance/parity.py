@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import numpy as np
@@ -33,7 +33,6 @@ class Agreement:
 
     values: int = 0
     largest: float = 0.0
-    samples: set[str] = field(default_factory=set)
 
 
 class Ledger:
@@ -65,7 +64,6 @@ class Ledger:
         kept.values += int(known.sum())
         gaps = np.abs(a - b)[known] / np.maximum(1.0, np.abs(b[known]))
         kept.largest = max([kept.largest, *gaps.tolist()])
-        kept.samples.add(name)
 
     def differ(
         self, profile: str, theirs: str, reason: str, our_value: float, their_value: float

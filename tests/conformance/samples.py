@@ -41,9 +41,6 @@ class Sample:
         rows = np.repeat(chosen, self.sizes)
         return Sample(self.name, self.group[rows], self.label[rows], self.score[rows])
 
-    def with_label(self, name: str, label: NDArray[np.float64]) -> Sample:
-        return Sample(f"{self.name}, {name}", self.group, label, self.score)
-
 
 def untied(sample: Sample) -> Sample:
     """The same order of rows, without ties: later rows of a tie come after."""
@@ -111,7 +108,7 @@ def read_sample(path: Path, score: str, name: str) -> Sample:
 
 
 def real_samples(shared: Path) -> dict[str, Sample]:
-    """By name: `clicks` (0/1, some thousand groups of ties), `judged` (grades 0 to 4)."""
+    """`binary` (0/1), `graded` (0 to 4), and `tied`: the same grades, scores with many ties."""
     judged = shared / "ltr_lightgbm" / "lambdarank_scored.parquet"
     return {
         "binary": read_sample(shared / "rec_ml100k" / "ml100k_oof.parquet", "score_a", "MovieLens"),

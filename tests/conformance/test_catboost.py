@@ -49,7 +49,8 @@ CASCADE = (
 def catboost_value(sample: Sample, metric: str, **options: object) -> float:
     if metric != "AUC":
         options["group_id"] = sample.group
-    return catboost.eval_metric(sample.label, sample.score, metric, **options)[0]
+    # One thread, so that sums have the same last digit in every run.
+    return catboost.eval_metric(sample.label, sample.score, metric, thread_count=1, **options)[0]
 
 
 def compare(ledger: Ledger, sample: Sample, readings: dict[str, str]) -> None:

@@ -27,7 +27,13 @@ def lightgbm_values(
         init_score=sample.score,
         params={"feature_pre_filter": False, "verbosity": -1},
     )
-    params = {"objective": "none", "metric": list(metrics), "eval_at": DEPTHS, "verbosity": -1}
+    params = {
+        "objective": "none",
+        "metric": list(metrics),
+        "eval_at": DEPTHS,
+        "num_threads": 1,  # so that sums have the same last digit in every run
+        "verbosity": -1,
+    }
     return {line[1]: line[2] for line in lightgbm.Booster(params, data).eval_train()}
 
 

@@ -38,7 +38,12 @@ def xgboost_values(
         data.set_group(sample.sizes)
     if weight is not None:
         data.set_weight(weight)
-    params = {"objective": "reg:squarederror", "eval_metric": metrics, **params}
+    params = {
+        "objective": "reg:squarederror",
+        "eval_metric": metrics,
+        "nthread": 1,  # so that sums have the same last digit in every run
+        **params,
+    }
     said = xgboost.Booster(params, [data]).eval_set([(data, "e")])
     return {
         name.removeprefix("e-"): float(value)
