@@ -111,7 +111,7 @@ def evaluate(
         Item id, for ``ties="item"``.
     profile : str, optional
         The conventions of another tool: ``"trec_eval_9"``, ``"catboost"`` ... (see `PROFILES`). It
-        sets the choices below that are not given, and options of measures that have their defaults.
+        sets the choices below, and the options of measures, that are not given.
     ties : {"expected", "input", "item", "best", "worst"}
         Tied scores: the exact mean over all their orders, the order of the input, item id
         descending, or the best or worst case. AUC counts a tied pair one half in each.

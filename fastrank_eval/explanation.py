@@ -11,6 +11,7 @@ from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluate import evaluate
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.profiles import DEFAULTS, Profile, profile_of, with_options
+from fastrank_eval.sources import open_source
 from fastrank_eval.undefined import undefined_policies, undefined_text
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ def explain(
     theirs = profile_of(profile)
     asked = parse_measures(measures)
     fixed = {name: options[name] for name in DEFAULTS if options.get(name) is not None}
-    if hasattr(source, "read_next_batch") or (isinstance(source, str) and source == "-"):
+    standard_input = isinstance(source, str) and source == "-"
+    if standard_input or not open_source(source, format=options.get("format")).rereadable:
         raise ArgumentError(
             "explain reads its source once for each choice, and this one can be read only once; "
             "pass a table or a file."

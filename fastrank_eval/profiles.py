@@ -39,7 +39,7 @@ class Profile:
     choices : mapping of str to str
         Arguments of `evaluate`; `undefined` may name measures, as in ``"skip,nDCG=one"``.
     options : mapping of str to mapping
-        Options of measures, by measure; those that a caller has set stay.
+        Options of measures, by measure; those that a caller has given stay.
     differs : tuple of str
         What the tool does and no choice here reproduces.
     """
@@ -55,18 +55,15 @@ class Profile:
         return self.choices.get(name, DEFAULTS[name])
 
     def measured(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
-        """The same measures with the options of the profile, where they have their defaults."""
+        """The same measures with the options of the profile, where they are not given."""
         return tuple(
             with_options(measure, self.options.get(measure.name, {})) for measure in measures
         )
 
 
 def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
-    """A measure with these options where it has their defaults; unchanged where they make none."""
-    defaults = {param.name: param.default for param in measure.options}
-    wanted = {
-        name: value for name, value in options.items() if measure.chosen[name] == defaults[name]
-    }
+    """A measure with these options where they are not given; unchanged where they make none."""
+    wanted = {name: value for name, value in options.items() if name not in measure.given}
     if not wanted:
         return measure
     try:

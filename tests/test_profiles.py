@@ -1,7 +1,9 @@
 """Profiles: the conventions of other tools, each choice alone and all together."""
 
+import copy
 import itertools
 import json
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +114,22 @@ def test_profile__is_what_its_choices_are_one_by_one(profile):
     by_hand = [with_options(m, chosen.options.get(m.name, {})) for m in asked]
     one_by_one = evaluate(measures=by_hand, **dict(chosen.choices))
     assert values(evaluate(profile=profile)) == values(one_by_one)
+
+
+def test_option_given_as_its_default__survives_a_profile():
+    def by_trec(one):
+        return evaluate(measures=[one], profile="trec_eval_9").value("nDCG@3")
+
+    def by_hand(gain):
+        one = fe.nDCG(gain=gain) @ 3
+        return evaluate(measures=[one], ties="item", undefined="zero").value(one)
+
+    plain, given = measure("nDCG@3"), measure("nDCG(gain='exp')@3")
+    assert plain == given
+    assert by_trec(plain) == by_hand("linear") != by_hand("exp")
+    pickled = pickle.loads(pickle.dumps(given))  # noqa: S301 - our own
+    for again in (given, given(), given @ 3, copy.copy(given), pickled):
+        assert by_trec(again) == by_hand("exp")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -232,9 +250,14 @@ def test_explain__several_models_and_undefined_values():
 
 
 def test_explain__a_stream_is_refused():
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return TABLE.__arrow_c_stream__(requested_schema)
+
     reader = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches())
-    with pytest.raises(ArgumentError, match="can be read only once"):
-        explain(reader, profile="sklearn", **ROLES, measures="RR")
+    for stream in (reader, Stream(), "-"):
+        with pytest.raises(ArgumentError, match="can be read only once"):
+            explain(stream, profile="sklearn", **ROLES, measures="RR")
 
 
 def test_explain__names_what_is_not_reproduced():

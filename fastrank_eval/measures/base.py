@@ -153,6 +153,8 @@ class Measure:
 
     cutoff: int | None
     chosen: dict[str, Any]
+    #: Options that were given, be it as their defaults: a profile leaves them alone.
+    given: frozenset[str]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -183,6 +185,7 @@ class Measure:
                     ) from None
             chosen[param.name] = value
         object.__setattr__(self, "chosen", chosen)
+        object.__setattr__(self, "given", frozenset(options))
         object.__setattr__(self, "cutoff", self._read_cutoff(cutoff))
         self.check()
 
@@ -214,15 +217,13 @@ class Measure:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}") from None
 
     def __call__(self, **options: Any) -> Self:
-        set_before = {
-            param.name: self.chosen[param.name]
-            for param in self.options
-            if self.chosen[param.name] != param.default
-        }
-        return type(self)(self.cutoff, **{**set_before, **options})
+        return type(self)(self.cutoff, **{**self._given_values(), **options})
 
     def __matmul__(self, cutoff: int) -> Self:
-        return type(self)(cutoff, **self.chosen)
+        return type(self)(cutoff, **self._given_values())
+
+    def _given_values(self) -> dict[str, Any]:
+        return {name: self.chosen[name] for name in self.chosen if name in self.given}
 
     def __str__(self) -> str:
         options = ", ".join(
@@ -242,9 +243,7 @@ class Measure:
         return hash(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from fastrank_eval.measures.text import measure
-
-        return measure, (str(self),)
+        return _restored, (self.name, self.cutoff, self._given_values())
 
     # ---- what the engine asks -------------------------------------------------------------------
 
@@ -324,6 +323,10 @@ def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]
     """
     distinct = sorted({m.cutoff or 0 for m in measures})
     return np.array(distinct, np.int64), [distinct.index(m.cutoff or 0) for m in measures]
+
+
+def _restored(name: str, cutoff: int | None, given: dict[str, Any]) -> Measure:
+    return registry[name](cutoff, **given)
 
 
 def _same(left: Any, right: Any) -> bool:

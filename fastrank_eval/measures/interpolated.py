@@ -102,7 +102,7 @@ class InterpolatedPrecision(_Interpolated):
         super().__init__(**options)
 
     def __matmul__(self, recall: float) -> Self:
-        return type(self)(**{**self.chosen, "recall": recall})
+        return type(self)(**{**self._given_values(), "recall": recall})
 
     def check_complete(self) -> None:
         if self.recall is None:
