@@ -20,6 +20,12 @@ def codes_of(score: np.ndarray) -> np.ndarray:
     return np.where(bits & sign, ~bits, bits | sign)
 
 
+def scores_of(codes: np.ndarray) -> np.ndarray:
+    """The scores that codes stand for, float32 or float64."""
+    sign = codes.dtype.type(1 << (8 * codes.itemsize - 1))
+    return np.where(codes & sign, codes ^ sign, ~codes).view(f"f{codes.itemsize}")
+
+
 def distinct_codes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ascending distinct codes, and how often each is there (np.unique hashes: 360 ns a row)."""
     codes = np.sort(codes)

@@ -38,6 +38,8 @@ class Roles:
         Whether a measure tells rows that nobody judged from rows of label 0.
     single_precision : bool
         Scores are rounded to float32 before they are compared.
+    score_kind : str
+        What measures take scores for: an ``"order"``, a ``"number"``, or a ``"probability"``.
     """
 
     group: tuple[str, ...]
@@ -50,6 +52,7 @@ class Roles:
     unjudged: str = "error"
     judgments: bool = False
     single_precision: bool = False
+    score_kind: str = "order"
 
     def by_column(self) -> dict[str, str]:
         """Each needed column with the part it plays, in reading order."""

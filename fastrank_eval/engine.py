@@ -61,9 +61,8 @@ def evaluate_chunk(
                     seen.put(model, m, ranking, value)
             if ranking.ranked is not None:
                 _settle_empty(plan, chunk, labels, tally.means[model])
-        for rel, pool in tally.pools[model].items():
-            positive = scored.labels.relevant_rows(rel)
-            pool.add(scored.score, positive, scored.weight)  # type: ignore[arg-type]
+        for key, pool in tally.pools[model].items():
+            plan.pools[key].add_rows(pool, scored)
     if plan.per_group:
         seen.put_positives(labels)
     tally.positives += int(labels.relevant(1.0).sum())

@@ -28,6 +28,7 @@ from fastrank_eval.groups import (
 from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
+from fastrank_eval.measures.pooled_measure import SCORE_KINDS, PooledMeasure
 from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
 from fastrank_eval.profiles import DEFAULTS, profile_of
@@ -229,6 +230,11 @@ def evaluate(
         unjudged=given["unjudged"],
         single_precision=given["score_type"] == "float32",
         judgments=any(m.needs_judgments for m in wanted),
+        score_kind=max(
+            (m.scores for m in wanted if isinstance(m, PooledMeasure)),
+            key=SCORE_KINDS.index,
+            default="order",
+        ),
     )
     _check_measures(wanted, given["ties"], roles, given["weight_rows"])
     plan = Plan(

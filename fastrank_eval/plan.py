@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,15 +13,13 @@ from fastrank_eval.chunk import Chunk
 from fastrank_eval.columns import Roles
 from fastrank_eval.labels import Labels
 from fastrank_eval.measures.base import Measure
+from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.ranking import Ranking
 from fastrank_eval.states import MeanState
 
-if TYPE_CHECKING:
-    from fastrank_eval.pooled import PooledScores
-    from fastrank_eval.pooled_weights import WeightedScores
-
-    #: The scores pooled for each model and relevance threshold; threads share them.
-    Pools: TypeAlias = list[dict[float, PooledScores | WeightedScores]]
+#: What is kept of all rows together, for each model: by key, for the measures that share it.
+#: Threads share them.
+Pools: TypeAlias = list[dict[Hashable, Any]]
 
 #: Rows a worker takes at a time, and the fewest where there are less than enough for all.
 STRETCH = 1 << 20
@@ -110,24 +108,21 @@ class Plan:
         return list(by_key.values())
 
     @cached_property
-    def pools(self) -> list[float]:
-        """Relevance thresholds for which pooled scores are kept."""
-        return sorted({float(m.rel) for m in self.measures if m.pooled})
+    def pools(self) -> dict[Hashable, PooledMeasure]:
+        """What is kept of all rows together: a measure for each, of those that share it."""
+        by_key: dict[Hashable, PooledMeasure] = {}
+        for measure in self.measures:
+            if isinstance(measure, PooledMeasure):
+                by_key.setdefault(measure.state_key(), measure)
+        return by_key
 
 
 def new_pools(plan: Plan) -> Pools:
     """Empty pools for a plan."""
-
-    def pool() -> PooledScores | WeightedScores:
-        if plan.weighted:
-            from fastrank_eval.pooled_weights import WeightedScores
-
-            return WeightedScores()
-        from fastrank_eval.pooled import PooledScores
-
-        return PooledScores(plan.threads)
-
-    return [{rel: pool() for rel in plan.pools} for _ in plan.roles.scores]
+    return [
+        {key: m.new_state(plan.weighted, plan.threads) for key, m in plan.pools.items()}
+        for _ in plan.roles.scores
+    ]
 
 
 class Tally:

@@ -23,6 +23,7 @@ from fastrank_eval.dealt import LOWER_BITS, DealtCodes
 from fastrank_eval.kernel import kernel
 from fastrank_eval.pooled_places import located, located_in_bucket, located_in_table, table_of
 from fastrank_eval.pooled_weights import InOrder, area_under
+from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.scratch import scratch
 
 #: Distinct codes, ascending, with the number of rows of each; or no codes, and a number for each
@@ -60,6 +61,7 @@ class PooledScores:
         self._positive: list[np.ndarray] = []
         self._counted: dict[int, Counted] = {}
         self._counted_positive: dict[int, Counted] = {}
+        self._table: ScoreTable | None = None
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: None = None) -> None:
         """Add rows.
@@ -82,6 +84,7 @@ class PooledScores:
             self._deal(score)
         with self._lock:
             self._positive.append(positives)
+            self._table = None
 
     def _keep(self, score: np.ndarray) -> bool:
         """Keep the rows as they are while there are few, and no loop need be compiled."""
@@ -144,6 +147,7 @@ class PooledScores:
                         counts = counts[codes]
                         codes |= np.uint32(bucket << LOWER_BITS[4])
                     mine[bucket] = _merged(mine.get(bucket), codes, counts)
+            self._table = None
 
     def _count(self) -> None:
         """Replace all rows held by the number of rows of each distinct score."""
@@ -194,16 +198,46 @@ class PooledScores:
             Maps a function over jobs, in threads.
         """
         with self._lock:
-            max_fpr = None if max_fpr is None or max_fpr >= 1 else max_fpr
+            if max_fpr is not None and max_fpr < 1:
+                table = self.table(in_order)
+                others, positives = table.others, table.positives
+                return area_under(others.astype(float), positives.astype(float), max_fpr)
             if self._dealt or self._full:
                 # First of all: it may fill the room, so that rows are counted.
                 self._deal_few()
-            if max_fpr is not None or self._counted:
+            if self._counted:
                 self._count()
-                return self._counted_area(max_fpr, in_order)
+                return self._counted_area(in_order)
             if not (self._dealt or self._full):
                 return self._few_area()
             return self._dealt_area(in_order)
+
+    def table(self, in_order: InOrder = map) -> ScoreTable:
+        """Every distinct score with the number of its positives and of its others.
+
+        Parameters
+        ----------
+        in_order : callable
+            Maps a function over jobs, in threads.
+        """
+        with self._lock:
+            if self._table is None:
+                self._table = self._tabulated(in_order)
+            return self._table
+
+    def _tabulated(self, in_order: InOrder) -> ScoreTable:
+        if not (self._dealt or self._full or self._counted):
+            if not self._few:
+                return ScoreTable.empty()
+            codes, rows = distinct_codes(codes_of(np.concatenate(self._few)))
+            found, number = distinct_codes(np.concatenate(self._positive))
+            positives = np.zeros(len(codes), np.int64)
+            positives[np.searchsorted(codes, found)] = number
+            return ScoreTable.of(codes[::-1], positives[::-1], (rows - positives)[::-1])
+        self._count()
+        parts = list(in_order(self._steps, sorted(self._counted, reverse=True)))
+        codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return ScoreTable.of(codes, positives, others)
 
     def _few_area(self) -> float:
         if not self._few:
@@ -230,13 +264,7 @@ class PooledScores:
         wanted = [b for b in np.flatnonzero(buckets.rows).tolist() if first[b] < first[b + 1]]
         return _from_pairs(sum(in_order(won_twice, wanted)), lower[-1], len(positive))
 
-    def _counted_area(self, max_fpr: float | None, in_order: InOrder) -> float:
-        if max_fpr is not None:
-            steps = [self._steps(bucket) for bucket in sorted(self._counted, reverse=True)]
-            if not steps:
-                return float("nan")
-            others, positives = (np.concatenate(part) for part in zip(*steps, strict=True))
-            return area_under(others, positives, max_fpr)
+    def _counted_area(self, in_order: InOrder) -> float:
         won, rows, total = 0, 0, 0
         buckets = sorted(self._counted)
         for twice, positives, others in in_order(self._won_inside, buckets):
@@ -277,17 +305,19 @@ class PooledScores:
             return np.searchsorted(every, codes.astype(every.dtype)), counts.astype(np.int64)
         return codes & ((1 << LOWER_BITS[4]) - 1), counts.astype(np.int64)
 
-    def _steps(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
-        """Others and positives of each code of a bucket, from the highest code down."""
-        every = self._counted[bucket][1].astype(np.float64)
-        positives = np.zeros(len(every))
+    def _steps(self, bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes of a bucket with their positives and others, from the highest code down."""
+        codes, rows = self._counted[bucket]
+        positives = np.zeros(len(rows), np.int64)
         if bucket in self._counted_positive:
             at, number = self._positive_places(bucket)
             positives[at] = number
-        # A table holds codes without rows too, a list does not: sums must not tell the difference.
-        held = every > 0
-        every, positives = every[held], positives[held]
-        return (every - positives)[::-1], positives[::-1]
+        if codes is None:
+            # A table holds codes without rows too, a list does not.
+            held = np.flatnonzero(rows)
+            codes = held.astype(np.uint32) | np.uint32(bucket << LOWER_BITS[4])
+            rows, positives = rows[held], positives[held]
+        return codes[::-1], positives[::-1], (rows - positives)[::-1]
 
 
 class _Buckets:

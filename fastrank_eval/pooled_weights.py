@@ -17,6 +17,7 @@ import numpy as np
 from fastrank_eval.codes import bits_of, codes_of
 from fastrank_eval.dealt_weights import DealtWeights
 from fastrank_eval.kernel import kernel
+from fastrank_eval.score_table import ScoreTable
 
 #: Runs jobs, side by side or not, and yields their results in order.
 InOrder = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -45,6 +46,7 @@ class WeightedScores:
         self._few: list[tuple[np.ndarray, np.ndarray]] = []
         self._few_rows = 0
         self._heaviest = 0.0
+        self._table: ScoreTable | None = None
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> None:
         """Add rows; see `pooled.PooledScores.add`. Weights: float64, shape (rows,)."""
@@ -56,6 +58,7 @@ class WeightedScores:
         signed[positive] *= -1.0
         with self._lock:
             self._heaviest = max(self._heaviest, heaviest)
+            self._table = None
             few = not self._dealt and self._few_rows + len(score) <= self.FEW
             if few:
                 self._few.append((score, signed))
@@ -83,24 +86,36 @@ class WeightedScores:
             self._few += other._few
             self._few_rows += other._few_rows
             self._heaviest = max(self._heaviest, other._heaviest)
+            self._table = None
 
     def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
         """The area under the ROC curve; NaN if either class is missing or weighs nothing."""
+        table = self.table(in_order)
+        return area_under(table.others, table.positives, max_fpr)
+
+    def table(self, in_order: InOrder = map) -> ScoreTable:
+        """Every distinct score with the weight of its positives and of its others."""
+        if self._table is None:
+            self._table = self._tabulated(in_order)
+        return self._table
+
+    def _tabulated(self, in_order: InOrder) -> ScoreTable:
         # A power of two, which changes no bit of the area and lets no sum overflow.
         scale = 2.0 ** -max(math.frexp(self._heaviest)[1], -1000)
         if not self._dealt:
             if not self._few:
-                return float("nan")
+                return ScoreTable.empty()
             scores, weights = (np.concatenate(part) for part in zip(*self._few, strict=True))
             codes = codes_of(scores)
-            return area_under(*_masses(codes, weights, 8 * codes.itemsize, scale), max_fpr)
+            codes, positives, others = _masses(codes, weights, 8 * codes.itemsize, scale)
+            return ScoreTable.of(codes, positives, others, scale)
         few, self._few = self._few, []
         for score, signed in few:
             self._deal(score, signed)
         dealt = [(part, part.chunks(), part.held()) for part in self._dealt]
         rows = np.sum([held for _, _, held in dealt], axis=0)
 
-        def masses(bucket: int) -> tuple[np.ndarray, np.ndarray]:
+        def masses(bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             codes = np.empty(rows[bucket], dealt[0][0].kind)
             weights = np.empty(rows[bucket], np.uint64)
             done = 0
@@ -112,14 +127,14 @@ class WeightedScores:
             return _masses(codes, weights.view(np.float64), dealt[0][0].lower_bits, scale)
 
         parts = list(in_order(masses, np.flatnonzero(rows)[::-1].tolist()))
-        others, positives = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return area_under(others, positives, max_fpr)
+        codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return ScoreTable.of(codes, positives, others, scale)
 
 
 def _masses(
     codes: np.ndarray, weights: np.ndarray, lower_bits: int, scale: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of the others and of the positives at each distinct code, from the highest code down.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct codes, the highest first, with the weight of their positives and of their others.
 
     Parameters
     ----------
@@ -136,11 +151,12 @@ def _masses(
     in_order, heavy = np.empty_like(codes), np.empty_like(weights)
     distinct = _gather(keys, rows, codes, weights, in_order, heavy)
     others, positives = np.empty((2, distinct))
+    fresh = np.append(True, in_order[1:] != in_order[:-1]) if distinct else np.empty(0, np.bool_)
     # Where the run to sort begins and ends, and how many have been added.
     at = np.zeros(3, np.int64)
     while not _add_runs(in_order, heavy, scale, _LONG, at, others, positives):
         heavy[at[0] : at[1]].sort()
-    return others[::-1], positives[::-1]
+    return in_order[fresh][::-1], positives[::-1], others[::-1]
 
 
 def _sorted_rows(codes: np.ndarray, lower_bits: int) -> tuple[np.ndarray, int]:

@@ -44,7 +44,8 @@ def plain(result: Result) -> str:
         .rstrip()
         for line in lines
     ]
-    return "\n".join([*body, *filter(None, _footer(result))])
+    size, conventions, *details = _footer(result)
+    return "\n".join([*body, *filter(None, (*details, size, conventions))])
 
 
 def markdown(result: Result) -> str:
@@ -66,7 +67,8 @@ def markdown(result: Result) -> str:
         names, numbers = row[: table.names], row[table.names :]
         cells = [*map(_code, names), *(cell.replace("\n", ", ") for cell in numbers)]
         lines.append(_markdown_row(cells))
-    size, conventions = _footer(result)
+    size, conventions, *details = _footer(result)
+    size = "  \n".join([*map(_code, details), size])
     return "\n".join([*lines, "", f"{size}  ", _code(conventions)]) + "\n"
 
 
@@ -115,7 +117,9 @@ def terminal(result: Result, room: int) -> Iterator[RenderableType]:
             table.add_row(*map(Text, row[1:]))
         yield table
         yield Text()
-    size, conventions = _footer(result)
+    size, conventions, *details = _footer(result)
+    for line in details:
+        yield Text(line)
     yield Text(size)
     yield Text(conventions, style="dim")
 
@@ -150,8 +154,8 @@ def _table(result: Result, totals: bool = True) -> _Cells:
     return _Cells([*names, "value", used, "dropped", "rows", "positives"], len(names), rows)
 
 
-def _footer(result: Result) -> tuple[str, str]:
-    """Build the lines under the table: size and speed; conventions."""
+def _footer(result: Result) -> tuple[str, ...]:
+    """Build the lines under the table: size and speed; conventions; details of values."""
     meta = result.meta
     if meta.groups == 0:
         rows = _count(meta.rows, "row") if meta.rows else "no rows"
@@ -169,7 +173,16 @@ def _footer(result: Result) -> tuple[str, str]:
     chosen = meta.conventions.get("measures")
     if isinstance(chosen, Mapping):
         conventions += _of_measures(chosen)
-    return size, printable(", ".join(conventions))
+    return size, printable(", ".join(conventions)), *_details(result)
+
+
+def _details(result: Result) -> Iterator[str]:
+    """What else is known of a value, a line each."""
+    for v in result.values:
+        if v.details:
+            known = ", ".join(f"{name} {number:.6g}" for name, number in v.details.items())
+            model = f" of {v.score}" if len(result.scores) > 1 else ""
+            yield printable(f"{v.measure}{model}: {known}")
 
 
 #: Options on whose defaults tools differ most; JSON has them all.

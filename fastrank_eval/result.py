@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ _SUMMARY = pa.schema(
         pa.field("rows_share", pa.float64()),
         pa.field("positives_share", pa.float64()),
         pa.field("aggregate", pa.string(), nullable=False),
+        pa.field("details", pa.map_(pa.string(), pa.float64()), nullable=False),
     ]
 )
 
@@ -67,6 +68,8 @@ class MeasureValue:
     aggregate : str
         What `value` is of the values of the groups: their ``"mean"``, ``"geometric mean"`` or
         ``"sum"``, each by group weight; ``"pooled"``: it comes of all rows together.
+    details : dict of str to float
+        What else is known of it: rows whose probability was clamped, a bound of its error ...
 
     Examples
     --------
@@ -84,6 +87,7 @@ class MeasureValue:
     rows_share: float
     positives_share: float
     aggregate: str = "mean"
+    details: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,8 @@ class Result:
         pyarrow.Table
             score, slice, measure, value (null if undefined), groups, groups_used, dropped
             (map of reason to count), rows_share, positives_share (null without rows or positives),
-            aggregate ("mean", "geometric mean", "sum" or "pooled").
+            aggregate ("mean", "geometric mean", "sum" or "pooled"), details (map of what else is
+            known to its number).
         """
         rows = [
             {
@@ -194,6 +199,7 @@ class Result:
                 "rows_share": _finite(v.rows_share),
                 "positives_share": _finite(v.positives_share),
                 "aggregate": v.aggregate,
+                "details": list(v.details.items()),
             }
             for v in self.values
         ]
@@ -334,7 +340,8 @@ class Result:
         dict
             ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
             [{"score", "slice", "measure", "value", "groups", "groups_used", "dropped",
-            "rows_share", "positives_share", "aggregate"}]}`` of plain Python values; None for NaN.
+            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
+            None for NaN.
         """
         return {
             "meta": {k: v for k, v in _plain(vars(self.meta)).items() if k != "compiled"},
@@ -363,14 +370,17 @@ class Result:
         -------
         str
             A header and one line a score, slice and measure; values with all their digits, empty
-            where undefined; ``dropped`` as ``reason=count`` joined by semicolons.
+            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
         """
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(_SUMMARY.names)
         for row in self.to_dict()["results"]:
-            dropped = ";".join(f"{reason}={count}" for reason, count in row["dropped"].items())
-            writer.writerow((row | {"dropped": dropped}).values())
+            maps = {
+                name: ";".join(f"{key}={number}" for key, number in row[name].items())
+                for name in ("dropped", "details")
+            }
+            writer.writerow((row | maps).values())
         return out.getvalue()
 
     def to_markdown(self) -> str:

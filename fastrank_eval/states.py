@@ -7,8 +7,12 @@ addition, and the quotient is rounded once, at the end.
 
 from __future__ import annotations
 
+import threading
+from fractions import Fraction
+
 import numpy as np
 
+from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
 
 #: Bits of a mantissa kept in the lower cell: 2**36 additions fit before a cell overflows.
@@ -20,6 +24,79 @@ _SCALE = 1074
 
 # Cells of the counters of one measure.
 _USED, _ROWS, _POSITIVES = range(3)
+
+
+class ExactSums:
+    """Sums of several terms over rows, exact; threads may add at the same time.
+
+    Parameters
+    ----------
+    terms : int
+        How many sums.
+
+    Examples
+    --------
+    >>> sums = ExactSums(1)
+    >>> for part in ([1e300, 1.0], [-1e300, 2.0**-60]):
+    ...     sums.add(0, np.array(part))
+    >>> sums.total(0) == 1 + 2.0**-60
+    True
+    """
+
+    def __init__(self, terms: int) -> None:
+        self._terms = terms
+        self._lock = threading.Lock()
+        self._own = threading.local()
+        self._parts: list[np.ndarray] = []
+
+    def add(self, term: int, values: np.ndarray, at: np.ndarray | None = None) -> None:
+        """Add values to one sum, or each to a sum of its own.
+
+        Parameters
+        ----------
+        term : int
+            Which sum; with `at`, the one that 0 stands for.
+        values : ndarray of float64, shape (rows,)
+            Finite.
+        at : ndarray of int64, shape (rows,), optional
+            How far beyond `term` the sum of each value stands.
+        """
+        cells = self._mine()
+        values = frozen(np.ascontiguousarray(values, np.float64))
+        if at is None:
+            _add_all(values.view(np.int64), cells[term])
+        else:
+            _add_each(
+                values.view(np.int64), frozen(np.ascontiguousarray(at, np.int64)), cells[term:]
+            )
+
+    def count(self, term: int, number: int) -> None:
+        """Add a whole number to a sum."""
+        self.add(term, np.array([number], np.float64))
+
+    def _mine(self) -> np.ndarray:
+        mine: np.ndarray | None = getattr(self._own, "cells", None)
+        if mine is None:
+            mine = self._own.cells = np.zeros((self._terms, _EXPONENTS, 2), np.int64)
+            with self._lock:
+                self._parts.append(mine)
+        return mine
+
+    def merge(self, other: ExactSums) -> None:
+        """Add other sums of the same terms."""
+        with self._lock:
+            self._parts += other._parts
+
+    def exact(self, term: int) -> Fraction:
+        """A sum as a fraction."""
+        return Fraction(sum(_whole(part[term]) for part in self._parts), 1 << _SCALE)
+
+    def total(self, term: int) -> float:
+        """A sum, rounded once; inf past the largest double."""
+        try:
+            return float(self.exact(term))
+        except OverflowError:
+            return float("inf")
 
 
 class MeanState:
@@ -174,3 +251,37 @@ def _add(values, bits, rows, positives, cells, counts):  # type: ignore[no-untyp
     counts[1] += used_rows
     counts[2] += used_positives
     return True
+
+
+@kernel
+def _add_all(bits, cells):  # type: ignore[no-untyped-def]
+    for i in range(bits.shape[0]):
+        b = bits[i]
+        exponent = (b >> 52) & 0x7FF
+        mantissa = b & 0xFFFFFFFFFFFFF
+        if exponent > 0:
+            mantissa |= 1 << 52
+        low = mantissa & 0x7FFFFFF
+        high = mantissa >> 27
+        if b < 0:
+            low = -low
+            high = -high
+        cells[exponent, 0] += low
+        cells[exponent, 1] += high
+
+
+@kernel
+def _add_each(bits, at, cells):  # type: ignore[no-untyped-def]
+    for i in range(bits.shape[0]):
+        b = bits[i]
+        exponent = (b >> 52) & 0x7FF
+        mantissa = b & 0xFFFFFFFFFFFFF
+        if exponent > 0:
+            mantissa |= 1 << 52
+        low = mantissa & 0x7FFFFFF
+        high = mantissa >> 27
+        if b < 0:
+            low = -low
+            high = -high
+        cells[at[i], exponent, 0] += low
+        cells[at[i], exponent, 1] += high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.result import MeasureValue
 from fastrank_eval.states import MeanState
@@ -26,18 +28,19 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
     for model, name in enumerate(plan.roles.scores):
         state = tally.means[model]
         for m, measure in enumerate(plan.measures):
-            if measure.pooled:
-                value = tally.pools[model][float(measure.rel)].auc(
-                    measure.max_fpr, partial(in_order, plan.threads)
-                )
+            details: Mapping[str, float] = {}
+            if isinstance(measure, PooledMeasure):
+                pool = tally.pools[model][measure.state_key()]
+                found = measure.pooled_value(pool, partial(in_order, plan.threads))
+                value, details = found.value, found.details
                 used, rows, positives, dropped = tally.groups, tally.rows, tally.positives, {}
-                if np.isnan(value) and tally.groups:
-                    policy = plan.policy(measure, "single_class")
+                if found.reason and tally.groups:
+                    policy = plan.policy(measure, found.reason)
                     if policy == "error":
-                        raise _undefined_pool(measure)
+                        raise _undefined_pool(measure, found.reason)
                     if policy == "skip":
                         used, rows, positives = 0, 0, 0
-                        dropped = {"single_class": tally.groups}
+                        dropped = {found.reason: tally.groups}
                     else:
                         value = policy
             else:
@@ -56,6 +59,7 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
                     rows_share=_share(rows, tally.rows),
                     positives_share=_share(positives, tally.positives),
                     aggregate="pooled" if measure.pooled else measure.aggregate,
+                    details=dict(details),
                 )
             )
     return lines
@@ -78,10 +82,10 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def _undefined_pool(measure: Measure) -> Exception:
+def _undefined_pool(measure: Measure, reason: str) -> Exception:
     return UndefinedError(
-        f"{measure} is undefined: all rows are of one class, and undefined values are an error; "
-        "choose undefined='skip', 'zero' or 'one'."
+        f"{measure} is undefined for the rows together ({reason}), and undefined values are an "
+        "error; choose undefined='skip', 'zero' or 'one'."
     )
 
 

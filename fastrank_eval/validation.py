@@ -13,6 +13,8 @@ from fastrank_eval.columns import Columns, Roles, frozen
 from fastrank_eval.errors import ColumnError
 from fastrank_eval.faults import BadRows
 
+#: Integers up to here are doubles too.
+_EXACT = 1 << 53
 _SIGN = np.uint64(1 << 63)
 _INFINITY_BITS = np.uint64(0x7FF0000000000000)
 # Doubles in ascending order, numbered: the place of minus infinity, of -0.0 and of infinity.
@@ -213,12 +215,44 @@ def _score(
                 "is NaN",
                 "a NaN has no rank: drop these rows or mend the model's output",
             )
-        return values, mask
-    if values.dtype.itemsize <= 2:
-        return values.astype(np.float32), mask
-    if values.dtype.itemsize == 4:
-        return values.astype(np.float64), mask
-    return _ordered_doubles(values, name, first_row), mask
+    elif values.dtype.itemsize <= 2:
+        values = values.astype(np.float32)
+    elif values.dtype.itemsize == 4:
+        values = values.astype(np.float64)
+    elif roles.score_kind == "order":
+        values = _ordered_doubles(values, name, first_row)
+    else:
+        values = _exact_doubles(values, name, first_row)
+    if roles.score_kind == "probability":
+        _refuse_improbable(values, name, kind, first_row)
+    return values, mask
+
+
+def _refuse_improbable(values: np.ndarray, name: str, kind: pa.DataType, first_row: int) -> None:
+    if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
+        _refuse(
+            lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
+            values,
+            (name, "score", kind),
+            first_row,
+            "is no probability",
+            "LogLoss and other measures of probability take scores in [0, 1]: apply the model's "
+            "sigmoid, or leave these measures out",
+        )
+
+
+def _exact_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+    """64-bit integers as the same numbers."""
+    if values.size and not (values.min() >= -_EXACT and values.max() <= _EXACT):
+        _refuse(
+            lambda scores: (scores > _EXACT) | (scores.astype(np.float64) < -_EXACT),
+            values,
+            (name, "score", values.dtype),
+            first_row,
+            "is an integer beyond 2^53, which no double holds exactly",
+            "measures that take scores as numbers need them smaller, or as float64",
+        )
+    return frozen(values.astype(np.float64))
 
 
 def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:

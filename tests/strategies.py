@@ -183,11 +183,18 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "GAUC(min_rows=4)",
         "GAUC(min_positives=2)",
     ),
-    "AUC": ("AUC", "AUC(rel=2)", "AUC(max_fpr=0.3)"),
 }
 
-PER_GROUP = tuple(text for name, texts in VARIANTS.items() if name != "AUC" for text in texts)
-POOLED = VARIANTS["AUC"]
+#: Measures of all rows together, which test_pooled_measures.py compares with their oracles.
+POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
+    "AUC": ("AUC", "AUC(rel=2)", "AUC(max_fpr=0.3)"),
+    "LogLoss": ("LogLoss", "LogLoss(rel=2)", "LogLoss(sampling_rate=0.1)"),
+    "NE": ("NE", "NE(rel=2)", "NE(sampling_rate=0.1)"),
+    "RIG": ("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)"),
+}
+
+PER_GROUP = tuple(text for texts in VARIANTS.values() for text in texts)
+POOLED = POOLED_VARIANTS["AUC"]
 
 # Labels that are probabilities need their own data, so this one stands apart.
 LABEL_AS_PROBABILITY = (
@@ -232,8 +239,9 @@ def allows(text: str, ties: str) -> bool:
 
 
 #: One text of each measure that has a value under every tie policy.
-EVERY_KIND = tuple(
-    texts[1] for texts in VARIANTS.values() if has_expectation(texts[1]) and has_extremes(texts[1])
+EVERY_KIND = (
+    *(text for _, text, *_ in VARIANTS.values() if has_expectation(text) and has_extremes(text)),
+    "AUC(rel=2)",
 )
 #: Measures that count what is missing: the best case has the least of it.
 LOWER_IS_BETTER = ("Unjudged", "RBPres")

@@ -88,7 +88,7 @@ def test_evaluate__json__is_the_contract() -> None:
     assert report["results"] == [
         {"score": "pctr", "slice": "all", "measure": "GAUC", "value": GAUC, "groups": 3,
          "groups_used": 2, "dropped": {"all_negative": 1}, "rows_share": 5 / 6,
-         "positives_share": 1.0, "aggregate": "mean"}
+         "positives_share": 1.0, "aggregate": "mean", "details": {}}
     ]  # fmt: skip
 
 

@@ -51,6 +51,7 @@ VALUES: dict[str, st.SearchStrategy] = {
     "mult": st.integers(1, 9) | st.floats(0.01, 100),
     "recall": st.sampled_from([0, 1]) | st.floats(0, 1),
     "rounding": st.sampled_from(["nearest", "up"]),
+    "sampling_rate": SHARE,
     "rel_ret": WORTH,
     "nonrel_ret": WORTH,
     "rel_missed": WORTH,

@@ -10,7 +10,7 @@ import pytest
 import fastrank_eval
 from fastrank_eval import OrderError
 from fastrank_eval.ties import TIES
-from tests.strategies import PER_GROUP, POOLED, VARIANTS, allows
+from tests.strategies import PER_GROUP, POOLED, POOLED_VARIANTS, VARIANTS, allows
 
 MODELS = ["sorted", "unsorted", "tied", "patchy", "bare"]
 LABELS = {
@@ -91,7 +91,7 @@ def test_every_measure__of_several_models__is_that_of_each_alone(labels, ties, o
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_auc__of_several_models__is_that_of_each_alone(options, models, weight):
     for labels in LABELS:
-        texts = [*VARIANTS["GAUC"], *VARIANTS["AUC"]]
+        texts = [*VARIANTS["GAUC"], *POOLED_VARIANTS["AUC"]]
         assert_as_alone(log_of(labels), models, measures=texts, weight=weight, **options)
 
 

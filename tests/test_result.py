@@ -158,7 +158,7 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
     assert read["results"][1] == {
         "score": "pctr", "slice": "all", "measure": "AUC", "value": None, "groups": 12000,
         "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,
-        "positives_share": None, "aggregate": "pooled",
+        "positives_share": None, "aggregate": "pooled", "details": {},
     }  # fmt: skip
 
 

@@ -11,11 +11,13 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval.measures import measure, registry
+from tests.oracle_pooled import POOLED_ORACLES
 from tests.oracles import POSITION, Row, oracle, pooled, read
 from tests.strategies import (
     LABEL_AS_PROBABILITY,
     PER_GROUP,
     POOLED,
+    POOLED_VARIANTS,
     VARIANTS,
     allows,
     random_groups,
@@ -66,12 +68,14 @@ def assert_groups_equal(result, text: str, groups: list[list[Row]], ties: str) -
 
 
 def test_registry__every_measure_has_an_oracle_and_variants():
-    assert set(registry) == set(POSITION) | {"GAUC", "AUC"} == set(VARIANTS)
+    per_group = {name for name, kind in registry.items() if not kind.pooled}
+    assert per_group == set(POSITION) | {"GAUC"} == set(VARIANTS)
+    assert set(registry) - per_group == set(POOLED_ORACLES) == set(POOLED_VARIANTS)
 
 
-@pytest.mark.parametrize("name", sorted(VARIANTS))
+@pytest.mark.parametrize("name", sorted(VARIANTS | POOLED_VARIANTS))
 def test_registry__every_option_of_a_measure_is_tried(name):
-    tried = {option for text in VARIANTS[name] for option in read(text)[1]}
+    tried = {option for text in (VARIANTS | POOLED_VARIANTS)[name] for option in read(text)[1]}
     tried |= {
         option for text in LABEL_AS_PROBABILITY if read(text)[0] == name for option in read(text)[1]
     }
@@ -80,7 +84,7 @@ def test_registry__every_option_of_a_measure_is_tried(name):
 
 
 def test_variants__are_spelt_canonically():
-    for texts in (*VARIANTS.values(), LABEL_AS_PROBABILITY):
+    for texts in (*VARIANTS.values(), *POOLED_VARIANTS.values(), LABEL_AS_PROBABILITY):
         for text in texts:
             assert str(measure(text)) == text
 

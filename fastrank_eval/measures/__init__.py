@@ -21,6 +21,7 @@ from fastrank_eval.measures.judged import (
     infAP,
 )
 from fastrank_eval.measures.lag import G, binG
+from fastrank_eval.measures.likelihood import NE, RIG, LogLoss
 from fastrank_eval.measures.reciprocal_rank import RR
 from fastrank_eval.measures.residual import RBPres
 from fastrank_eval.measures.sets import NumRel, NumRelRet, NumRet, SetAP, Utility
@@ -38,11 +39,13 @@ __all__ = [
     "GMAP",
     "INSQ",
     "INST",
+    "NE",
     "NERR8",
     "NERR9",
     "NERR10",
     "NERR11",
     "RBP",
+    "RIG",
     "RR",
     "SDCG",
     "Compat",
@@ -52,6 +55,7 @@ __all__ = [
     "IPrec",
     "IPrec11",
     "Judged",
+    "LogLoss",
     "Measure",
     "NumNonrelRet",
     "NumRel",

@@ -1,0 +1,127 @@
+"""Measures of all rows together, whatever their group: what they keep, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fastrank_eval.measures.base import Measure
+from fastrank_eval.states import ExactSums
+
+if TYPE_CHECKING:
+    from fastrank_eval.chunk import Scored
+    from fastrank_eval.pooled import PooledScores
+    from fastrank_eval.pooled_weights import InOrder, WeightedScores
+    from fastrank_eval.score_table import ScoreTable
+
+#: What a measure takes scores for; each kind may be taken for those before it.
+SCORE_KINDS = ("order", "number", "probability")
+
+
+@dataclass(frozen=True, slots=True)
+class PooledValue:
+    """What all rows come to.
+
+    Parameters
+    ----------
+    value : float
+        NaN where undefined.
+    reason : str or None
+        Why it is undefined.
+    details : mapping of str to float
+        What else is known of it, such as the number of clamped probabilities or a bound of its
+        error.
+    """
+
+    value: float
+    reason: str | None = None
+    details: Mapping[str, float] = field(default_factory=dict)
+
+
+def undefined(reason: str) -> PooledValue:
+    """No value, and why."""
+    return PooledValue(float("nan"), reason)
+
+
+class PooledMeasure(Measure):
+    """A measure of all rows, in one state that every thread adds to.
+
+    Measures of equal `state_key` share a state.
+    """
+
+    takes_cutoff = False
+    pooled = True
+    uses_row_weights = True
+    #: What it takes scores for: one of `SCORE_KINDS`.
+    scores: ClassVar[str] = "order"
+
+    def state_key(self) -> Hashable:
+        """Measures with equal keys share what is kept of the rows."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def new_state(self, weighted: bool, threads: int) -> Any:
+        """Nothing kept yet."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def add_rows(self, state: Any, scored: Scored) -> None:
+        """Add the rows that a model has scored; called by several threads at once."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        """What the rows come to; `in_order` maps a function over jobs, in threads."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class OrderedMeasure(PooledMeasure):
+    """A measure that is read from the distinct scores and the classes of their rows."""
+
+    def state_key(self) -> Hashable:
+        return "scores", float(self.rel)
+
+    def new_state(self, weighted: bool, threads: int) -> PooledScores | WeightedScores:
+        if weighted:
+            from fastrank_eval.pooled_weights import WeightedScores
+
+            return WeightedScores()
+        from fastrank_eval.pooled import PooledScores
+
+        return PooledScores(threads)
+
+    def add_rows(self, state: Any, scored: Scored) -> None:
+        state.add(scored.score, scored.labels.relevant_rows(self.rel), scored.weight)
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        table = state.table(in_order)
+        missing = table.missing
+        return undefined(missing) if missing else self.of_table(table)
+
+    def of_table(self, table: ScoreTable) -> PooledValue:
+        """The value, where rows of both classes are there."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class SummedMeasure(PooledMeasure):
+    """A measure that is a formula of exact sums over rows."""
+
+    #: Names of the sums.
+    terms: ClassVar[tuple[str, ...]]
+
+    def new_state(self, weighted: bool, threads: int) -> ExactSums:
+        return ExactSums(len(self.terms))
+
+    def pooled_value(self, state: ExactSums, in_order: InOrder) -> PooledValue:
+        return self.of_sums({name: state.total(i) for i, name in enumerate(self.terms)})
+
+    def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        """The value from the sums, each rounded once."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+def positive_mask(scored: Scored, rel: float) -> np.ndarray:
+    """Which rows are positive. bool, shape (rows,)."""
+    positive = np.zeros(len(scored.score), np.bool_)
+    positive[scored.labels.relevant_rows(rel)] = True
+    return positive
