@@ -65,6 +65,8 @@ class Scored:
         Labelled rows of the chunk that are not among these; None where `kept` is.
     unjudged : ndarray of bool, shape (rows,), read-only, or None
         Those without a label, where a measure asks.
+    subtopics : ndarray of uint64, shape (rows,), read-only, or None
+        What they cover, where a measure asks.
     """
 
     chunk: Chunk
@@ -76,6 +78,7 @@ class Scored:
     kept: np.ndarray | None = None
     lost: np.ndarray | None = None
     unjudged: np.ndarray | None = None
+    subtopics: np.ndarray | None = None
 
     @classmethod
     def of(cls, chunk: Chunk, model: int, labels: Labels) -> Self:
@@ -92,8 +95,10 @@ class Scored:
         columns = chunk.columns
         score, weight, item = columns.scores[model], columns.weight, columns.item
         missing, unjudged = columns.unretrieved[model], columns.unjudged
+        subtopics = columns.subtopics
         if missing is None or not missing.any():
-            return cls(chunk, score, weight, item, chunk.starts, labels, unjudged=unjudged)
+            marks = {"unjudged": unjudged, "subtopics": subtopics}
+            return cls(chunk, score, weight, item, chunk.starts, labels, **marks)
         here = ~missing
         kept = np.flatnonzero(here)
         starts = np.concatenate([[0], np.cumsum(here)])[chunk.starts]
@@ -108,6 +113,7 @@ class Scored:
             kept,
             np.flatnonzero(missing & (labels.labelled.marks != 0)),
             None if unjudged is None else frozen(unjudged[kept]),
+            None if subtopics is None else frozen(subtopics[kept]),
         )
 
     def in_order(self, presorted: bool, score_name: str) -> bool:

@@ -40,6 +40,8 @@ class Roles:
         Scores are rounded to float32 before they are compared.
     score_kind : str
         What measures take scores for: an ``"order"``, a ``"number"``, or a ``"probability"``.
+    subtopics : str or None
+        What each row covers, where a measure asks.
     """
 
     group: tuple[str, ...]
@@ -53,6 +55,7 @@ class Roles:
     judgments: bool = False
     single_precision: bool = False
     score_kind: str = "order"
+    subtopics: str | None = None
 
     def by_column(self) -> dict[str, str]:
         """Each needed column with the part it plays, in reading order."""
@@ -68,6 +71,8 @@ class Roles:
             parts.setdefault(self.item, "item")
         for name in self.group_weights:
             parts.setdefault(name, "group weight")
+        if self.subtopics is not None:
+            parts.setdefault(self.subtopics, "subtopics")
         return parts
 
 
@@ -97,6 +102,8 @@ class Columns:
         Number of each row in the whole input, where rows were left out.
     unjudged : ndarray of bool or None
         Rows without a label, where a measure asks; None where every row has one.
+    subtopics : ndarray of uint64 or None
+        Bit s is set where the row covers subtopic s; None where no measure asks.
     """
 
     first_row: int
@@ -109,6 +116,7 @@ class Columns:
     group_weights: tuple[np.ndarray, ...]
     numbers: np.ndarray | None = None
     unjudged: np.ndarray | None = None
+    subtopics: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -153,6 +161,7 @@ class Columns:
             *masks,
             self.weight,
             *weights,
+            self.subtopics,
             self.unjudged,
             self.numbers,
         ]
@@ -164,8 +173,9 @@ class Columns:
         """Rows without keys from what `parts` lists, for so many models."""
         scores, masks = tuple(parts[1 : 1 + models]), tuple(parts[1 + models : 1 + 2 * models])
         label, weight = parts[0], parts[1 + 2 * models]
-        weights, numbers, unjudged = tuple(parts[2 + 2 * models : -2]), parts[-1], parts[-2]
-        return cls(0, (), label, scores, masks, weight, item, weights, numbers, unjudged)  # type: ignore[arg-type]
+        weights = tuple(parts[2 + 2 * models : -3])
+        subtopics, unjudged, numbers = parts[-3:]
+        return cls(0, (), label, scores, masks, weight, item, weights, numbers, unjudged, subtopics)  # type: ignore[arg-type]
 
     def without_keys(self) -> Columns:
         """The same rows without their keys, once the group is known."""
@@ -180,6 +190,7 @@ class Columns:
             self.group_weights,
             self.numbers,
             self.unjudged,
+            self.subtopics,
         )
 
     def _each(
@@ -200,6 +211,7 @@ class Columns:
             tuple(array(weight) for weight in self.group_weights),
             None if self.numbers is None else array(self.numbers),
             None if self.unjudged is None else array(self.unjudged),
+            None if self.subtopics is None else array(self.subtopics),
         )
 
     def earliest(self, starts: np.ndarray) -> np.ndarray:
@@ -263,4 +275,5 @@ def concatenate(pieces: Sequence[Columns]) -> Columns:
         tuple(joined(weights) for weights in by_position(p.group_weights for p in pieces)),
         numbers,
         joined_masks([piece.unjudged for piece in pieces]),
+        None if first.subtopics is None else joined(piece.subtopics for piece in pieces),
     )

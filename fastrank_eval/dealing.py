@@ -85,7 +85,7 @@ class DealtRows:
             return self
         label = cast(np.dtype, self.label)
         words, labels, scores = unpacked(self.packed, self.bounds, self.base, PIECE_BITS, label)
-        parts = Columns.of_parts([labels, scores, None, None, None, None], 1, None).parts()
+        parts = Columns.of_parts([labels, scores, None, None, None, None, None], 1, None).parts()
         return DealtRows([[words]], parts, None, self.bounds, 0, self.least, self.most)
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from fastrank_eval.chunk import Chunk, Scored
+from fastrank_eval.coverage import Coverage
 from fastrank_eval.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval.labels import Labels
 from fastrank_eval.measures.auc import class_weights
@@ -48,13 +49,14 @@ def evaluate_chunk(
     columns = chunk.columns
     group_weights = _constant_columns(chunk, plan, name)
     labels = Labels.of(columns.label, chunk.starts, plan.skip_empty)
+    coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
     seen = GroupValues.empty(chunk, plan)
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels)
         if plan.passes or plan.presorted:
             in_order = scored.in_order(plan.presorted, score)
         if plan.passes:
-            ranking = rank(scored, plan.ties, in_order)
+            ranking = rank(scored, plan.ties, in_order, coverage)
             for m, value in _values(plan, ranking):
                 _settle(plan, m, ranking, value, group_weights, tally.means[model], name)
                 if plan.per_group:

@@ -68,6 +68,7 @@ def evaluate(
     measures: str | Measure | Sequence[str | Measure],
     weight: str | None = None,
     item: str | None = None,
+    subtopics: str | None = None,
     profile: str | None = None,
     ties: str | None = None,
     undefined: str | Mapping[str, str] | None = None,
@@ -110,6 +111,10 @@ def evaluate(
         Row weight, finite and at least 0. Used by AUC and GAUC.
     item : str, optional
         Item id, for ``ties="item"``.
+    subtopics : str, optional
+        What each row covers, for measures of diversity: a list of whole numbers from 0 to 63, or a
+        single one. Null and the empty list cover nothing. These measures look at nothing else: a
+        row counts by what it covers, whatever its label, and `unjudged` goes by the label alone.
     profile : str, optional
         The conventions of another tool: ``"trec_eval_9"``, ``"catboost"`` ... (see `PROFILES`). It
         sets the choices below, and the options of measures, that are not given.
@@ -235,6 +240,7 @@ def evaluate(
             key=SCORE_KINDS.index,
             default="order",
         ),
+        subtopics=_subtopics(subtopics, wanted),
     )
     _check_measures(wanted, given["ties"], roles, given["weight_rows"])
     plan = Plan(
@@ -258,6 +264,8 @@ def evaluate(
                 f"group weight '{name}' is no column and none of {', '.join(GROUP_WEIGHTS)}.{hint}"
             )
         require_columns(opened.schema, [name], role=part)
+    if subtopics is not None:
+        require_columns(opened.schema, [subtopics], role="subtopics")
     reading = Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
     if batch_rows is None:
         plan = replace(plan, stretch=stretch_of(reading.rows, plan.threads))
@@ -271,6 +279,8 @@ def evaluate(
                 lambda columns: Reading(opened, columns, reading.limit, _COUNTING).batches(),
             ) from None
     conventions: dict[str, object] = {**given, "weight": weight, **way}
+    if subtopics is not None:
+        conventions["subtopics"] = subtopics
     if chosen is not None:
         conventions["profile"] = chosen.name
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
@@ -295,6 +305,18 @@ def _name(part: str, given: object) -> str:
     if not isinstance(given, str) or not given:
         raise ArgumentError(f"{part}={given!r} is not a column name.")
     return given
+
+
+def _subtopics(given: str | None, wanted: tuple[Measure, ...]) -> str | None:
+    """The column of subtopics, if a measure asks for it."""
+    name = None if given is None else _name("subtopics", given)
+    asking = [str(m) for m in wanted if m.needs_subtopics]
+    if asking and name is None:
+        raise ArgumentError(
+            f"{', '.join(asking)} must know which subtopics a row covers: name a column of lists "
+            "of whole numbers, subtopics=... (--subtopics)."
+        )
+    return name if asking else None
 
 
 def _names(part: str, given: str | Sequence[str]) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ class Gathering:
         groups = sort_pieces(packed, span.bounds, labels, scores, starts)
         starts = starts[: groups + 1]
         label = frozen(labels.view(cast(np.dtype, self._stretches[0].label)))
-        parts = [label, frozen(scores.view(np.float32)), None, None, None, None]
+        parts = [label, frozen(scores.view(np.float32)), None, None, None, None, None]
 
         def keys() -> Keys:
             heads = starts[:-1]

@@ -85,6 +85,12 @@ column_options = _together(
     ),
     option("Columns", "-w", "--weight", metavar="COLUMN", help="Weight of each row, at least 0."),
     option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
+    option(
+        "Columns",
+        "--subtopics",
+        metavar="COLUMN",
+        help="What each row covers, for measures of diversity: a list of numbers from 0 to 63.",
+    ),
 )
 measure_options = _together(
     option(

@@ -73,7 +73,7 @@ class Plan:
     @cached_property
     def skip_empty(self) -> bool:
         """Whether groups whose labels are all 0 need not be ranked: their values are known."""
-        if self.weighted or self.roles.judgments:
+        if self.weighted or self.roles.judgments or self.roles.subtopics:
             return False
         for m in self.measures:
             if m.pooled:

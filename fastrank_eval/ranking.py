@@ -16,6 +16,7 @@ import numpy as np
 from fastrank_eval.canonical import arrange_blocks, sort_groups_descending, weigh_zeros
 from fastrank_eval.chunk import Chunk, Scored
 from fastrank_eval.columns import frozen
+from fastrank_eval.coverage import Coverage, Covering
 from fastrank_eval.entries import counted_entries, labelled_rows, ordered_entries
 from fastrank_eval.judgments import Judgments
 from fastrank_eval.labels import Labels
@@ -75,6 +76,8 @@ class Ranking:
         Of all entries.
     judgments : Judgments or None
         Where a measure asks which rows nobody judged, and there are some.
+    covering : Covering or None
+        Where a measure asks which subtopics rows cover.
     """
 
     labels: Labels
@@ -92,6 +95,7 @@ class Ranking:
     least_grade: float
     lost: bool = False
     judgments: Judgments | None = None
+    covering: Covering | None = None
     known: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -137,6 +141,10 @@ class Ranking:
             self.judgments = Judgments.complete(self.groups, len(self.grade))
         return self.judgments
 
+    def covered(self) -> Covering:
+        """Where rows that cover subtopics stand."""
+        return cast(Covering, self.covering)
+
     def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
         """`values` of the entries, which follow from grades, descending inside each group."""
 
@@ -149,7 +157,7 @@ class Ranking:
         return self.once_for_all(("descending", key), sort)
 
 
-def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
+def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = None) -> Ranking:
     """Rank the rows of whole groups by one model's score.
 
     Parameters
@@ -160,6 +168,8 @@ def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
         One of `ties.TIES`.
     in_order : bool
         Whether rows stand best first in every group.
+    coverage : Coverage or None
+        What the rows of the chunk cover, where a measure asks.
 
     Returns
     -------
@@ -172,7 +182,8 @@ def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
     if item is not None and ties == "item" and len(score):
         order = order_by_item(score, starts, item)
     elif not in_order:
-        if weight is None and ties != "input" and scored.unjudged is None:
+        by_label = weight is None and scored.unjudged is None and coverage is None
+        if by_label and ties != "input":
             found = counted_entries(score, starts, labelled)
         if found is None:
             order = order_by_score(score, starts)
@@ -250,6 +261,11 @@ def rank(scored: Scored, ties: str, in_order: bool) -> Ranking:
             scored.chunk.unjudged_rows(),
             ties,
         )
+    if coverage is not None:
+        subtopics = cast(np.ndarray, scored.subtopics)
+        marked = labelled_rows(frozen((subtopics != 0).view(np.uint8)), starts, skip=False)
+        among = ordered_entries(score, starts, marked, order)
+        ranking.covering = Covering.of(coverage, among, subtopics[among.row], retrieved, ties)
     return ranking
 
 

@@ -45,11 +45,11 @@ def order_by_item(score: np.ndarray, starts: np.ndarray, item: pa.Array) -> np.n
         block = np.cumsum(~level[places])
         rows = order[places]
         # ~ turns ascending into descending without overflow, for signed and unsigned ids alike.
-        order[places] = rows[np.lexsort((~_item_codes(item, rows), block))]
+        order[places] = rows[np.lexsort((~item_codes(item, rows), block))]
     return order
 
 
-def _item_codes(item: pa.Array, rows: np.ndarray) -> np.ndarray:
+def item_codes(item: pa.Array, rows: np.ndarray) -> np.ndarray:
     """Integers of the same order as the items of some rows."""
     words = fixed_width(item)
     if words is not None and words.ndim == 1:

@@ -12,6 +12,7 @@ from fastrank_eval.arrow_values import arrow_column, arrow_value
 from fastrank_eval.columns import Columns, Roles, frozen
 from fastrank_eval.errors import ColumnError
 from fastrank_eval.faults import BadRows
+from fastrank_eval.subtopics import MOST, masks_of
 
 #: Integers up to here are doubles too.
 _EXACT = 1 << 53
@@ -64,8 +65,19 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     group_weights = tuple(
         _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
     )
+    subtopics = None
+    if roles.subtopics is not None:
+        subtopics = _subtopics(batch.column(roles.subtopics), roles.subtopics, first_row)
     columns = Columns(
-        first_row, keys, label, tuple(scores), tuple(masks), weight, item, group_weights
+        first_row,
+        keys,
+        label,
+        tuple(scores),
+        tuple(masks),
+        weight,
+        item,
+        group_weights,
+        subtopics=subtopics,
     )
     if labels.null_count:
         if roles.unjudged == "drop":
@@ -308,6 +320,55 @@ def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarra
                 "weights must be finite and not negative",
             )
     return values
+
+
+def _subtopics(column: pa.Array, name: str, first_row: int) -> np.ndarray:
+    numbers, lengths, wrong = _numbers_and_lengths(column, name)
+    masks, bad = masks_of(numbers, lengths, wrong)
+    if bad.any():
+        row = int(np.argmax(bad))
+
+        def count(column: pa.Array) -> int:
+            return int(np.count_nonzero(masks_of(*_numbers_and_lengths(column, name))[1]))
+
+        raise BadRows(
+            name,
+            f"subtopics column '{name}' ({column.type}) holds what is no number from 0 to "
+            f"{MOST - 1}",
+            f", value {decoded(column)[row].as_py()}; number the subtopics of each group from 0, "
+            "and leave out nulls inside lists",
+            first_row + row,
+            int(np.count_nonzero(bad)),
+            count,
+        )
+    return frozen(masks)
+
+
+def _numbers_and_lengths(column: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All numbers of a column of lists, how many each row has, and which of them are null."""
+    import pyarrow.compute as pc
+
+    column = decoded(column)
+    kind = column.type
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if lists or pa.types.is_fixed_size_list(kind):
+        found = pc.list_value_length(column)
+        numbers = decoded(column.flatten())
+    else:
+        found = arrow_column(as_array(column.is_valid()).astype(np.int32))
+        numbers = column.drop_null() if column.null_count else column
+    if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
+        raise ColumnError(
+            f"subtopics column '{name}' has type {kind}; it must be a list of whole numbers from 0 "
+            f"to {MOST - 1}, or one such number a row."
+        )
+    lengths = as_array(pc.fill_null(found, 0) if found.null_count else found).astype(np.int64)
+    wrong = as_array(numbers.is_null()).view(np.bool_)
+    if pa.types.is_null(numbers.type) or numbers.null_count:
+        numbers = _filled(numbers)
+    values = as_array(numbers)
+    outside = wrong | (values < 0) | (values >= MOST)
+    return np.where(outside, 0, values).astype(np.int64), lengths, outside
 
 
 def _numbers(column: pa.Array, name: str, part: str, wanted: str) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from tests.oracle_diversity import DIVERSITY
 from tests.oracles import Row, read
 
 GRADES = (0, 1, 2, 3)
@@ -183,6 +184,21 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "GAUC(min_rows=4)",
         "GAUC(min_positives=2)",
     ),
+    "alpha_DCG": ("alpha_DCG", "alpha_DCG@1", "alpha_DCG(alpha=0.3)@5", "alpha_DCG(alpha=1)@3"),
+    "alpha_nDCG": (
+        "alpha_nDCG",
+        "alpha_nDCG@2",
+        "alpha_nDCG(alpha=1)@3",
+        "alpha_nDCG(alpha=0)",
+        "alpha_nDCG(alpha=0.3)@4",
+    ),
+    "ERR_IA": ("ERR_IA", "ERR_IA@1", "ERR_IA(alpha=0.9)@4"),
+    "nERR_IA": ("nERR_IA", "nERR_IA@2", "nERR_IA(alpha=0.2)@20"),
+    "NRBP": ("NRBP", "NRBP(alpha=0.3, beta=0.8)", "NRBP(alpha=1)"),
+    "nNRBP": ("nNRBP", "nNRBP(alpha=0.8, beta=0.9)"),
+    "P_IA": ("P_IA", "P_IA@1", "P_IA@3", "P_IA@20"),
+    "AP_IA": ("AP_IA", "AP_IA@2"),
+    "StRecall": ("StRecall", "StRecall@1", "StRecall@3"),
 }
 
 #: Measures of all rows together, which test_pooled_measures.py compares with their oracles.
@@ -193,8 +209,10 @@ POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
     "RIG": ("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)"),
 }
 
-PER_GROUP = tuple(text for texts in VARIANTS.values() for text in texts)
 POOLED = POOLED_VARIANTS["AUC"]
+# Measures of diversity need to know what rows cover: test_diversity.py tries them.
+PER_GROUP = tuple(text for name in VARIANTS if name not in DIVERSITY for text in VARIANTS[name])
+COVERING = tuple(text for name in DIVERSITY for text in VARIANTS[name])
 
 # Labels that are probabilities need their own data, so this one stands apart.
 LABEL_AS_PROBABILITY = (
@@ -240,7 +258,11 @@ def allows(text: str, ties: str) -> bool:
 
 #: One text of each measure that has a value under every tie policy.
 EVERY_KIND = (
-    *(text for _, text, *_ in VARIANTS.values() if has_expectation(text) and has_extremes(text)),
+    *(
+        text
+        for name, (_, text, *_) in VARIANTS.items()
+        if has_expectation(text) and has_extremes(text) and name not in DIVERSITY
+    ),
     "AUC(rel=2)",
 )
 #: Measures that count what is missing: the best case has the least of it.

@@ -153,7 +153,8 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
     def record(source: object, **options: Any) -> Any:
         seen.update(options, source=source)
-        plain = {"group": "user", "weight": None, "item": None, "ties": "expected"}
+        plain = {"group": "user", "weight": None, "item": None, "subtopics": None}
+        plain["ties"] = "expected"
         return original(source, **{**options, **plain})
 
     monkeypatch.setattr(module, "evaluate", record)
@@ -164,6 +165,7 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -> None:
     outcome = run(
         "evaluate", "log.parquet", *COLUMNS, "-g", "click", "--weight", "w", "--item", "i",
+        "--subtopics", "c",
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
         "--profile", "sklearn", "--score-type", "float32",
@@ -176,6 +178,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
     assert passed_on == {
         "source": "log.parquet", "group": ["user", "click"], "label": "click", "score": "pctr",
         "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
+            "subtopics": "c",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
         "weight_rows": "ignore", "profile": "sklearn", "score_type": "float32",
         "order": "grouped", "presorted": False, "threads": 2,

@@ -73,7 +73,9 @@ def measures(draw: st.DrawFn) -> Measure:
     }
     if issubclass(kind, UserModel) and "gain" in options:
         options["gain"] = draw(UNIT_GAIN)
-    if options.get("alpha") is not None:
+    if kind.needs_subtopics:
+        options |= {name: draw(VALUES["p"]) for name in ("alpha", "beta") if name in options}
+    elif options.get("alpha") is not None:
         options.pop("beta", None)
     if kind.name == "IPrec" and "recall" not in options:
         options["recall"] = draw(VALUES["recall"])

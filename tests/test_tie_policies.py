@@ -11,6 +11,7 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval.measures import measure, registry
+from tests.oracle_diversity import DIVERSITY
 from tests.oracle_pooled import POOLED_ORACLES
 from tests.oracles import POSITION, Row, oracle, pooled, read
 from tests.strategies import (
@@ -69,7 +70,7 @@ def assert_groups_equal(result, text: str, groups: list[list[Row]], ties: str) -
 
 def test_registry__every_measure_has_an_oracle_and_variants():
     per_group = {name for name, kind in registry.items() if not kind.pooled}
-    assert per_group == set(POSITION) | {"GAUC"} == set(VARIANTS)
+    assert per_group == {*POSITION, *DIVERSITY, "GAUC"} == set(VARIANTS)
     assert set(registry) - per_group == set(POOLED_ORACLES) == set(POOLED_VARIANTS)
 
 

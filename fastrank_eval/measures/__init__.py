@@ -10,6 +10,7 @@ from fastrank_eval.measures.compatibility import Compat
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR11
 from fastrank_eval.measures.hits import F, P, R, RelP, Rprec, Success
+from fastrank_eval.measures.intents import AP_IA, P_IA, StRecall
 from fastrank_eval.measures.interpolated import IPrec, IPrec11
 from fastrank_eval.measures.inverse_square import INSQ, INST
 from fastrank_eval.measures.judged import (
@@ -22,6 +23,7 @@ from fastrank_eval.measures.judged import (
 )
 from fastrank_eval.measures.lag import G, binG
 from fastrank_eval.measures.likelihood import NE, RIG, LogLoss
+from fastrank_eval.measures.novelty import ERR_IA, NRBP, alpha_DCG, alpha_nDCG, nERR_IA, nNRBP
 from fastrank_eval.measures.reciprocal_rank import RR
 from fastrank_eval.measures.residual import RBPres
 from fastrank_eval.measures.sets import NumRel, NumRelRet, NumRet, SetAP, Utility
@@ -30,11 +32,13 @@ from fastrank_eval.measures.user_models import RBP, SDCG
 
 __all__ = [
     "AP",
+    "AP_IA",
     "AUC",
     "BPM",
     "CG",
     "DCG",
     "ERR",
+    "ERR_IA",
     "GAUC",
     "GMAP",
     "INSQ",
@@ -44,6 +48,8 @@ __all__ = [
     "NERR9",
     "NERR10",
     "NERR11",
+    "NRBP",
+    "P_IA",
     "RBP",
     "RIG",
     "RR",
@@ -70,15 +76,20 @@ __all__ = [
     "RnDCG",
     "Rprec",
     "SetAP",
+    "StRecall",
     "Success",
     "Unjudged",
     "Utility",
+    "alpha_DCG",
+    "alpha_nDCG",
     "binG",
     "bpref",
     "infAP",
     "measure",
     "nDCG",
     "nDCGrel",
+    "nERR_IA",
+    "nNRBP",
     "pFound",
     "parse_measures",
     "registry",

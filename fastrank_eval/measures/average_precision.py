@@ -75,7 +75,7 @@ class AveragePrecision(Measure):
             )
         else:
             _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, ranking.retrieved))
-            _expected_precisions(
+            expected_precisions(
                 ranking.offsets,
                 ranking.above,
                 ranking.size,
@@ -119,7 +119,7 @@ GMAP = GeometricAveragePrecision()
 
 
 @kernel
-def _expected_precisions(  # type: ignore[no-untyped-def]
+def expected_precisions(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, cutoffs, harmonic, out
 ):
     """Sum of precisions at relevant ranks.

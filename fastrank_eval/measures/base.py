@@ -145,6 +145,7 @@ class Measure:
     uses_row_weights: ClassVar[bool] = False
     needs_relevant: ClassVar[bool] = False
     needs_judgments: ClassVar[bool] = False
+    needs_subtopics: ClassVar[bool] = False
     higher_is_better: ClassVar[bool] = True
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     #: What the values of the groups become: their "mean", their "sum" or, for a measure that needs

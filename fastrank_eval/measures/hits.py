@@ -242,7 +242,7 @@ class SuccessRate(Measure):
     ) -> None:
         cutoffs, at = distinct_cutoffs(measures)
         found = np.empty((len(cutoffs), ranking.groups))
-        _expected_success(
+        expected_success(
             ranking.offsets,
             ranking.above,
             ranking.size,
@@ -301,9 +301,10 @@ def expected_hits(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _expected_success(  # type: ignore[no-untyped-def]
+def expected_success(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, cutoffs, out
 ):
+    """Chance that a relevant row stands above each cutoff."""
     for g in range(offsets.shape[0] - 1):
         for c in range(cutoffs.shape[0]):
             out[c, g] = 0.0

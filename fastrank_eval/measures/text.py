@@ -11,7 +11,7 @@ from typing import Any
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.measures.base import Measure, registry, spelled
 
-#: trec_eval's names that carry a number, and how we write the same.
+#: Names of trec_eval that carry a number and names of ndeval with a hyphen, and how we write them.
 _TREC = [
     (re.compile(theirs, re.IGNORECASE), ours)
     for theirs, ours in (
@@ -25,6 +25,8 @@ _TREC = [
         (r"iprec_at_recall_(\d+\.\d+)", r"IPrec@\1"),
         (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
         (r"11pt_avg", r"IPrec11"),
+        (r"(alpha)-(n?DCG\b.*)", r"\1_\2"),
+        (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
 
