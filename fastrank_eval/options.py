@@ -110,8 +110,8 @@ convention_options = _together(
         "--profile",
         metavar="TOOL",
         help="The conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
-        "sklearn, gdeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. What is given "
-        "besides holds all the same.",
+        "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. What is "
+        "given besides holds all the same.",
     ),
     option(
         "Conventions",

@@ -151,6 +151,17 @@ PROFILES: Mapping[str, Profile] = {
             ("values are printed with five decimals",),
         ),
         Profile(
+            "ndeval",
+            "ndeval 4.5 of the TREC web track, and pyndeval",
+            _TREC,
+            {},
+            (
+                "at a cutoff of 1, ERR-IA and alpha-DCG are not divided by anything there",
+                "pyndeval ranks tied documents by ascending id, ndeval by the rank column or, with "
+                "-traditional, by descending id, as here",
+            ),
+        ),
+        Profile(
             "catboost",
             "CatBoost 1.2.10",
             {"ties": "worst", "undefined": "zero,nDCG=one,R=one"},
