@@ -13,14 +13,23 @@
 The rooms, each importing only from those named before it: `pairs` (query and document as one key),
 `keyed` (a table of pairs), `lines` (text to columns, a block at a time), `blocks` (files, bytes and
 streams in blocks of whole lines), `repeats` (pairs that stand twice), `tables` (columns and dicts
-in one form), `reading` (`read_run`, `read_qrels`), `joining` (`join`),
-`lines_printed` (trec_eval's lines as measures of ours), `report` (`trec_report`).
+in one form), `reading` (`read_run`, `read_qrels`), `diversity` (`read_diversity_qrels`), `joining`
+(`join`), `lines_printed` (trec_eval's lines as measures of ours), `report` (`trec_report`).
 """
 
 from __future__ import annotations
 
+from fastrank_eval.trec.diversity import read_diversity_qrels
 from fastrank_eval.trec.joining import Joined, join
 from fastrank_eval.trec.reading import read_qrels, read_run
 from fastrank_eval.trec.report import TrecReport, trec_report
 
-__all__ = ["Joined", "TrecReport", "join", "read_qrels", "read_run", "trec_report"]
+__all__ = [
+    "Joined",
+    "TrecReport",
+    "join",
+    "read_diversity_qrels",
+    "read_qrels",
+    "read_run",
+    "trec_report",
+]

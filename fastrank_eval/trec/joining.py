@@ -34,7 +34,7 @@ class Joined:
     table : pyarrow.Table
         One row a pair: ``query`` and ``doc``, string; the columns `scores`, float64, null where
         that run did not retrieve the document; ``grade``, int64 or float64, null where nobody
-        judged it.
+        judged it; ``subtopics``, list of int64, where the judgements tell them.
     scores : tuple of str
         One column a run.
     queries : int
@@ -71,7 +71,8 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
         A query that only some of several runs have counts for all of them: without a score where
         a run lacks it.
     qrels : object
-        What `read_qrels` takes.
+        What `read_qrels` takes; or what `read_diversity_qrels` returns, whose column
+        ``subtopics`` is kept.
     complete : bool
         Keep judged queries that no run has, as trec_eval's ``-c`` does.
 
@@ -88,7 +89,7 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
     SourceError, ColumnError
         As `read_run` and `read_qrels` do.
     ArgumentError
-        If no run is given, or a run's name is ``query``, ``doc`` or ``grade``.
+        If no run is given, or a run's name is ``query``, ``doc``, ``grade`` or ``subtopics``.
 
     References
     ----------
@@ -133,7 +134,8 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
     of_grade = np.append(at, np.arange(judged.rows))
     names = pa.concat_arrays([queries, judged_queries.take(arrow_column(new))])
     docs = joined_chunks([*rows.table["doc"].chunks, *judged.table["doc"].chunks])
-    table = _table(order, (names, code), docs, columns, (judged.numbers, of_grade))
+    covers = judged.table["subtopics"] if "subtopics" in judged.table.schema.names else None
+    table = _table(order, (names, code), docs, columns, (judged.numbers, of_grade), covers)
     return Joined(table, tuple(runs), int(wanted.sum()), only_in_run, len(new), unanswered)
 
 
@@ -166,10 +168,10 @@ def _named(run: object) -> dict[str, object]:
     if not run:
         raise ArgumentError("No run is given: the mapping of names to runs is empty.")
     for name in run:
-        if not isinstance(name, str) or name in ("query", "doc", "grade"):
+        if not isinstance(name, str) or name in ("query", "doc", "grade", "subtopics"):
             raise ArgumentError(
-                f"A run cannot be called {name!r}: its scores become a column beside query, doc "
-                "and grade. Name it otherwise."
+                f"A run cannot be called {name!r}: its scores become a column beside query, doc, "
+                "grade and subtopics. Name it otherwise."
             )
     return dict(run)
 
@@ -195,6 +197,7 @@ def _table(
     docs: pa.Array,
     scores: Mapping[str, tuple[np.ndarray, np.ndarray]],
     grade: tuple[np.ndarray, np.ndarray],
+    subtopics: pa.ChunkedArray | None,
 ) -> pa.Table:
     """Rows in their order, a batch at a time: none of their columns is held twice.
 
@@ -209,12 +212,17 @@ def _table(
         Each row's score, and whether it has none.
     grade : tuple of ndarray
         The grades, and the number of each row's, -1 where it has none.
+    subtopics : pyarrow.ChunkedArray or None
+        Lists, numbered as the grades are.
     """
     names, code = query
     grades, of_grade = grade
     grades = np.append(grades, grades.dtype.type(0))
     kinds = {name: pa.float64() for name in scores}
     kinds["grade"] = pa.from_numpy_dtype(grades.dtype)
+    covers = None if subtopics is None else subtopics.combine_chunks()
+    if covers is not None:
+        kinds["subtopics"] = covers.type
     schema = pa.schema({"query": pa.string(), "doc": pa.string(), **kinds})
 
     def batch(i: int) -> pa.RecordBatch:
@@ -226,6 +234,8 @@ def _table(
             *(column_with_nulls(score[rows], lacking[rows]) for score, lacking in scores.values()),
             column_with_nulls(grades[at], at < 0),
         ]
+        if covers is not None:
+            arrays.append(covers.take(column_with_nulls(at, at < 0)))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return pa.Table.from_batches(in_threads(batch, -(-len(order) // _BATCH)), schema)

@@ -13,7 +13,7 @@ from fastrank_eval.kernel import kernel
 from fastrank_eval.scratch import scratch
 from fastrank_eval.trec.pairs import marked
 
-__all__ = ["QRELS", "RUN", "Layout", "Lines", "columns_of_lines"]
+__all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "columns_of_lines"]
 
 _SHOWN = 80
 #: No line is shorter than its fields of one letter, a blank after each: at most 1 row in 8 bytes.
@@ -56,6 +56,15 @@ RUN = Layout(
     "score",
     6,
     True,
+)
+#: As ndeval reads them.
+DIVERSITY_QRELS = Layout(
+    "diversity qrels",
+    "qid subtopic docno rel",
+    {"query": 0, "subtopic": 1, "doc": 2, "grade": 3},
+    "grade",
+    4,
+    False,
 )
 QRELS = Layout("qrels", "qid iter docno rel", {"query": 0, "doc": 2, "grade": 3}, "grade", 4, False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
@@ -22,9 +22,9 @@ from fastrank_eval.trec.blocks import (
 from fastrank_eval.trec.keyed import Keyed
 from fastrank_eval.trec.lines import QRELS, RUN, Layout, Lines, columns_of_lines
 from fastrank_eval.trec.repeats import check_choice, without_repeats
-from fastrank_eval.trec.tables import batches_of_columns, batches_of_mapping, is_nested
+from fastrank_eval.trec.tables import SUBTOPICS, batches_of_columns, batches_of_mapping, is_nested
 
-__all__ = ["keyed_qrels", "keyed_run", "read_qrels", "read_run"]
+__all__ = ["keyed_qrels", "keyed_run", "read_qrels", "read_run", "rows_of"]
 
 _TREC = "trec"
 
@@ -111,7 +111,8 @@ def read_qrels(
     Parameters
     ----------
     source : object
-        As in `read_run`; ``{query: {doc: grade}}``.
+        As in `read_run`; ``{query: {doc: grade}}``. A column ``subtopics`` of lists of whole
+        numbers is kept, as `read_diversity_qrels` makes it.
     query, doc, grade : str
         Columns of a source that has columns.
     duplicates : {"error", "first", "last", "max"}
@@ -153,6 +154,19 @@ def _read(
     source: object, layout: Layout, names: Mapping[str, str], duplicates: str, form: str | None
 ) -> Keyed:
     check_choice(duplicates)
+    rows, place = _rows(source, layout, names, form)
+    return without_repeats(rows, duplicates, place)
+
+
+def rows_of(source: object, layout: Layout, names: Mapping[str, str], form: str | None) -> pa.Table:
+    """The columns of a layout, pairs of query and document that stand twice included."""
+    return _rows(source, layout, names, form)[0].table
+
+
+def _rows(
+    source: object, layout: Layout, names: Mapping[str, str], form: str | None
+) -> tuple[Keyed, Callable[[int, int], str]]:
+    """All rows, and what tells where two of them stand."""
     known = (_TREC, *FORMATS)
     if form is not None and form not in known:
         raise ArgumentError(
@@ -160,7 +174,7 @@ def _read(
         )
     texts = None if form not in (None, _TREC) else _texts_of(source)
     if texts is not None:
-        return _read_texts(texts, layout, duplicates)
+        return _read_texts(texts, layout)
     if form == _TREC:
         raise ArgumentError("format='trec' applies to text: leave it out.")
     if isinstance(source, Mapping) and is_nested(source):
@@ -169,11 +183,8 @@ def _read(
         batches = batches_of_columns(source, layout, names, form)
     found = list(batches)
     kept = found[0].schema.names if found else [name for name in layout.columns if name != "run"]
-    return without_repeats(
-        Keyed(_table(found, kept, layout), layout.number),
-        duplicates,
-        lambda one, other: f"row {one:,} and row {other:,}",
-    )
+    rows = Keyed(_table(found, kept, layout), layout.number)
+    return rows, lambda one, other: f"row {one:,} and row {other:,}"
 
 
 def _texts_of(source: object) -> list[Text] | None:
@@ -196,7 +207,7 @@ def _texts_of(source: object) -> list[Text] | None:
     return None if tables else texts
 
 
-def _read_texts(texts: Iterable[Text], layout: Layout, duplicates: str) -> Keyed:
+def _read_texts(texts: Iterable[Text], layout: Layout) -> tuple[Keyed, Callable[[int, int], str]]:
     #: Where the rows of each block stand: the first row, the text, the first line.
     places: list[tuple[int, str, int]] = []
     blocks: list[Lines] = []
@@ -226,7 +237,7 @@ def _read_texts(texts: Iterable[Text], layout: Layout, duplicates: str) -> Keyed
 
     table = _table([block.batch for block in blocks], list(layout.columns), layout)
     marks = [block.marks for block in blocks if block.batch.num_rows]
-    return without_repeats(Keyed(table, layout.number, marks), duplicates, both)
+    return Keyed(table, layout.number, marks), both
 
 
 def _blocks_of(texts: Iterable[Text]) -> Iterator[tuple[Text, bytes]]:
@@ -251,8 +262,10 @@ def _in_threads(
 
 def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> pa.Table:
     kinds = {batch.column(layout.number).type for batch in batches}
-    number = pa.int64() if layout is QRELS and kinds <= {pa.int64()} else pa.float64()
-    schema = pa.schema([(name, number if name == layout.number else pa.string()) for name in names])
+    grades = layout.number == "grade"
+    number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
+    kind = {layout.number: number, "subtopics": SUBTOPICS}
+    schema = pa.schema([(name, kind.get(name, pa.string())) for name in names])
     if len(kinds) > 1:
         batches = [
             batch.set_column(

@@ -12,7 +12,7 @@ from fastrank_eval.errors import ArgumentError, SourceError, near
 from fastrank_eval.trec.keyed import Keyed
 from fastrank_eval.validation import as_array
 
-__all__ = ["DUPLICATES", "check_choice", "without_repeats"]
+__all__ = ["DUPLICATES", "check_choice", "numbered", "without_repeats"]
 
 DUPLICATES = ("error", "first", "last", "max")
 
@@ -61,7 +61,7 @@ def without_repeats(
     after = np.searchsorted(shared, hashes)
     rows = np.flatnonzero(shared[np.minimum(after, len(shared) - 1)] == hashes)
     few = pairs.table.select(["query", "doc", pairs.name]).take(arrow_column(rows))
-    same = _numbered(few)
+    same = numbered(few)
     order = np.argsort(same, kind="stable")
     first = np.ones(len(order), np.bool_)
     first[1:] = same[order[1:]] != same[order[:-1]]
@@ -91,7 +91,7 @@ def without_repeats(
     return Keyed(pairs.table.filter(kept_rows), pairs.name)
 
 
-def _numbered(table: pa.Table) -> np.ndarray:
+def numbered(table: pa.Table) -> np.ndarray:
     """Numbers of pairs, equal exactly where the pairs are equal."""
     query, doc = (table[name].combine_chunks().dictionary_encode() for name in ("query", "doc"))
     queries, docs = (as_array(column.indices).astype(np.int64) for column in (query, doc))

@@ -14,10 +14,13 @@ from fastrank_eval.arrow_values import arrow_column, bytes_column
 from fastrank_eval.errors import ColumnError, SourceError
 from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.sources.reading import first_line, type_name
-from fastrank_eval.trec.lines import Layout
+from fastrank_eval.trec.lines import QRELS, Layout
 from fastrank_eval.validation import as_array, decoded
 
-__all__ = ["batches_of_columns", "batches_of_mapping", "is_nested"]
+__all__ = ["SUBTOPICS", "batches_of_columns", "batches_of_mapping", "is_nested"]
+
+#: What a document covers, in a table of judgements.
+SUBTOPICS = pa.list_(pa.int64())
 
 _ROWS = 1 << 20
 
@@ -56,6 +59,8 @@ def batches_of_columns(
         for column in layout.columns
         if column != "run" or "run" in opened.schema.names
     }
+    if layout is QRELS and _has_lists(opened.schema, "subtopics"):
+        wanted["subtopics"] = "subtopics"
     require_columns(opened.schema, wanted.values(), source=opened.name)
     row = 0
     for whole in opened.batches(list(dict.fromkeys(wanted.values()))):
@@ -67,6 +72,8 @@ def batches_of_columns(
                 values = decoded(batch.column(name))
                 if column == layout.number:
                     columns.append(_numbers(values, place, layout))
+                elif column == "subtopics":
+                    columns.append(_lists(values, place))
                 else:
                     columns.append(_texts(values, place))
             yield pa.RecordBatch.from_arrays(columns, names=list(wanted))
@@ -138,6 +145,25 @@ def _texts(values: pa.Array, column: _Column) -> pa.Array:
         raise ColumnError(
             f"Column {column.name!r} of {column.source} cannot be read as text: "
             f"{first_line(error)}. Cast it to string."
+        ) from error
+
+
+def _has_lists(schema: pa.Schema, name: str) -> bool:
+    if name not in schema.names:
+        return False
+    kind = schema.field(name).type
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _lists(values: pa.Array, column: _Column) -> pa.Array:
+    try:
+        return values.cast(SUBTOPICS)
+    except pa.ArrowException as error:
+        raise ColumnError(
+            f"Column {column.name!r} of {column.source} is {values.type}, not lists of whole "
+            "numbers: cast it, or call it otherwise."
         ) from error
 
 
