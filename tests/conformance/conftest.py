@@ -12,7 +12,16 @@ from tests.conformance.parity import Ledger
 from tests.conformance.samples import Sample, real_samples
 
 LEDGER = Ledger()
-PEERS = ("sklearn", "lightgbm", "xgboost", "catboost", "trec_eval_9", "ir_measures", "ranx")
+PEERS = (
+    "sklearn",
+    "lightgbm",
+    "xgboost",
+    "catboost",
+    "trec_eval_9",
+    "ir_measures",
+    "ranx",
+    "ndeval",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
