@@ -88,6 +88,11 @@ _TREC_9_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "IPrec": {"rounding": "up"},
     "IPrec11": {"rounding": "up"},
 }
+_TREC_10_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    **_TREC_OPTIONS,
+    "RBP": {"p": 0.9},
+    "RBPres": {"p": 0.9, "tail": "if_unjudged"},
+}
 _TREC_DIFFERS = (
     "set_F takes the square of beta, F takes beta itself",
     "Rndcg with a relevance level is 0 for a query without a document of that level",
@@ -104,7 +109,17 @@ PROFILES: Mapping[str, Profile] = {
             _TREC_9_OPTIONS,
             _TREC_DIFFERS,
         ),
-        Profile("trec_eval_10", "trec_eval 10.0", _TREC, _TREC_OPTIONS, _TREC_DIFFERS),
+        Profile(
+            "trec_eval_10",
+            "trec_eval 10.0",
+            _TREC,
+            _TREC_10_OPTIONS,
+            (
+                *_TREC_DIFFERS,
+                "rbp scales grades above 1 by a least and a greatest grade that are not set; RBP "
+                "takes a row for relevant or not, unless it is given gains",
+            ),
+        ),
         Profile(
             "ir_measures",
             "ir_measures 0.4.3",
@@ -203,7 +218,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
         Profile(
             "torchmetrics",
-            "TorchMetrics",
+            "TorchMetrics 1.9",
             {"undefined": "zero", "score_type": "float32"},
             {
                 "nDCG": {**_LINEAR, "ideal": "retrieved"},
@@ -214,6 +229,13 @@ PROFILES: Mapping[str, Profile] = {
                 "measures but nDCG and AUROC take tied rows in the order of a sort that is not "
                 "stable",
                 "RetrievalMAP with top_k divides by the relevant rows inside the first k",
+                "RetrievalMAP, MRR, Precision and Recall take relevant rows with scores of 0 and "
+                "below for rows that are not",
+                "negative grades take from nDCG there, and gain 0 in nDCG here",
+                "empty_target_action='pos' gives 1 to P, RR, Success and AUROC too; here these are "
+                "0 for a group without a relevant row",
+                "BinaryAUROC and RetrievalAUROC take the sigmoid of all scores if one is beyond "
+                "[0, 1], which ties those that are large",
             ),
         ),
         Profile(

@@ -98,6 +98,14 @@ def test_trec_eval_9__scores_that_float32_cannot_tell_apart_are_tied():
     assert evaluate(table, "RR", profile="trec_eval_10").value("RR") == 1.0
 
 
+def test_trec_eval_10__rbp_has_its_persistence():
+    found = evaluate(measures="rbp,rbp_resid", profile="trec_eval_10")
+    wanted = evaluate(
+        measures="RBP(p=0.9),RBPres(p=0.9, tail='if_unjudged')", ties="item", undefined="zero"
+    )
+    assert values(found) == values(wanted)
+
+
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.float16(), pa.float32()])
 def test_score_type_float32__of_every_score_type(kind):
     table = TABLE.set_column(3, "score", TABLE["score"].cast(kind, safe=False))
