@@ -19,11 +19,14 @@ from tests.conformance.samples import Sample
 TOLERANCE = 1e-9
 HEAD = """# Parity with other tools
 
-Written by `make conformance` from what it measured; do not edit. Each tool was called on the same
-rows as `fastrank_eval.evaluate(..., profile=...)`: random groups with ties, groups of one row,
+Written by `make conformance-full` from what it measured; do not edit. Each tool was called on the
+same rows as `fastrank_eval.evaluate(..., profile=...)`: random groups with ties, groups of one row,
 groups of one class, lists shorter than k, negative and fractional grades where the tool takes them,
-and real lists. The largest difference is relative where a value is above 1; less than {tolerance:g}
-passes.
+and real lists. A difference is relative where a value is above 1. It passes up to {tolerance:g}, or
+up to what the tool's own precision allows, where that is coarser.
+
+"Theirs" is how the tool names a measure, "ours" is the text to give to `measures=`, together with
+`profile=`. Where a tool is known to do something else, its section says what.
 """
 
 
@@ -39,7 +42,11 @@ class Ledger:
     """Compares, and keeps what was compared."""
 
     def __init__(self) -> None:
+        #: What a profile was compared with: a package, or in words what else there is.
         self.packages: dict[str, str] = {}
+        self.sources: dict[str, str] = {}
+        self.notes: dict[str, list[str]] = defaultdict(list)
+        self.tolerances: dict[str, float] = {}
         self.agreed: dict[str, dict[tuple[str, str], Agreement]] = defaultdict(dict)
         self.differs: dict[str, dict[str, tuple[str, float]]] = defaultdict(dict)
 
@@ -52,12 +59,13 @@ class Ledger:
         our_value: ArrayLike,
         their_value: ArrayLike,
     ) -> None:
-        """Assert that values are equal within the tolerance, NaN where theirs are NaN."""
+        """Assert that values are equal within the profile's tolerance, NaN where theirs are NaN."""
+        tolerance = self.tolerances.get(profile, TOLERANCE)
         a = np.atleast_1d(np.asarray(our_value, np.float64))
         b = np.atleast_1d(np.asarray(their_value, np.float64))
         name = sample if isinstance(sample, str) else sample.name
         np.testing.assert_allclose(
-            a, b, rtol=TOLERANCE, atol=TOLERANCE, err_msg=f"{theirs} as {ours}, {name}"
+            a, b, rtol=tolerance, atol=tolerance, err_msg=f"{theirs} as {ours}, {name}"
         )
         kept = self.agreed[profile].setdefault((theirs, ours), Agreement())
         known = ~np.isnan(b)
@@ -79,6 +87,7 @@ class Ledger:
     def markdown(self) -> str:
         profiles = [name for name in PROFILES if name in self.agreed]
         lines = [HEAD.format(tolerance=TOLERANCE)]
+        lines += ["## Profile by profile", "", *self._overview(profiles), ""]
         lines += ["## Measure by tool", ""]
         lines += ["| measure | " + " | ".join(f"`{name}`" for name in profiles) + " |"]
         lines += ["| --- |" + " --- |" * len(profiles)]
@@ -99,9 +108,34 @@ class Ledger:
             lines += ["", *self._section(profile)]
         return "\n".join(lines) + "\n"
 
-    def _section(self, profile: str) -> list[str]:
+    def _source(self, profile: str) -> str:
+        if profile in self.sources:
+            return self.sources[profile]
         package = self.packages[profile]
-        lines = [f"## `{profile}`: {package} {version(package)}", ""]
+        return f"{package} {version(package)}"
+
+    def _overview(self, profiles: list[str]) -> list[str]:
+        lines = [
+            "| profile | compared with | measures | values | largest difference | passes up to |"
+        ]
+        lines += ["| --- " * 6 + "|"]
+        for profile in profiles:
+            agreed = self.agreed[profile]
+            cells = [
+                f"`{profile}`",
+                self._source(profile),
+                str(len({measure(ours).name for _, ours in agreed})),
+                f"{sum(kept.values for kept in agreed.values()):,}",
+                shown(max(kept.largest for kept in agreed.values())),
+                f"{self.tolerances.get(profile, TOLERANCE):g}",
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
+        return lines
+
+    def _section(self, profile: str) -> list[str]:
+        lines = [f"## `{profile}`: {self._source(profile)}", ""]
+        for note in dict.fromkeys(self.notes[profile]):
+            lines += [note, ""]
         lines += ["| theirs | ours | values compared | largest difference |", "| --- " * 4 + "|"]
         for (theirs, ours), kept in sorted(self.agreed[profile].items(), key=by_numbers):
             cells = [f"`{theirs}`", f"`{ours}`", f"{kept.values:,}", shown(kept.largest)]

@@ -20,7 +20,8 @@ HITS = (
 
 @pytest.fixture(autouse=True)
 def _named(ledger):
-    ledger.packages["xgboost"] = "xgboost"
+    # The package may be xgboost-cpu, which is the same without the libraries of a GPU.
+    ledger.sources["xgboost"] = f"xgboost {xgboost.__version__}"
 
 
 def xgboost_values(
