@@ -1,13 +1,17 @@
 # Everything runs in .venv, which is made here and rebuilt only if pyproject.toml changes.
-# Only `make conformance` needs the tools we compare with: build/conformance-env holds them.
+# Only the conformance tests need the tools we compare with: build/conformance-env holds them.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
-# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, PROFILE_ARGS.
+# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for
+# conformance-full: a build without CUDA will do).
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+QUIET_PIP := -m pip --quiet --disable-pip-version-check
+PIP := $(BIN)/python $(QUIET_PIP)
+CONFORMANCE := build/conformance-env/bin/python
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 ROWS ?= 1000000
+TORCH ?= torch
 MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 
 # With the JIT off every loop runs in Python: tests that compare kernels with oracles on tiny data.
@@ -25,7 +29,8 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
 KERNEL_COVERAGE := 90
 
-.PHONY: help demo test lint bench bench-scale profile conformance coverage boundscheck wheel-demo clean
+.PHONY: help demo test lint bench bench-scale profile conformance \
+	conformance-full coverage boundscheck wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log, evaluate it, print the report"
@@ -34,7 +39,8 @@ help:
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
-	@echo "make conformance  run the tools that profiles stand for beside them, write docs/PARITY.md"
+	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
+	@echo "make conformance-full  all of them, and write docs/PARITY.md"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  all quick tests with array bounds checked"
 	@echo "make wheel-demo   the demo from the built wheel in a clean environment"
@@ -70,12 +76,20 @@ profile: $(VENV)/.test
 
 # With an environment of its own, so that `make test` never comes to need a peer.
 conformance: build/conformance-env/.made
-	build/conformance-env/bin/python -m pytest tests/conformance --parity docs/PARITY.md $(PYTEST_ARGS)
+	$(CONFORMANCE) -m pytest tests/conformance --require-peers $(PYTEST_ARGS)
+
+conformance-full: build/conformance-env/.full
+	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/PARITY.md $(PYTEST_ARGS)
 
 build/conformance-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/conformance-env
-	build/conformance-env/bin/python -m pip --quiet --disable-pip-version-check install \
-		--editable ".[test,conformance]"
+	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance]"
+	@touch $@
+
+build/conformance-env/.full: build/conformance-env/.made
+	$(CONFORMANCE) $(QUIET_PIP) install $(TORCH)
+	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance-full]"
+	$(CONFORMANCE) $(QUIET_PIP) install --no-deps "fuxictr>=2.3.10" "recbole>=1.2.1"
 	@touch $@
 
 coverage: $(VENV)/.test
@@ -91,7 +105,7 @@ wheel-demo: $(VENV)/.dev
 	rm -rf build/wheel build/wheel-env
 	$(BIN)/python -m build --outdir build/wheel .
 	$(BIN)/python -m venv build/wheel-env
-	build/wheel-env/bin/python -m pip --quiet --disable-pip-version-check install build/wheel/*.whl
+	build/wheel-env/bin/python $(QUIET_PIP) install build/wheel/*.whl
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && bin="$(CURDIR)/build/wheel-env/bin" && \
 	cd "$$folder" && $(call run_demo,$$bin,$$folder)
 

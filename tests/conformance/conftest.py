@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from fastrank_eval.profiles import PROFILES
 from tests.conformance.parity import Ledger
 from tests.conformance.samples import Sample, real_samples
 
 LEDGER = Ledger()
-PEERS = (
-    "sklearn",
-    "lightgbm",
-    "xgboost",
-    "catboost",
-    "trec_eval_9",
-    "ir_measures",
-    "ranx",
-    "ndeval",
-)
+#: What the extra `conformance` installs, by the name to import; `conformance-full` has the others.
+REQUIRED = ("catboost", "ir_measures", "lightgbm", "pyndeval", "pytrec_eval", "sklearn", "xgboost")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--parity", type=Path, help="write what was compared to this file")
+    parser.addoption(
+        "--require-peers",
+        action="store_true",
+        help=f"fail, rather than skip, without perl or one of {', '.join(REQUIRED)}",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--require-peers", default=False):
+        return
+    missing = [name for name in REQUIRED if find_spec(name) is None]
+    if shutil.which("perl") is None:
+        missing.append("perl, which runs gdeval.pl")
+    if missing:
+        raise pytest.UsageError(f"--require-peers: not installed: {', '.join(missing)}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,7 +62,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     target = session.config.getoption("--parity", default=None)
     if target is None:
         return
-    missing = [peer for peer in PEERS if peer not in LEDGER.agreed]
+    missing = [profile for profile in PROFILES if profile not in LEDGER.agreed]
     if exitstatus != 0 or missing or session.testsfailed:
         told = f"not written: {target} (failed, or not compared: {', '.join(missing) or 'none'})"
     else:
