@@ -21,6 +21,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from tests import oracle_trec
@@ -48,6 +49,12 @@ class Ranked(NamedTuple):
 
 def read(text: str) -> tuple[str, dict[str, Any], int | None]:
     """Split a measure's text: ``"F(beta=2)@5"`` is ``("F", {"beta": 2}, 5)``."""
+    name, options, cutoff = _parsed(text)
+    return name, dict(options), cutoff
+
+
+@cache
+def _parsed(text: str) -> tuple[str, dict[str, Any], int | None]:
     found = re.fullmatch(r"(\w+)(?:\((.*)\))?(?:@(\d+))?", text)
     if found is None:
         raise ValueError(f"not a measure: {text!r}")
@@ -474,16 +481,28 @@ def oracle(
     options.pop("weight", None)
     if name == "GAUC":
         return group_auc(rows, **options)
-    judged = tuple(row.label for row in rows if row.label is not None)
     measure = POSITION[name]
-    if ties != "expected":
-        return measure(Ranked(resolved(rows, ties), judged), k, **options)
-    if enumerate_all or count_arrangements(rows) <= ENUMERATION_LIMIT:
-        values = [measure(Ranked(order, judged), k, **options) for order in all_orders(rows)]
+    orders = equally_likely(tuple(rows), ties, enumerate_all)
+    if orders is not None:
+        values = [measure(ranked, k, **options) for ranked in orders]
         return math.fsum(values) / len(values)
     from tests.oracle_averages import average  # only groups too large to enumerate come here
 
+    judged = tuple(row.label for row in rows if row.label is not None)
     return average(name, rows, judged, k, options)
+
+
+@lru_cache(maxsize=1_000)  # tests take measure after measure, each through the same groups
+def equally_likely(
+    rows: tuple[Row, ...], ties: str, enumerate_all: bool
+) -> tuple[Ranked, ...] | None:
+    """The orders a tie policy leaves, or None where there are too many of them to enumerate."""
+    judged = tuple(row.label for row in rows if row.label is not None)
+    if ties != "expected":
+        return (Ranked(resolved(rows, ties), judged),)
+    if enumerate_all or count_arrangements(rows) <= ENUMERATION_LIMIT:
+        return tuple(Ranked(order, judged) for order in all_orders(rows))
+    return None
 
 
 def group_auc(
