@@ -202,10 +202,10 @@ class MeanState:
 
 def _whole(cells: np.ndarray) -> int:
     """An exact sum as a whole multiple of 2**-_SCALE."""
-    total = 0
-    for exponent in np.flatnonzero(cells.any(axis=1)):
-        low, high = cells[exponent]
-        total += (int(low) + (int(high) << _LOW_BITS)) << max(int(exponent) - 1, 0)
+    flat, total = cells.reshape(-1), 0
+    for at in np.flatnonzero(flat).tolist():
+        exponent, high = divmod(at, 2)
+        total += int(flat[at]) << (max(exponent - 1, 0) + high * _LOW_BITS)
     return total
 
 
