@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -19,13 +21,21 @@ SIZES = {
 }
 
 
-def rows_of(sizes, kind, levels, share, seed=0):
-    rng = np.random.default_rng(seed)
+@cache
+def ranked_rows(sizes, kind, levels):
+    """Scores, where groups start, their order, and a number in [0, 1) a row to mark it by."""
+    rng = np.random.default_rng(0)
     rows = sum(sizes)
     score = (rng.integers(-levels, levels, rows) / levels).astype(kind)
     score[rng.random(rows) < 0.1] *= -0.0
-    marks = (rng.random(rows) < share).astype(np.uint8)
-    return frozen(score), np.concatenate([[0], np.cumsum(sizes)]), frozen(marks)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return frozen(score), starts, order_by_score(frozen(score), starts), rng.random(rows)
+
+
+def rows_of(sizes, kind, levels, share):
+    score, starts, order, chance = ranked_rows(tuple(sizes), kind, levels)
+    marks = (chance < share).astype(np.uint8)
+    return score, starts.copy(), order.copy(), frozen(marks)
 
 
 def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
@@ -41,8 +51,7 @@ def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.05, 0.2])
 @pytest.mark.parametrize("sizes", list(SIZES))
 def test_counted_entries__equal_those_of_ordered_rows(sizes, share, levels, kind, skip):
-    score, starts, marks = rows_of(SIZES[sizes], kind, levels, share)
-    order = order_by_score(score, starts)
+    score, starts, order, marks = rows_of(SIZES[sizes], kind, levels, share)
     rows = labelled_rows(marks, starts, skip)
     wanted = ordered_entries(frozen(score[order]), starts, rows, order)
     found = counted_entries(score, starts, rows)
@@ -59,7 +68,7 @@ def test_counted_entries__equal_those_of_ordered_rows(sizes, share, levels, kind
 
 
 def test_counted_entries__of_densely_labelled_rows_are_left_to_sorting():
-    score, starts, marks = rows_of([50, 30], np.float32, 10, 0.9)
+    score, starts, _, marks = rows_of([50, 30], np.float32, 10, 0.9)
     assert counted_entries(score, starts, labelled_rows(marks, starts, True)) is None
 
 
