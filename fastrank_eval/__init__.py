@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastrank_eval import neighbours, trec
+    from fastrank_eval.curves import Curve, curve
     from fastrank_eval.errors import (
         ArgumentError,
         ColumnError,
@@ -138,6 +139,7 @@ _HOME = {
     "ArgumentError": _ERRORS,
     "ColumnError": _ERRORS,
     "Compat": _MEASURES,
+    "Curve": "fastrank_eval.curves",
     "F": _MEASURES,
     "FastRankEvalError": _ERRORS,
     "Judged": _MEASURES,
@@ -175,6 +177,7 @@ _HOME = {
     "bpref": _MEASURES,
     "Utility": _MEASURES,
     "binG": _MEASURES,
+    "curve": "fastrank_eval.curves",
     "evaluate": "fastrank_eval.evaluate",
     "explain": "fastrank_eval.explanation",
     "infAP": _MEASURES,
@@ -215,6 +218,7 @@ __all__ = [
     "ArgumentError",
     "ColumnError",
     "Compat",
+    "Curve",
     "F",
     "FastRankEvalError",
     "G",
@@ -255,6 +259,7 @@ __all__ = [
     "alpha_nDCG",
     "binG",
     "bpref",
+    "curve",
     "evaluate",
     "explain",
     "infAP",

@@ -36,7 +36,7 @@ from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta, Result
 from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.stream import evaluate_stream
-from fastrank_eval.summary import per_group_table, summary_lines
+from fastrank_eval.summary import per_group_table, score_tables, summary_lines
 from fastrank_eval.ties import TIES
 from fastrank_eval.undefined import undefined_policies, undefined_text
 from fastrank_eval.validation import keys_of
@@ -81,6 +81,7 @@ def evaluate(
     presorted: bool = False,
     threads: int | None = None,
     per_group: bool = True,
+    keep_scores: bool = False,
     where: str | pc.Expression | None = None,
     limit: int | None = None,
     batch_rows: int | None = None,
@@ -146,6 +147,9 @@ def evaluate(
         Default: the processors this process may use. The result has the same bits for any number.
     per_group : bool
         Keep every group's values for `Result.per_group`; False bounds memory for endless groups.
+    keep_scores : bool
+        Keep every distinct score with its positives and others for `Result.curve`, as AUC among the
+        measures finds them; ``AUC(rel=2)`` counts as positives the rows of grade 2 or more.
     where : str or pyarrow.compute.Expression, optional
         Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
         Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
@@ -236,9 +240,12 @@ def evaluate(
         single_precision=given["score_type"] == "float32",
         judgments=any(m.needs_judgments for m in wanted),
         score_kind=max(
-            (m.scores for m in wanted if isinstance(m, PooledMeasure)),
+            # Thresholds are read as numbers.
+            [
+                "number" if keep_scores else "order",
+                *(m.scores for m in wanted if isinstance(m, PooledMeasure)),
+            ],
             key=SCORE_KINDS.index,
-            default="order",
         ),
         subtopics=_subtopics(subtopics, wanted),
     )
@@ -298,6 +305,7 @@ def evaluate(
         roles.scores,
         [str(m) for m in wanted],
         {str(m): str(used) for m, used in zip(asked, measured, strict=True) if m != used},
+        score_tables(plan, tally) if keep_scores else None,
     )
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from fastrank_eval.curves import Curve
     from fastrank_eval.measures import Measure
+    from fastrank_eval.score_table import ScoreTable
 
 __all__ = ["MeasureValue", "Meta", "Result"]
 
@@ -141,6 +143,9 @@ class Result:
         Canonical texts of the measures, in the order asked for.
     asked : mapping of str to str, optional
         What measures were called that a profile gave other options.
+    score_tables : mapping of (str, float) to ScoreTable, optional
+        The distinct scores of each model, for each threshold of relevance; None if they were not
+        asked for.
 
     Examples
     --------
@@ -167,6 +172,7 @@ class Result:
         scores: Sequence[str],
         measures: Sequence[str],
         asked: Mapping[str, str] | None = None,
+        score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
     ) -> None:
         self.values = tuple(values)
         self.meta = meta
@@ -174,6 +180,7 @@ class Result:
         self.measures = tuple(measures)
         self._per_group = per_group
         self._asked = dict(asked or {})
+        self._score_tables = score_tables
 
     @property
     def summary(self) -> pa.Table:
@@ -292,6 +299,63 @@ class Result:
         )
         return np.asarray(column.to_numpy(), dtype=np.float64)
 
+    def score_table(self, score: str, rel: float = 1) -> ScoreTable:
+        """Every distinct score of a model with its positives and its others.
+
+        Parameters
+        ----------
+        score : str
+            Score column.
+        rel : float
+            The least grade that is positive.
+
+        Returns
+        -------
+        ScoreTable
+
+        Raises
+        ------
+        ArgumentError
+            If the evaluation did not keep it.
+        """
+        if self._score_tables is None:
+            raise ArgumentError(
+                "the scores were not kept: evaluate() was called with keep_scores=False; call it "
+                "with keep_scores=True."
+            )
+        table = self._score_tables.get((self._score(score), float(rel)))
+        if table is None:
+            wanted = "AUC" if rel == 1 else f"AUC(rel={rel!r})"
+            raise ArgumentError(
+                f"no scores were kept for rel={rel!r}: name {wanted} among the measures."
+            )
+        return table
+
+    def curve(self, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
+        """A curve over all rows, from the scores that ``evaluate(keep_scores=True)`` kept.
+
+        Parameters
+        ----------
+        kind : {"roc", "pr", "det", "lift", "calibration"}
+        rel : float
+            The least grade that is positive.
+        **choices
+            `points`, `bins`, `binning`, `confidence`, `sampling_rate`, as in
+            :func:`fastrank_eval.curve`.
+
+        Returns
+        -------
+        Curve
+
+        Raises
+        ------
+        ArgumentError
+            If the scores were not kept, or a choice is unknown.
+        """
+        from fastrank_eval.curves import curve_of
+
+        return curve_of(self, kind, rel=rel, **choices)
+
     def __iter__(self) -> Iterator[MeasureValue]:
         """Iterate over the values, in the order of `summary`."""
         return iter(self.values)
@@ -344,8 +408,8 @@ class Result:
             None for NaN.
         """
         return {
-            "meta": {k: v for k, v in _plain(vars(self.meta)).items() if k != "compiled"},
-            "results": [_plain(vars(v)) for v in self.values],
+            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
+            "results": [plain_value(vars(v)) for v in self.values],
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -410,16 +474,16 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _plain(value: object) -> Any:
+def plain_value(value: object) -> Any:
     """Turn `value` into what JSON knows, NaN into None."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): plain_value(inner) for key, inner in value.items()}
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return plain_value(value.item())
     if isinstance(value, float):
         return _finite(value)
     if isinstance(value, Iterable):
-        return [_plain(inner) for inner in value]
+        return [plain_value(inner) for inner in value]
     return str(value)

@@ -15,9 +15,10 @@ from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.pooled_measure import PooledMeasure
+from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.result import MeasureValue
+from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.states import MeanState
 from fastrank_eval.validation import decoded
 
@@ -87,6 +88,20 @@ def _undefined_pool(measure: Measure, reason: str) -> Exception:
         f"{measure} is undefined for the rows together ({reason}), and undefined values are an "
         "error; choose undefined='skip', 'zero' or 'one'."
     )
+
+
+def score_tables(plan: Plan, tally: Tally) -> dict[tuple[str, float], ScoreTable]:
+    """The distinct scores of each model with their rows, for each threshold of relevance."""
+    ordered = {
+        m.state_key(): m
+        for m in plan.measures
+        if isinstance(m, OrderedMeasure) and m.state_key() == OrderedMeasure.state_key(m)
+    }
+    return {
+        (name, float(measure.rel)): tally.pools[model][key].table(partial(in_order, plan.threads))
+        for model, name in enumerate(plan.roles.scores)
+        for key, measure in ordered.items()
+    }
 
 
 def per_group_table(

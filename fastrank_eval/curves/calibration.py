@@ -1,0 +1,140 @@
+"""Predicted against observed rates, in bins of predictions."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+from fastrank_eval.errors import ArgumentError, ColumnError
+from fastrank_eval.measures.probabilities import recalibrated
+from fastrank_eval.score_table import ScoreTable
+
+__all__ = ["BINNINGS", "expected_error", "of_bins", "wilson"]
+
+BINNINGS = ("equal-count", "equal-width")
+
+
+def of_bins(
+    table: ScoreTable,
+    name: str,
+    *,
+    bins: int,
+    binning: str,
+    confidence: float,
+    sampling_rate: float = 1,
+) -> dict[str, np.ndarray]:
+    """Mean prediction and observed rate of each bin that holds any row.
+
+    Parameters
+    ----------
+    table : ScoreTable
+        Of probabilities, some of them of weight.
+    name : str
+        Of the model, for messages.
+    bins : int
+    binning : {"equal-count", "equal-width"}
+        Bins hold their upper edge. Equal width: edges at ``i / bins``. Equal count: bin i ends with
+        the smallest prediction that ``i / bins`` of the rows, or of their weight, do not exceed, so
+        that equal predictions share a bin.
+    confidence : float
+        Of the interval of the observed rate, in ]0, 1[.
+    sampling_rate : float
+        Share of the negatives that the model was trained on.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (bins that hold rows,)
+        Ascending: bin (counted from 1), lower and upper (edges; of equal counts, the least and the
+        largest prediction), mean_prediction, observed_rate, low and high (Wilson; NaN with row
+        weights, from which no number of independent rows is known), rows or weight.
+
+    Raises
+    ------
+    ColumnError
+        If scores are no probabilities.
+    """
+    weighs = (table.positives > 0) | (table.others > 0)
+    prediction = np.asarray(table.score[weighs][::-1], np.float64)
+    if prediction[0] < 0 or prediction[-1] > 1:
+        raise ColumnError(
+            f"score column '{name}' holds {prediction[0 if prediction[0] < 0 else -1]:g}, which is "
+            "no probability; a calibration curve needs scores in [0, 1]."
+        )
+    prediction = recalibrated(prediction, sampling_rate)
+    positives, others = table.positives[weighs][::-1], table.others[weighs][::-1]
+    rows = positives + others
+    if binning == "equal-width":
+        edges = np.linspace(0.0, 1.0, bins + 1)
+        at = np.searchsorted(edges[1:-1], prediction)
+    else:
+        reached = np.cumsum(rows)
+        last = np.searchsorted(reached * bins, np.arange(1, bins) * reached[-1])
+        at = np.searchsorted(last, np.arange(len(rows)))
+    first = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
+    held = at[first]
+    if binning == "equal-width":
+        lower, upper = edges[held], edges[held + 1]
+    else:
+        lower, upper = prediction[first], prediction[np.append(first[1:], len(at)) - 1]
+    total = np.add.reduceat(rows, first)
+    rate = np.add.reduceat(positives, first) / total
+    counted = rows.dtype.kind == "i"
+    low, high = wilson(rate, total, confidence) if counted else (np.full(len(rate), np.nan),) * 2
+    return {
+        "bin": held + 1,
+        "lower": lower,
+        "upper": upper,
+        "mean_prediction": np.add.reduceat(prediction * rows, first) / total,
+        "observed_rate": rate,
+        "low": low,
+        "high": high,
+        "rows" if counted else "weight": total if counted else total / table.scale,
+    }
+
+
+def wilson(rate: np.ndarray, rows: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's score interval of a binomial rate.
+
+    Parameters
+    ----------
+    rate : ndarray of float64
+    rows : ndarray of int64
+        At least 1.
+    confidence : float
+        In ]0, 1[.
+
+    Returns
+    -------
+    low, high : ndarray of float64
+
+    References
+    ----------
+    Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    """
+    squared = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / rows
+    middle = (rate + squared / 2) / (1 + squared)
+    half = np.sqrt(rate * (1 - rate) * squared + squared**2 / 4) / (1 + squared)
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def expected_error(columns: dict[str, np.ndarray]) -> float:
+    """ECE: the mean distance of prediction and rate, bins weighed by their rows."""
+    rows = columns["rows" if "rows" in columns else "weight"]
+    distance = np.abs(columns["mean_prediction"] - columns["observed_rate"])
+    return float(np.sum(distance * (rows / rows.sum())))
+
+
+def check_bins(bins: object, binning: object, confidence: object) -> None:
+    """Refuse choices of bins that mean nothing.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
+        raise ArgumentError(f"bins={bins!r} is not a whole number of at least 1.")
+    if binning not in BINNINGS:
+        raise ArgumentError(f"binning={binning!r} is not one of {', '.join(map(repr, BINNINGS))}.")
+    if not isinstance(confidence, float) or not 0 < confidence < 1:
+        raise ArgumentError(f"confidence={confidence!r} is not a number between 0 and 1.")
