@@ -6,7 +6,6 @@ answers at once.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval import __version__
+from fastrank_eval.curve_commands import curve, plot
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.options import (
     choice,
@@ -26,6 +26,7 @@ from fastrank_eval.options import (
 from fastrank_eval.shell import (
     SectionedCommand,
     Shell,
+    check_files,
     check_standard_output,
     emit,
     note,
@@ -341,6 +342,10 @@ def measures(report_format: str) -> None:
         emit(rendered(catalogue.renderable()))
 
 
+cli.add_command(curve)
+cli.add_command(plot)
+
+
 def main() -> NoReturn:
     """Run the command line; the entry point of ``fastrank-eval``."""
     prepare_process()
@@ -352,31 +357,13 @@ def _check_outputs(
     output: str | None, per_group: str | None, overwrite: bool, sources: Sequence[str]
 ) -> list[str]:
     """Refuse outputs that cannot be written, before any work; return those to be written."""
-    from fastrank_eval.output import check_writable
     from fastrank_eval.table_files import SUFFIXES
 
     if output is None:
         check_standard_output()
-    files = [file for file in (per_group, output) if file is not None]
     if per_group is not None and Path(per_group).suffix.lower() not in SUFFIXES:
         raise OutputError(f"--per-group {per_group!r}: unknown suffix; use {', '.join(SUFFIXES)}.")
-    targets = [check_writable(file, overwrite) for file in files]
-    if len(set(targets)) < len(targets):
-        raise OutputError(f"--output and --per-group both name {output!r}: name two files.")
-    for file, target in zip(files, targets, strict=True):
-        if target.exists() and any(_holds(source, target) for source in sources):
-            raise OutputError(f"{file!r} is part of the input: name another file.")
-    return files
-
-
-def _holds(source: str, target: Path) -> bool:
-    """Tell whether reading `source` reads the file `target`."""
-    import glob
-
-    if source == "-":
-        return False
-    found = [source] if Path(source).exists() else glob.glob(source, recursive=True)
-    return any(target.is_relative_to(os.path.realpath(path)) for path in found)
+    return check_files({"--output": output, "--per-group": per_group}, overwrite, sources)
 
 
 def _report(result: Result, form: str, width: int | None = None) -> str:

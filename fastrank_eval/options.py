@@ -18,6 +18,7 @@ __all__ = [
     "measure_options",
     "option",
     "reading_options",
+    "together",
 ]
 
 DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
@@ -43,7 +44,7 @@ def _names(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> 
     return names
 
 
-def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Options in the order they are given here."""
 
     def apply(command: Any) -> Any:
@@ -54,7 +55,7 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-column_options = _together(
+column_options = together(
     option(
         "Columns",
         "-g",
@@ -92,7 +93,7 @@ column_options = _together(
         help="What each row covers, for measures of diversity: a list of numbers from 0 to 63.",
     ),
 )
-measure_options = _together(
+measure_options = together(
     option(
         "Measures",
         "-m",
@@ -104,7 +105,7 @@ measure_options = _together(
         help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
     ),
 )
-convention_options = _together(
+convention_options = together(
     option(
         "Conventions",
         "--profile",
@@ -162,7 +163,7 @@ convention_options = _together(
         help="Compare scores as they are, or rounded to float32" + _PROFILE + "given.",
     ),
 )
-reading_options = _together(
+reading_options = together(
     option(
         "Reading",
         "--order",

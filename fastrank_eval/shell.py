@@ -8,8 +8,9 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -24,6 +25,7 @@ __all__ = [
     "SectionedCommand",
     "SectionedOption",
     "Shell",
+    "check_files",
     "check_standard_output",
     "emit",
     "note",
@@ -207,6 +209,52 @@ def check_standard_output() -> None:
     """
     if isinstance(sys.stdout, _Closed):
         raise OutputError("standard output is closed; open it, or name a file: --output FILE.")
+
+
+def check_files(
+    files: Mapping[str, str | None], overwrite: bool, sources: Sequence[str]
+) -> list[str]:
+    """Refuse files that cannot be written, before the work for them starts.
+
+    Parameters
+    ----------
+    files : mapping of str to str or None
+        By the option that names each.
+    overwrite : bool
+        Whether files that exist may be replaced.
+    sources : sequence of str
+        What is read, none of which may be written.
+
+    Returns
+    -------
+    list of str
+        Those to be written, the last option's first.
+
+    Raises
+    ------
+    OutputError
+        If one cannot be written, is part of the input, or is named twice.
+    """
+    from fastrank_eval.output import check_writable
+
+    named = [file for file in reversed(list(files.values())) if file is not None]
+    targets = [check_writable(file, overwrite) for file in named]
+    if len(set(targets)) < len(targets):
+        raise OutputError(f"{' and '.join(files)} both name {named[-1]!r}: name two files.")
+    for file, target in zip(named, targets, strict=True):
+        if target.exists() and any(_holds(source, target) for source in sources):
+            raise OutputError(f"{file!r} is part of the input: name another file.")
+    return named
+
+
+def _holds(source: str, target: Path) -> bool:
+    """Tell whether reading `source` reads the file `target`."""
+    import glob
+
+    if source == "-":
+        return False
+    found = [source] if Path(source).exists() else glob.glob(source, recursive=True)
+    return any(target.is_relative_to(os.path.realpath(path)) for path in found)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""Curve: points of one kind for each model, as an Arrow table or text."""
+"""Curve: points of one kind for each model, as an Arrow table, text or a picture."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -185,6 +186,37 @@ class Curve:
         out = io.BytesIO()
         pacsv.write_csv(self.table, out)
         return out.getvalue().decode()
+
+    def plot(
+        self, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
+    ) -> None:
+        """Draw all models into one picture; needs matplotlib (extra ``[plot]``).
+
+        Parameters
+        ----------
+        path : str or path
+            A file whose name ends in ``.png``, ``.svg`` or ``.html``.
+        title : str, optional
+            By default what kind of curve it is.
+        overwrite : bool
+            Replace a file that exists.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed.
+        UndefinedError
+            If no model has a curve.
+        OutputError
+            If the file cannot be written, or its name ends in something else.
+        """
+        from fastrank_eval.output import atomic_path, check_writable
+        from fastrank_eval.pictures import check_picture, draw_file
+
+        check_picture(path)
+        check_writable(path, overwrite)
+        with atomic_path(path, overwrite=overwrite) as part:
+            draw_file(self, part, os.fspath(path), title)
 
     def __repr__(self) -> str:
         lines = [f"{self.kind} curve, {self.table.num_rows:,} points"]

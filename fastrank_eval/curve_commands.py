@@ -1,0 +1,273 @@
+"""The commands ``curve`` and ``plot``: points of a curve as a table, and as a picture."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrank_eval.errors import ArgumentError, OutputError
+from fastrank_eval.options import (
+    choice,
+    column_options,
+    convention_options,
+    option,
+    reading_options,
+    together,
+)
+from fastrank_eval.shell import (
+    SectionedCommand,
+    check_files,
+    check_standard_output,
+    emit,
+    note,
+)
+from fastrank_eval.stops import raise_if_stopped, signals_held, tidied
+
+if TYPE_CHECKING:
+    from fastrank_eval.curves import Curve
+
+__all__ = ["KINDS", "curve", "plot"]
+
+KINDS = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
+_FORMATS = {".json": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+
+
+def _points(ctx: click.Context, param: click.Parameter, given: str | None) -> str | int | None:
+    return int(given) if given is not None and given.isdecimal() else given
+
+
+def _numbers(ctx: click.Context, param: click.Parameter, given: str | None) -> list[int] | None:
+    """Read whole numbers and ranges of them: ``1-10,20,50``."""
+    if given is None:
+        return None
+    numbers: list[int] = []
+    for part in given.split(","):
+        found = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part)
+        if found is None:
+            raise click.BadParameter(f"{part!r} is no whole number and no range such as 1-50.")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last - first >= _MOST_CUTOFFS:
+            raise click.BadParameter(f"{part!r} are more than {_MOST_CUTOFFS:,} numbers.")
+        numbers += range(first, last + 1)
+    return numbers
+
+
+_MOST_CUTOFFS = 10_000
+
+_curve_options = together(
+    option(
+        "Curve",
+        "--points",
+        callback=_points,
+        metavar="N|corners|all",
+        help="Of roc, pr, det, lift: at most N points at equal steps of tpr + fpr (of lift: of "
+        "depth), corners (points on straight segments left out; the default), or every distinct "
+        "score.",
+    ),
+    option("Curve", "--rel", type=float, metavar="GRADE", help="The least grade that is positive."),
+    option("Curve", "--bins", type=int, metavar="N", help="Of calibration; by default 10."),
+    option(
+        "Curve",
+        "--binning",
+        type=choice("equal-count", "equal-width"),
+        help="Of calibration; by default equal-count.",
+    ),
+    option(
+        "Curve",
+        "--confidence",
+        type=float,
+        metavar="SHARE",
+        help="Of calibration: of Wilson's interval; by default 0.95.",
+    ),
+    option(
+        "Curve",
+        "--sampling-rate",
+        type=float,
+        metavar="SHARE",
+        help="Of calibration: the share of the negatives that the model was trained on.",
+    ),
+    option(
+        "Curve",
+        "-m",
+        "--measure",
+        metavar="LIST",
+        help="Of k: measures that take a cutoff, by default nDCG. Of gauc-by-activity: a mean "
+        "over groups, by default GAUC.",
+    ),
+    option(
+        "Curve",
+        "--cutoffs",
+        callback=_numbers,
+        metavar="LIST",
+        help="Of k: 1-10,20,50; by default 1-50.",
+    ),
+    option(
+        "Curve",
+        "--activity",
+        type=choice("rows", "positives"),
+        help="Of gauc-by-activity: what of a group is counted; by default rows.",
+    ),
+    option(
+        "Curve",
+        "--buckets",
+        callback=_numbers,
+        metavar="LIST",
+        help="Of gauc-by-activity: where buckets begin; by default 1,5,20,100.",
+    ),
+)
+_OVERWRITE = option("Output", "--overwrite", is_flag=True, help="Replace a file that exists.")
+_QUIET = option(
+    "Output",
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="No progress bar on a terminal, no notes.",
+)
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval curve roc impressions.parquet -g user_id -l click -s pctr,ctr_old -o roc.parquet
+  fastrank-eval curve lift impressions.parquet -g user_id -l click -s pctr --points 11
+  fastrank-eval curve k impressions.parquet -g user_id -l click -s pctr -m nDCG,R --cutoffs 1-20""",
+)
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@column_options
+@_curve_options
+@convention_options
+@reading_options
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "table_format",
+    type=choice("csv", "json"),
+    help="Format on standard output; by default csv.",
+)
+@option(
+    "Output",
+    "-o",
+    "--output",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write the points to FILE: .parquet, .arrow, .csv or .json.",
+)
+@_OVERWRITE
+@_QUIET
+def curve(
+    kind: str,
+    sources: tuple[str, ...],
+    table_format: str | None,
+    output: str | None,
+    overwrite: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Write the points of a curve as a table.
+
+    KIND is roc, pr, det, lift or calibration, of all rows; k, of measures at cutoffs; or
+    gauc-by-activity. SOURCES are as of evaluate. Each model is in the column score.
+    """
+    if output is None:
+        check_standard_output()
+    elif Path(output).suffix.lower() not in _FORMATS:
+        raise OutputError(f"--output {output!r}: unknown suffix; use {', '.join(_FORMATS)}.")
+    elif table_format is not None:
+        raise ArgumentError("--format is for standard output: the suffix of --output tells.")
+    check_files({"--output": output}, overwrite, sources)
+    found = _found(kind, sources, quiet, options)
+    for score, reason in found.undefined.items() if not quiet else ():
+        note(f"{score}: no curve ({reason})")
+    if output is None:
+        emit(found.to_json() + "\n" if table_format == "json" else found.to_csv())
+        return
+    from fastrank_eval.output import atomic_path
+    from fastrank_eval.table_files import write_table
+
+    with atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
+        if _FORMATS[Path(output).suffix.lower()] == "json":
+            part.write_text(found.to_json() + "\n", encoding="utf-8")
+        else:
+            write_table(found.table, part, output)
+    if not quiet:
+        note(f"wrote {output}")
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval plot roc impressions.parquet -g user_id -l click -s pctr,ctr_old -o roc.png
+  fastrank-eval plot calibration impressions.parquet -g user_id -l click -s pctr -o bins.html""",
+)
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@column_options
+@_curve_options
+@convention_options
+@reading_options
+@option(
+    "Output",
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Write the picture to FILE: .png, .svg or .html (one page that needs nothing else).",
+)
+@option("Output", "--title", metavar="TEXT", help="Title; by default what kind of curve it is.")
+@_OVERWRITE
+@_QUIET
+def plot(
+    kind: str,
+    sources: tuple[str, ...],
+    output: str,
+    title: str | None,
+    overwrite: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Draw a curve of every model into one picture (extra [plot]).
+
+    KIND is roc, pr, det, lift or calibration, of all rows; k, of measures at cutoffs; or
+    gauc-by-activity. SOURCES are as of evaluate.
+    """
+    from fastrank_eval.output import atomic_path
+    from fastrank_eval.pictures import check_picture, draw_file
+
+    check_picture(output)
+    check_files({"--output": output}, overwrite, sources)
+    found = _found(kind, sources, quiet, options)
+    with signals_held(), atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
+        draw_file(found, part, output, title)
+    raise_if_stopped()
+    if not quiet:
+        note(f"wrote {output}")
+
+
+def _found(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Curve:
+    """Run the evaluation behind a curve."""
+    from fastrank_eval.bar import progress_bar
+
+    with signals_held():
+        from fastrank_eval.curves import curve as run
+
+    group, score = options.pop("group"), options.pop("score")
+    with progress_bar(quiet) as progress:
+        found = run(
+            kind,
+            sources[0] if len(sources) == 1 else list(sources),
+            group=group[0] if len(group) == 1 else group,
+            score=score[0] if len(score) == 1 else score,
+            format=options.pop("input_format"),
+            progress=progress,
+            **options,
+        )
+    raise_if_stopped()
+    return found
