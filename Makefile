@@ -30,7 +30,7 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 KERNEL_COVERAGE := 90
 
 .PHONY: help demo test lint bench bench-scale profile conformance \
-	conformance-full coverage boundscheck wheel-demo clean
+	conformance-full coverage boundscheck pictures wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log, evaluate it, print the report"
@@ -43,6 +43,7 @@ help:
 	@echo "make conformance-full  all of them, and write docs/PARITY.md"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  all quick tests with array bounds checked"
+	@echo "make pictures     draw the picture of the README, write docs/roc.svg"
 	@echo "make wheel-demo   the demo from the built wheel in a clean environment"
 	@echo "make clean        remove .venv and everything built"
 
@@ -91,6 +92,12 @@ build/conformance-env/.full: build/conformance-env/.made
 	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance-full]"
 	$(CONFORMANCE) $(QUIET_PIP) install --no-deps "fuxictr>=2.3.10" "recbole>=1.2.1"
 	@touch $@
+
+pictures: $(VENV)/.test
+	@mkdir -p build/demo
+	$(BIN)/python -m data_gen build/demo/impressions.parquet --rows $(ROWS) --seed 1 --overwrite
+	$(BIN)/fastrank-eval plot roc build/demo/impressions.parquet --group user_id --label click \
+		--score score_a,score_b --output docs/roc.svg --overwrite
 
 coverage: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" \

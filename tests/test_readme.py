@@ -57,7 +57,8 @@ def test_commands__run__and_write_what_they_name(
         outcome = CliRunner().invoke(cli, command, catch_exceptions=False)
         assert outcome.exit_code == 0, outcome.output
     assert {path.name for path in tmp_path.iterdir()} == {
-        "bm25.run", "impressions.parquet", "logs", "qrels.txt", "report.json", "users.parquet",
+        "bm25.run", "impressions.parquet", "logs", "qrels.txt", "report.json", "roc.png",
+        "users.parquet",
     }  # fmt: skip
 
 
