@@ -27,8 +27,7 @@ from fastrank_eval.groups import (
 )
 from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
-from fastrank_eval.measures.base import GROUP_WEIGHTS
-from fastrank_eval.measures.pooled_measure import SCORE_KINDS, PooledMeasure
+from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
 from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
 from fastrank_eval.profiles import DEFAULTS, profile_of
@@ -241,10 +240,7 @@ def evaluate(
         judgments=any(m.needs_judgments for m in wanted),
         score_kind=max(
             # Thresholds are read as numbers.
-            [
-                "number" if keep_scores else "order",
-                *(m.scores for m in wanted if isinstance(m, PooledMeasure)),
-            ],
+            ["number" if keep_scores else "order", *(m.scores for m in wanted)],
             key=SCORE_KINDS.index,
         ),
         subtopics=_subtopics(subtopics, wanted),

@@ -50,6 +50,8 @@ class Ranking:
 
     Parameters
     ----------
+    scored : Scored
+        The rows, for measures of what their scores are.
     labels : Labels
         Of the retrieved rows. What no score bears on is kept there, for the models to come.
     ranked : ndarray of int64, shape (groups,), or None
@@ -80,6 +82,7 @@ class Ranking:
         Where a measure asks which subtopics rows cover.
     """
 
+    scored: Scored
     labels: Labels
     ranked: np.ndarray | None
     offsets: np.ndarray
@@ -233,6 +236,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
                 if weights is not None:
                     weights.entry = weights.entry[turned]
     ranking = Ranking(
+        scored,
         labels,
         labels.ranked,
         offsets,

@@ -11,6 +11,9 @@ import numpy as np
 from fastrank_eval.errors import MeasureError, near
 from fastrank_eval.ranking import Ranking
 
+#: What a measure takes scores for; each kind may be taken for those before it.
+SCORE_KINDS = ("order", "number", "probability")
+
 #: Group weights every measure understands; any other word names a column.
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
@@ -142,6 +145,8 @@ class Measure:
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     takes_cutoff: ClassVar[bool] = True
     pooled: ClassVar[bool] = False
+    #: What it takes scores for: one of `SCORE_KINDS`.
+    scores: ClassVar[str] = "order"
     uses_row_weights: ClassVar[bool] = False
     needs_relevant: ClassVar[bool] = False
     needs_judgments: ClassVar[bool] = False

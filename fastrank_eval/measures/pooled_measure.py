@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from fastrank_eval.pooled_weights import InOrder, WeightedScores
     from fastrank_eval.score_table import ScoreTable
 
-#: What a measure takes scores for; each kind may be taken for those before it.
-SCORE_KINDS = ("order", "number", "probability")
-
 
 @dataclass(frozen=True, slots=True)
 class PooledValue:
@@ -55,8 +52,6 @@ class PooledMeasure(Measure):
     takes_cutoff = False
     pooled = True
     uses_row_weights = True
-    #: What it takes scores for: one of `SCORE_KINDS`.
-    scores: ClassVar[str] = "order"
 
     def state_key(self) -> Hashable:
         """Measures with equal keys share what is kept of the rows."""
