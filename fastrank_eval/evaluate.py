@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval import __version__
+from fastrank_eval.arguments import (
+    CHOICES,
+    at_least_one,
+    check_choice,
+    column_name,
+    column_names,
+    processors,
+)
 from fastrank_eval.batches import Reading
 from fastrank_eval.columns import Roles
 from fastrank_eval.errors import ArgumentError, ColumnError, OrderError, near
@@ -47,15 +54,7 @@ if TYPE_CHECKING:
 _PEEK = 1 << 16
 _COUNTING = "counting bad rows"
 
-_CHOICES = {
-    "ties": TIES,
-    "groups": ("all", "with_relevant"),
-    "unretrieved": ("error", "allow"),
-    "unjudged": ("error", "allow", "drop"),
-    "weight_rows": ("refuse", "ignore"),
-    "score_type": ("given", "float32"),
-    "order": ("auto", "sorted", "grouped", "scattered"),
-}
+_CHOICES = {"ties": TIES, **CHOICES}
 
 
 def evaluate(
@@ -207,13 +206,8 @@ def evaluate(
     given["undefined"] = undefined_text(policies)
     given["order"] = order
     for name, value in given.items():
-        if name == "undefined":
-            continue
-        if not isinstance(value, str) or value not in _CHOICES[name]:
-            raise ArgumentError(
-                f"{name}={value!r} is not one of {', '.join(map(repr, _CHOICES[name]))}."
-                f"{near(str(value), _CHOICES[name])}"
-            )
+        if name != "undefined":
+            check_choice(name, value, _CHOICES[name])
     if progress is not None and not callable(progress):
         raise ArgumentError(f"progress={progress!r} is not callable; pass a function or None.")
     if presorted:
@@ -224,11 +218,11 @@ def evaluate(
     measured = asked if chosen is None else chosen.measured(asked)
     wanted = tuple(dict.fromkeys(measured))
     roles = Roles(
-        group=_names("group", group),
-        label=_name("label", label),
-        scores=_names("score", score),
-        weight=None if weight is None else _name("weight", weight),
-        item=None if item is None else _name("item", item),
+        group=column_names("group", group),
+        label=column_name("label", label),
+        scores=column_names("score", score),
+        weight=None if weight is None else column_name("weight", weight),
+        item=None if item is None else column_name("item", item),
         group_weights=tuple(
             dict.fromkeys(
                 m.weight for m in wanted if not m.pooled and m.weight not in GROUP_WEIGHTS
@@ -254,8 +248,8 @@ def evaluate(
         groups=given["groups"],
         presorted=order == "sorted",
         per_group=per_group,
-        threads=_at_least_one("threads", threads, _processors()),
-        stretch=_at_least_one("batch_rows", batch_rows, STRETCH),
+        threads=at_least_one("threads", threads, processors()),
+        stretch=at_least_one("batch_rows", batch_rows, STRETCH),
     )
     allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
     opened = open_source(source, format=format, where=where)
@@ -269,7 +263,7 @@ def evaluate(
         require_columns(opened.schema, [name], role=part)
     if subtopics is not None:
         require_columns(opened.schema, [subtopics], role="subtopics")
-    reading = Reading(opened, tuple(parts), _at_least_one("limit", limit, None))
+    reading = Reading(opened, tuple(parts), at_least_one("limit", limit, None))
     if batch_rows is None:
         plan = replace(plan, stretch=stretch_of(reading.rows, plan.threads))
     with reporting_to(progress):
@@ -305,15 +299,9 @@ def evaluate(
     )
 
 
-def _name(part: str, given: object) -> str:
-    if not isinstance(given, str) or not given:
-        raise ArgumentError(f"{part}={given!r} is not a column name.")
-    return given
-
-
 def _subtopics(given: str | None, wanted: tuple[Measure, ...]) -> str | None:
     """The column of subtopics, if a measure asks for it."""
-    name = None if given is None else _name("subtopics", given)
+    name = None if given is None else column_name("subtopics", given)
     asking = [str(m) for m in wanted if m.needs_subtopics]
     if asking and name is None:
         raise ArgumentError(
@@ -321,33 +309,6 @@ def _subtopics(given: str | None, wanted: tuple[Measure, ...]) -> str | None:
             "of whole numbers, subtopics=... (--subtopics)."
         )
     return name if asking else None
-
-
-def _names(part: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(given, Iterable):
-        raise ArgumentError(f"{part}={given!r} is not a column name or several.")
-    names = (given,) if isinstance(given, str) else tuple(given)
-    if not names:
-        raise ArgumentError(f"{part} names no column.")
-    for name in names:
-        _name(part, name)
-        if names.count(name) > 1:
-            raise ArgumentError(f"{part} names column '{name}' more than once.")
-    return names
-
-
-def _at_least_one(part: str, given: Any, otherwise: Any) -> Any:
-    if given is None:
-        return otherwise
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise ArgumentError(f"{part}={given!r} is not a whole number of at least 1.")
-    return int(given)
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _check_measures(wanted: tuple[Measure, ...], ties: str, roles: Roles, weight_rows: str) -> None:

@@ -1,0 +1,67 @@
+"""Arguments that several functions take: checked the same way, and said in the same words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastrank_eval.errors import ArgumentError, near
+
+#: What arguments that are one of a few words may be.
+CHOICES = {
+    "groups": ("all", "with_relevant"),
+    "unretrieved": ("error", "allow"),
+    "unjudged": ("error", "allow", "drop"),
+    "weight_rows": ("refuse", "ignore"),
+    "score_type": ("given", "float32"),
+    "order": ("auto", "sorted", "grouped", "scattered"),
+}
+
+
+def column_name(part: str, given: object) -> str:
+    """The name of the column that plays a part."""
+    if not isinstance(given, str) or not given:
+        raise ArgumentError(f"{part}={given!r} is not a column name.")
+    return given
+
+
+def column_names(part: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several, each once."""
+    if not isinstance(given, Iterable):
+        raise ArgumentError(f"{part}={given!r} is not a column name or several.")
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names:
+        raise ArgumentError(f"{part} names no column.")
+    for name in names:
+        column_name(part, name)
+        if names.count(name) > 1:
+            raise ArgumentError(f"{part} names column '{name}' more than once.")
+    return names
+
+
+def check_choice(name: str, given: object, choices: Sequence[str]) -> None:
+    """Refuse what is not one of some words."""
+    if not isinstance(given, str) or given not in choices:
+        raise ArgumentError(
+            f"{name}={given!r} is not one of {', '.join(map(repr, choices))}."
+            f"{near(str(given), choices)}"
+        )
+
+
+def at_least_one(part: str, given: Any, otherwise: Any) -> Any:
+    """A whole number of at least 1; `otherwise` where none is given."""
+    if given is None:
+        return otherwise
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
+        raise ArgumentError(f"{part}={given!r} is not a whole number of at least 1.")
+    return int(given)
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
