@@ -42,6 +42,23 @@ def weigh_zeros(  # type: ignore[no-untyped-def]
 
 
 @kernel
+def weigh_cells(starts, groups, cell, weight, scratch, out):  # type: ignore[no-untyped-def]
+    """Weight of each group's rows in each cell, smallest first, whatever order the rows had."""
+    for g in range(groups.shape[0]):
+        for c in range(out.shape[0]):
+            found = 0
+            for i in range(starts[groups[g]], starts[groups[g] + 1]):
+                if cell[i] == c:
+                    scratch[found] = weight[i]
+                    found += 1
+            _sort_ascending(scratch, found)
+            total = 0.0
+            for k in range(found):
+                total += scratch[k]
+            out[c, g] = total
+
+
+@kernel
 def sort_groups_descending(offsets, values):  # type: ignore[no-untyped-def]
     """Sort the values of each group in place, largest first."""
     for g in range(offsets.shape[0] - 1):

@@ -177,16 +177,23 @@ def _footer(result: Result) -> tuple[str, ...]:
 
 
 def _details(result: Result) -> Iterator[str]:
-    """What else is known of a value, a line each."""
+    """What else is known of values, a line for those of a model that share it."""
+    lines: dict[tuple[str, str], list[str]] = {}
     for v in result.values:
         if v.details:
-            known = ", ".join(f"{name} {number:.6g}" for name, number in v.details.items())
-            model = f" of {v.score}" if len(result.scores) > 1 else ""
-            yield printable(f"{v.measure}{model}: {known}")
+            known = ", ".join(f"{name} {_amount(number)}" for name, number in v.details.items())
+            lines.setdefault((v.score, known), []).append(v.measure)
+    for (score, known), measures in lines.items():
+        model = f" of {score}" if len(result.scores) > 1 else ""
+        yield printable(f"{', '.join(measures)}{model}: {known}")
+
+
+def _amount(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
 #: Options on whose defaults tools differ most; JSON has them all.
-_DEBATED = ("weight", "rel", "gain", "discount", "max_grade")
+_DEBATED = ("weight", "rel", "gain", "discount", "max_grade", "threshold")
 
 
 def _of_measures(measures: Mapping[str, Mapping[str, object]]) -> list[str]:

@@ -287,9 +287,12 @@ class Result:
         known = self._known(wanted)
         score = self._score(score)
         if known.pooled:
+            from fastrank_eval.measures import registry
+
+            kin = "GAUC" if known.name == "AUC" else f"Group{known.name}"
             raise MeasureError(
-                f"{known} pools the rows of all groups and has no value per group; "
-                "GAUC is the AUC of each group."
+                f"{known} pools the rows of all groups and has no value per group"
+                + (f"; {kin} is the {known.name} of each group." if kin in registry else ".")
             )
         # By place, because a key column may carry the name of a measure: measures stand last.
         texts = self._of_groups

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.oracle_decisions import DECISIONS, cumulative_gain, lift
 from tests.oracles import Row, pooled, read, weight_of
 from tests.oracles import classes as rows_of_classes
 
@@ -67,4 +68,7 @@ POOLED_ORACLES: dict[str, Oracle] = {
     "LogLoss": log_loss,
     "NE": normalized_entropy,
     "RIG": information_gain,
+    **DECISIONS,
+    "CumGain": cumulative_gain,
+    "Lift": lift,
 }

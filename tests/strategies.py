@@ -201,12 +201,32 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "StRecall": ("StRecall", "StRecall@1", "StRecall@3"),
 }
 
+_DECISIONS = (
+    *("PPV", "NPV", "TPR", "FNR", "TNR", "FPR", "FScore"),
+    *("Accuracy", "ErrorRate", "BalancedAccuracy", "MCC"),
+)
+
+#: Measures of predictions at a threshold, of all rows together.
+DECISION_VARIANTS: dict[str, tuple[str, ...]] = {
+    name: (name, f"{name}(threshold=0.25)", f"{name}(threshold=0.75)", f"{name}(rel=2)")
+    for name in _DECISIONS
+}
+DECISION_VARIANTS["FScore"] += ("FScore(beta=2)", "FScore(beta=0.5)")
+#: The same of each group, which test_decisions.py compares with their oracles.
+GROUP_DECISION_VARIANTS = {
+    f"Group{name}": tuple(f"Group{text}" for text in texts)
+    for name, texts in DECISION_VARIANTS.items()
+}
+
 #: Measures of all rows together, which test_pooled_measures.py compares with their oracles.
 POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
     "AUC": ("AUC", "AUC(rel=2)", "AUC(max_fpr=0.3)"),
     "LogLoss": ("LogLoss", "LogLoss(rel=2)", "LogLoss(sampling_rate=0.1)"),
     "NE": ("NE", "NE(rel=2)", "NE(sampling_rate=0.1)"),
     "RIG": ("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)"),
+    **DECISION_VARIANTS,
+    "CumGain": ("CumGain", "CumGain(top=0.25, rel=2)", "CumGain(top=1)"),
+    "Lift": ("Lift", "Lift(top=0.25, rel=2)", "Lift(top=1)"),
 }
 
 POOLED = POOLED_VARIANTS["AUC"]

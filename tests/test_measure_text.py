@@ -52,6 +52,8 @@ VALUES: dict[str, st.SearchStrategy] = {
     "recall": st.sampled_from([0, 1]) | st.floats(0, 1),
     "rounding": st.sampled_from(["nearest", "up"]),
     "sampling_rate": SHARE,
+    "threshold": st.floats(-1e3, 1e3) | st.integers(-5, 5),
+    "top": SHARE,
     "rel_ret": WORTH,
     "nonrel_ret": WORTH,
     "rel_missed": WORTH,

@@ -357,3 +357,12 @@ def test_command_line__with_an_amount_or_folder_that_is_none(tmp_path):
         assert outcome.exit_code == 2
         assert value in outcome.stderr
         assert len(outcome.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_spilled_rows__of_predictions_at_a_threshold(spill, weight):
+    weights = pa.array(np.random.default_rng(8).random(ROWS))
+    table = log_of(pa.array(numbers_of(np.random.default_rng(7))), weight=weights)
+    measures = ["GroupPPV(threshold=2)", "GroupMCC(threshold=2)", "FScore(threshold=1.5)", "Lift"]
+    on_disk, in_memory = both(spill, table, measures, weight=weight, batch_rows=900)
+    assert bits(on_disk) == bits(in_memory)

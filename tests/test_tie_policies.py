@@ -11,10 +11,12 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval.measures import measure, registry
+from tests.oracle_decisions import DECISIONS
 from tests.oracle_diversity import DIVERSITY
 from tests.oracle_pooled import POOLED_ORACLES
 from tests.oracles import POSITION, Row, oracle, pooled, read
 from tests.strategies import (
+    GROUP_DECISION_VARIANTS,
     LABEL_AS_PROBABILITY,
     PER_GROUP,
     POOLED,
@@ -25,6 +27,7 @@ from tests.strategies import (
 )
 from tests.tables import table_of
 
+ALL_VARIANTS = VARIANTS | POOLED_VARIANTS | GROUP_DECISION_VARIANTS
 TIES = ("expected", "input", "item", "best", "worst")
 
 GROUPS = {
@@ -70,13 +73,15 @@ def assert_groups_equal(result, text: str, groups: list[list[Row]], ties: str) -
 
 def test_registry__every_measure_has_an_oracle_and_variants():
     per_group = {name for name, kind in registry.items() if not kind.pooled}
-    assert per_group == {*POSITION, *DIVERSITY, "GAUC"} == set(VARIANTS)
+    by_rank = per_group - set(GROUP_DECISION_VARIANTS)
+    assert by_rank == {*POSITION, *DIVERSITY, "GAUC"} == set(VARIANTS)
+    assert {f"Group{name}" for name in DECISIONS} == set(GROUP_DECISION_VARIANTS)
     assert set(registry) - per_group == set(POOLED_ORACLES) == set(POOLED_VARIANTS)
 
 
-@pytest.mark.parametrize("name", sorted(VARIANTS | POOLED_VARIANTS))
+@pytest.mark.parametrize("name", sorted(ALL_VARIANTS))
 def test_registry__every_option_of_a_measure_is_tried(name):
-    tried = {option for text in (VARIANTS | POOLED_VARIANTS)[name] for option in read(text)[1]}
+    tried = {option for text in ALL_VARIANTS[name] for option in read(text)[1]}
     tried |= {
         option for text in LABEL_AS_PROBABILITY if read(text)[0] == name for option in read(text)[1]
     }
@@ -85,7 +90,7 @@ def test_registry__every_option_of_a_measure_is_tried(name):
 
 
 def test_variants__are_spelt_canonically():
-    for texts in (*VARIANTS.values(), *POOLED_VARIANTS.values(), LABEL_AS_PROBABILITY):
+    for texts in (*ALL_VARIANTS.values(), LABEL_AS_PROBABILITY):
         for text in texts:
             assert str(measure(text)) == text
 

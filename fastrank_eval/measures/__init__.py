@@ -7,8 +7,34 @@ from fastrank_eval.measures.base import Measure, Param, registry
 from fastrank_eval.measures.blended_ratio import Q
 from fastrank_eval.measures.cascade import ERR, pFound
 from fastrank_eval.measures.compatibility import Compat
+from fastrank_eval.measures.decisions import (
+    FNR,
+    FPR,
+    MCC,
+    NPV,
+    PPV,
+    TNR,
+    TPR,
+    Accuracy,
+    BalancedAccuracy,
+    ErrorRate,
+    FScore,
+)
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR11
+from fastrank_eval.measures.group_decisions import (
+    GroupAccuracy,
+    GroupBalancedAccuracy,
+    GroupErrorRate,
+    GroupFNR,
+    GroupFPR,
+    GroupFScore,
+    GroupMCC,
+    GroupNPV,
+    GroupPPV,
+    GroupTNR,
+    GroupTPR,
+)
 from fastrank_eval.measures.hits import F, P, R, RelP, Rprec, Success
 from fastrank_eval.measures.intents import AP_IA, P_IA, StRecall
 from fastrank_eval.measures.interpolated import IPrec, IPrec11
@@ -22,6 +48,7 @@ from fastrank_eval.measures.judged import (
     infAP,
 )
 from fastrank_eval.measures.lag import G, binG
+from fastrank_eval.measures.lift import CumGain, Lift
 from fastrank_eval.measures.likelihood import NE, RIG, LogLoss
 from fastrank_eval.measures.novelty import ERR_IA, NRBP, alpha_DCG, alpha_nDCG, nERR_IA, nNRBP
 from fastrank_eval.measures.reciprocal_rank import RR
@@ -39,10 +66,13 @@ __all__ = [
     "DCG",
     "ERR",
     "ERR_IA",
+    "FNR",
+    "FPR",
     "GAUC",
     "GMAP",
     "INSQ",
     "INST",
+    "MCC",
     "NE",
     "NERR8",
     "NERR9",
@@ -50,17 +80,38 @@ __all__ = [
     "NERR11",
     "NRBP",
     "P_IA",
+    "NPV",
+    "PPV",
     "RBP",
     "RIG",
     "RR",
     "SDCG",
+    "TNR",
+    "TPR",
+    "Accuracy",
+    "BalancedAccuracy",
     "Compat",
+    "CumGain",
+    "ErrorRate",
     "F",
+    "FScore",
     "G",
     "GMbpref",
+    "GroupAccuracy",
+    "GroupBalancedAccuracy",
+    "GroupErrorRate",
+    "GroupFNR",
+    "GroupFPR",
+    "GroupFScore",
+    "GroupMCC",
+    "GroupNPV",
+    "GroupPPV",
+    "GroupTNR",
+    "GroupTPR",
     "IPrec",
     "IPrec11",
     "Judged",
+    "Lift",
     "LogLoss",
     "Measure",
     "NumNonrelRet",
