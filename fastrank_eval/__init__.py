@@ -56,9 +56,9 @@ if TYPE_CHECKING:
         NERR9,
         NERR10,
         NERR11,
+        NPV,
         NRBP,
         P_IA,
-        NPV,
         PPV,
         RBP,
         RIG,
@@ -124,6 +124,7 @@ if TYPE_CHECKING:
     from fastrank_eval.progress import Progress
     from fastrank_eval.result import MeasureValue, Meta, Result
     from fastrank_eval.sources import open_source
+    from fastrank_eval.thresholds import BestThreshold, best_threshold, confusion
 
 __version__ = "0.1.0"
 
@@ -234,6 +235,9 @@ _HOME = {
     "nDCGrel": _MEASURES,
     "neighbours": "fastrank_eval.neighbours",
     "open_source": "fastrank_eval.sources",
+    "BestThreshold": "fastrank_eval.thresholds",
+    "best_threshold": "fastrank_eval.thresholds",
+    "confusion": "fastrank_eval.thresholds",
     "pFound": _MEASURES,
     "parse_measures": _MEASURES,
     "trec": "fastrank_eval.trec",
@@ -260,10 +264,10 @@ __all__ = [
     "NERR9",
     "NERR10",
     "NERR11",
-    "NRBP",
-    "P_IA",
     "NPV",
+    "NRBP",
     "PPV",
+    "P_IA",
     "RBP",
     "RIG",
     "RR",
@@ -273,10 +277,11 @@ __all__ = [
     "Accuracy",
     "ArgumentError",
     "BalancedAccuracy",
+    "BestThreshold",
     "ColumnError",
     "Compat",
-    "Curve",
     "CumGain",
+    "Curve",
     "ErrorRate",
     "F",
     "FScore",
@@ -329,8 +334,10 @@ __all__ = [
     "__version__",
     "alpha_DCG",
     "alpha_nDCG",
+    "best_threshold",
     "binG",
     "bpref",
+    "confusion",
     "curve",
     "evaluate",
     "explain",

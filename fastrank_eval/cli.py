@@ -34,6 +34,7 @@ from fastrank_eval.shell import (
     rendered,
 )
 from fastrank_eval.stops import raise_if_stopped, signals_held, tidied
+from fastrank_eval.threshold_command import threshold
 
 if TYPE_CHECKING:
     from fastrank_eval.result import Result
@@ -344,6 +345,7 @@ def measures(report_format: str) -> None:
 
 cli.add_command(curve)
 cli.add_command(plot)
+cli.add_command(threshold)
 
 
 def main() -> NoReturn:

@@ -15,10 +15,17 @@ __all__ = [
     "choice",
     "column_options",
     "convention_options",
+    "input_format_option",
+    "label_option",
+    "limit_option",
     "measure_options",
     "option",
     "reading_options",
+    "score_option",
+    "threads_option",
     "together",
+    "weight_option",
+    "where_option",
 ]
 
 DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
@@ -55,6 +62,55 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
+label_option = option(
+    "Columns",
+    "-l",
+    "--label",
+    required=True,
+    metavar="COLUMN",
+    help="Click (bool, 0/1), grade (integer) or gain (float).",
+)
+score_option = option(
+    "Columns",
+    "-s",
+    "--score",
+    multiple=True,
+    required=True,
+    callback=_names,
+    metavar="COLUMN",
+    help="Score of a model, higher is better. Repeat it, or separate by commas, for several.",
+)
+weight_option = option(
+    "Columns", "-w", "--weight", metavar="COLUMN", help="Weight of each row, at least 0."
+)
+threads_option = option(
+    "Reading",
+    "--threads",
+    type=int,
+    metavar="N",
+    help="Threads; by default all cores. No number depends on it.",
+)
+where_option = option(
+    "Reading",
+    "--where",
+    metavar="CONDITION",
+    help="Evaluate only the rows for which this holds: comparisons, in (...), between, is "
+    "null, and, or, not; text in single quotes, names with odd signs in double quotes. Files "
+    "and row groups that it rules out are not read.",
+)
+limit_option = option(
+    "Reading",
+    "--limit",
+    type=int,
+    metavar="N",
+    help="Evaluate the first N rows only, of those that --where selects.",
+)
+input_format_option = option(
+    "Reading",
+    "--input-format",
+    type=choice("parquet", "arrow", "csv", "tsv"),
+    help="Format of SOURCES; by default their suffix or first bytes tell.",
+)
 column_options = together(
     option(
         "Columns",
@@ -66,25 +122,9 @@ column_options = together(
         metavar="COLUMN",
         help="Group key: query, user or session. Repeat it, or separate by commas, for several.",
     ),
-    option(
-        "Columns",
-        "-l",
-        "--label",
-        required=True,
-        metavar="COLUMN",
-        help="Click (bool, 0/1), grade (integer) or gain (float).",
-    ),
-    option(
-        "Columns",
-        "-s",
-        "--score",
-        multiple=True,
-        required=True,
-        callback=_names,
-        metavar="COLUMN",
-        help="Score of a model, higher is better. Repeat it, or separate by commas, for several.",
-    ),
-    option("Columns", "-w", "--weight", metavar="COLUMN", help="Weight of each row, at least 0."),
+    label_option,
+    score_option,
+    weight_option,
     option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
     option(
         "Columns",
@@ -178,21 +218,8 @@ reading_options = together(
         is_flag=True,
         help="The same as --order sorted: trusted, but verified while streaming.",
     ),
-    option(
-        "Reading",
-        "--threads",
-        type=int,
-        metavar="N",
-        help="Threads; by default all cores. No number depends on it.",
-    ),
-    option(
-        "Reading",
-        "--where",
-        metavar="CONDITION",
-        help="Evaluate only the rows for which this holds: comparisons, in (...), between, is "
-        "null, and, or, not; text in single quotes, names with odd signs in double quotes. Files "
-        "and row groups that it rules out are not read.",
-    ),
+    threads_option,
+    where_option,
     option(
         "Reading",
         "--memory",
@@ -207,17 +234,6 @@ reading_options = together(
         metavar="FOLDER",
         help="Folder for rows that do not fit; by default that of temporary files.",
     ),
-    option(
-        "Reading",
-        "--limit",
-        type=int,
-        metavar="N",
-        help="Evaluate the first N rows only, of those that --where selects.",
-    ),
-    option(
-        "Reading",
-        "--input-format",
-        type=choice("parquet", "arrow", "csv", "tsv"),
-        help="Format of SOURCES; by default their suffix or first bytes tell.",
-    ),
+    limit_option,
+    input_format_option,
 )

@@ -496,10 +496,10 @@ def test_help__evaluate__shows_every_option_under_a_heading() -> None:
     assert DEFAULT_MEASURES in text
 
 
-def test_help__group__names_both_commands() -> None:
+def test_help__group__names_every_command() -> None:
     text = run("--help").stdout
-    assert "evaluate" in text
-    assert "measures" in text
+    for command in ("evaluate", "explain", "trec", "measures", "threshold"):
+        assert f"\n  {command} " in text
 
 
 def test_version__is_the_packages() -> None:

@@ -1,0 +1,156 @@
+"""All rows of a source, whatever their group: what measures of all rows keep of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastrank_eval.arguments import (
+    CHOICES,
+    at_least_one,
+    check_choice,
+    column_name,
+    column_names,
+    processors,
+)
+from fastrank_eval.batches import Reading
+from fastrank_eval.chunk import Chunk, Scored
+from fastrank_eval.columns import Roles
+from fastrank_eval.engine import in_order
+from fastrank_eval.faults import BadRows, explained
+from fastrank_eval.labels import Labels
+from fastrank_eval.measures.auc import PooledAUC
+from fastrank_eval.measures.base import SCORE_KINDS
+from fastrank_eval.measures.pooled_measure import PooledMeasure
+from fastrank_eval.plan import stretch_of
+from fastrank_eval.progress import Progress, reporting_to
+from fastrank_eval.score_table import ScoreTable
+from fastrank_eval.sources import open_source, require_columns
+from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.validation import columns_of
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+_COUNTING = "counting bad rows"
+
+
+def states_of(
+    source: object,
+    measures: Sequence[PooledMeasure],
+    *,
+    label: str,
+    score: str | Sequence[str],
+    weight: str | None = None,
+    unretrieved: str = "error",
+    unjudged: str = "error",
+    score_type: str = "given",
+    where: str | pc.Expression | None = None,
+    limit: int | None = None,
+    threads: int | None = None,
+    format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    progress: Callable[[Progress], object] | None = None,
+) -> dict[str, list[Any]]:
+    """The state of each measure after all rows, in one pass and without groups.
+
+    Parameters
+    ----------
+    source : object
+        As `evaluate` takes it.
+    measures : sequence of PooledMeasure
+    label, score, weight, unretrieved, unjudged, score_type, where, limit, threads, format, progress
+        As `evaluate` takes them.
+
+    Returns
+    -------
+    dict of str to list
+        For each score column the states, in the order of the measures.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+    """
+    given = {"unretrieved": unretrieved, "unjudged": unjudged, "score_type": score_type}
+    for name, value in given.items():
+        check_choice(name, value, CHOICES[name])
+    roles = Roles(
+        group=(),
+        label=column_name("label", label),
+        scores=column_names("score", score),
+        weight=None if weight is None else column_name("weight", weight),
+        unretrieved=unretrieved,
+        unjudged=unjudged,
+        single_precision=score_type == "float32",
+        score_kind=max((m.scores for m in measures), key=SCORE_KINDS.index),
+    )
+    workers = at_least_one("threads", threads, processors())
+    opened = open_source(source, format=format, where=where)
+    parts = roles.by_column()
+    for name, part in parts.items():
+        require_columns(opened.schema, [name], role=part)
+    reading = Reading(opened, tuple(parts), at_least_one("limit", limit, None))
+    states = {
+        name: [m.new_state(roles.weight is not None, workers) for m in measures]
+        for name in roles.scores
+    }
+
+    def add(job: Stretch) -> None:
+        columns = columns_of(in_scratch(read_stretch(job[0])), roles, job[1])
+        starts = np.array([0, columns.rows])
+        labels = Labels.of(columns.label, starts, skip_empty=False)
+        for model, name in enumerate(roles.scores):
+            scored = Scored.of(Chunk(columns, starts), model, labels)
+            for m, state in zip(measures, states[name], strict=True):
+                m.add_rows(state, scored)
+
+    with reporting_to(progress):
+        size = stretch_of(reading.rows, workers)
+        try:
+            for _ in in_order(workers, add, stretches(reading.parts(size), size)):
+                pass
+        except BadRows as fault:
+
+            def again(columns: tuple[str, ...]) -> Any:
+                return Reading(opened, columns, reading.limit, _COUNTING).batches()
+
+            raise explained(fault, opened, again) from None
+    return states
+
+
+def score_tables(
+    source: object,
+    *,
+    label: str,
+    score: str | Sequence[str],
+    rel: float = 1,
+    threads: int | None = None,
+    **options: Any,
+) -> dict[str, ScoreTable]:
+    """Every distinct score of each model, with its positive and other rows.
+
+    Parameters
+    ----------
+    source, label, score, threads, **options
+        As `states_of` takes them.
+    rel : float
+        The least label of a positive row.
+
+    Returns
+    -------
+    dict of str to ScoreTable
+        In the order of the score columns.
+    """
+    measure = _ByNumber(rel=rel)
+    states = states_of(source, [measure], label=label, score=score, threads=threads, **options)
+    jobs = partial(in_order, at_least_one("threads", threads, processors()))
+    return {name: state.table(jobs) for name, (state,) in states.items()}
+
+
+class _ByNumber(PooledAUC):
+    """AUC's state of scores that are taken for numbers."""
+
+    scores = "number"
