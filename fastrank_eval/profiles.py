@@ -145,11 +145,16 @@ PROFILES: Mapping[str, Profile] = {
         Profile(
             "sklearn",
             "scikit-learn 1.9",
-            {"undefined": "skip,nDCG=zero"},
+            {
+                "undefined": "skip,nDCG=zero,PPV=zero,TPR=zero,FScore=zero,MCC=zero,"
+                "GroupPPV=zero,GroupTPR=zero,GroupFScore=zero,GroupMCC=zero"
+            },
             {"nDCG": {**_LINEAR, "ideal": "retrieved"}, "DCG": _LINEAR},
             (
                 "average_precision_score is the area under the step curve of precision and recall: "
                 "tied rows enter at once, where AP averages over their orders",
+                "balanced_accuracy_score of rows of one class is the recall of that class, where "
+                "BalancedAccuracy is undefined",
                 "dcg_score and ndcg_score refuse groups of one row, ndcg_score negative labels too",
             ),
         ),

@@ -187,6 +187,21 @@ def test_scikit_learn__agrees(weighted, kind, threshold):
     assert weighted or all(type(count) is int for count in details.values())
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("truth", [[0, 0], [1, 1], [1, 0]])
+@pytest.mark.parametrize("score", [[0.1, 0.2], [0.9, 0.8], [0.9, 0.2]])
+def test_profile_of_scikit_learn__puts_its_number_where_there_is_none(truth, score):
+    log = {"g": [1, 1], "y": truth, "s": score}
+    names = ["precision_score", "recall_score", "f1_score", "matthews_corrcoef"]
+    kin = ["GroupPPV", "GroupTPR", "GroupFScore", "GroupMCC"]
+    result = fastrank_eval.evaluate(
+        log, group="g", label="y", score="s", measures=[*names, *kin], profile="sklearn"
+    )
+    for name, of_groups in zip(names, kin, strict=True):
+        wanted = PEERS[name](truth, np.array(score) >= 0.5)
+        assert result.value(name) == result.value(of_groups) == pytest.approx(wanted), name
+
+
 @pytest.mark.parametrize("threshold", [0.1, 0.3, 0.7, 0.9, 1e-50, -0.1, 1e39, 0, -1e300])
 def test_threshold__is_compared_as_a_double(threshold):
     """A float32 0.1 is above the double 0.1, a float32 0.7 below the double 0.7."""
