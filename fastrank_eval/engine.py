@@ -22,7 +22,7 @@ from fastrank_eval.labels import Labels
 from fastrank_eval.measures.auc import class_weights
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 from fastrank_eval.plan import GroupValues, Plan, Tally, new_pools
-from fastrank_eval.ranking import Ranking, rank
+from fastrank_eval.ranking import Ranking, rank, unranked
 from fastrank_eval.states import MeanState
 
 
@@ -53,10 +53,12 @@ def evaluate_chunk(
     seen = GroupValues.empty(chunk, plan)
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels)
-        if plan.passes or plan.presorted:
+        if plan.ranks or plan.presorted:
             in_order = scored.in_order(plan.presorted, score)
         if plan.passes:
-            ranking = rank(scored, plan.ties, in_order, coverage)
+            ranking = (
+                rank(scored, plan.ties, in_order, coverage) if plan.ranks else unranked(scored)
+            )
             for m, value in _values(plan, ranking):
                 _settle(plan, m, ranking, value, group_weights, tally.means[model], name)
                 if plan.per_group:

@@ -84,6 +84,14 @@ class Plan:
                 return False
         return True
 
+    @cached_property
+    def ranks(self) -> bool:
+        """Whether rows must be ranked: a measure asks where they stand, or their weights do."""
+        of_groups = [m for m in self.measures if not m.pooled]
+        if self.weighted or self.roles.unretrieved == "allow":
+            return bool(of_groups)
+        return any(m.needs_places for m in of_groups)
+
     @property
     def keeps_order(self) -> bool:
         """Whether the input order of a group's rows matters: for ties, or ties of item ids."""

@@ -160,6 +160,30 @@ class Ranking:
         return self.once_for_all(("descending", key), sort)
 
 
+def unranked(scored: Scored) -> Ranking:
+    """Rows whose places no measure asks for, all of them scored and none weighted.
+
+    Entries stand in order of their rows.
+    """
+    labels, nowhere = scored.labels, np.empty(0, np.int64)
+    return Ranking(
+        scored,
+        labels,
+        labels.ranked,
+        labels.labelled.offsets,
+        labels.rows,
+        labels.rows,
+        labels.grade,
+        nowhere,
+        nowhere,
+        nowhere,
+        nowhere,
+        None,
+        labels.most,
+        labels.least,
+    )
+
+
 def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = None) -> Ranking:
     """Rank the rows of whole groups by one model's score.
 

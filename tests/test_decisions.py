@@ -69,6 +69,21 @@ def test_every_group__has_the_same_bits_by_every_way(weight, ways):
         assert once[text].tobytes() == mixed[text][order].tobytes(), text
 
 
+@pytest.mark.parametrize("weight", ["uniform", "impressions", "positives", "pairs"])
+@pytest.mark.parametrize("options", [{}, {"groups": "with_relevant"}, {"unjudged": "drop"}])
+def test_rows_that_are_not_ranked__have_the_same_bits(weight, options):
+    """Alone, measures of predictions need no ranks; beside RR rows are ranked."""
+    table = table_of(probable_groups(30, 200, unjudged=0.2))
+    texts = [str(measure(text)(weight=weight)) for text in TEXTS]
+    given = {"unretrieved": "error", **options}
+    alone = evaluate(table, texts, **given)
+    beside = evaluate(table, [*texts, "RR"], **given)
+    for line in alone:
+        other = next(one for one in beside if one.measure == line.measure)
+        assert (line.value.hex(), line.dropped) == (other.value.hex(), other.dropped)
+        assert alone[line.measure].tobytes() == beside[line.measure].tobytes()
+
+
 def test_packed_rows__give_the_same_bits():
     """Rows of an integer key, a float32 score and a label of one byte take a way of their own."""
     rng = np.random.default_rng(23)
@@ -315,6 +330,14 @@ def test_presorted_promise__does_not_matter_to_groups():
         log, group="g", label="y", score="s", measures="GroupAccuracy", presorted=True
     )
     np.testing.assert_array_equal(result["GroupAccuracy"], [1.0, 0.0])
+
+
+def test_presorted_promise__is_verified_though_no_row_is_ranked():
+    log = {"g": [1, 1, 2], "y": [1, 0, 1], "s": [0.1, 0.9, 0.4]}
+    with pytest.raises(fastrank_eval.OrderError, match="rises inside a group at row 1"):
+        fastrank_eval.evaluate(
+            log, group="g", label="y", score="s", measures="GroupAccuracy", presorted=True
+        )
 
 
 def test_a_threshold_that_is_no_number__is_refused():

@@ -151,6 +151,8 @@ class Measure:
     needs_relevant: ClassVar[bool] = False
     needs_judgments: ClassVar[bool] = False
     needs_subtopics: ClassVar[bool] = False
+    #: Whether it asks where rows stand; otherwise rows need not be ranked for it.
+    needs_places: ClassVar[bool] = True
     higher_is_better: ClassVar[bool] = True
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     #: What the values of the groups become: their "mean", their "sum" or, for a measure that needs

@@ -28,6 +28,7 @@ class GroupDecision(Measure):
     scores = "number"
     takes_cutoff = False
     uses_row_weights = True
+    needs_places = False
 
     def __init_subclass__(cls, of: type[Decision], **keywords: Any) -> None:
         cls.of = of
