@@ -5,7 +5,7 @@ import math
 import pytest
 
 import fastrank_eval
-from fastrank_eval.measures import measure
+from fastrank_eval.measures import measure, registry
 from tests.oracle_means import mean_over_groups
 from tests.oracles import Row
 from tests.strategies import PER_GROUP, VARIANTS, has_expectation, random_groups
