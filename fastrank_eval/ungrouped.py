@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from fastrank_eval.arguments import (
     CHOICES,
@@ -28,7 +29,7 @@ from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.plan import stretch_of
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.score_table import ScoreTable
-from fastrank_eval.sources import open_source, require_columns
+from fastrank_eval.sources import Source, open_source, require_columns
 from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
 from fastrank_eval.validation import columns_of
 
@@ -89,17 +90,13 @@ def states_of(
     )
     workers = at_least_one("threads", threads, processors())
     opened = open_source(source, format=format, where=where)
-    parts = roles.by_column()
-    for name, part in parts.items():
-        require_columns(opened.schema, [name], role=part)
-    reading = Reading(opened, tuple(parts), at_least_one("limit", limit, None))
     states = {
         name: [m.new_state(roles.weight is not None, workers) for m in measures]
         for name in roles.scores
     }
 
-    def add(job: Stretch) -> None:
-        columns = columns_of(in_scratch(read_stretch(job[0])), roles, job[1])
+    def add(batch: pa.RecordBatch, first_row: int) -> None:
+        columns = columns_of(batch, roles, first_row)
         starts = np.array([0, columns.rows])
         labels = Labels.of(columns.label, starts, skip_empty=False)
         for model, name in enumerate(roles.scores):
@@ -108,17 +105,57 @@ def states_of(
                 m.add_rows(state, scored)
 
     with reporting_to(progress):
-        size = stretch_of(reading.rows, workers)
-        try:
-            for _ in in_order(workers, add, stretches(reading.parts(size), size)):
-                pass
-        except BadRows as fault:
-
-            def again(columns: tuple[str, ...]) -> Any:
-                return Reading(opened, columns, reading.limit, _COUNTING).batches()
-
-            raise explained(fault, opened, again) from None
+        each_stretch(opened, roles.by_column(), add, limit=limit, threads=workers)
     return states
+
+
+def each_stretch(
+    source: Source,
+    parts: Mapping[str, str],
+    work: Callable[[pa.RecordBatch, int], None],
+    *,
+    limit: int | None,
+    threads: int,
+    rows: Callable[[int], int] = int,
+) -> None:
+    """Read some columns once, in threads, a stretch of rows at a time.
+
+    Parameters
+    ----------
+    source : Source
+    parts : mapping of str to str
+        The part that each column plays, for messages.
+    work : callable
+        Takes the rows of a stretch, which are overwritten afterwards, and the number of the first.
+        Threads call it at the same time.
+    limit : int or None
+        Rows to stop after.
+    threads : int
+    rows : callable
+        Rows of a stretch, from their usual number.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+    """
+    for name, part in parts.items():
+        require_columns(source.schema, [name], role=part)
+    reading = Reading(source, tuple(parts), at_least_one("limit", limit, None))
+
+    def look(job: Stretch) -> None:
+        work(in_scratch(read_stretch(job[0])), job[1])
+
+    size = rows(stretch_of(reading.rows, threads))
+    try:
+        for _ in in_order(threads, look, stretches(reading.parts(size), size)):
+            pass
+    except BadRows as fault:
+
+        def again(columns: tuple[str, ...]) -> Any:
+            return Reading(source, columns, reading.limit, _COUNTING).batches()
+
+        raise explained(fault, source, again) from None
 
 
 def score_tables(
