@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastrank_eval import neighbours, trec
+    from fastrank_eval.class_result import ClassResult
+    from fastrank_eval.classes import evaluate_classes
     from fastrank_eval.curves import Curve, curve
     from fastrank_eval.errors import (
         ArgumentError,
@@ -162,6 +164,7 @@ _HOME = {
     "RR": _MEASURES,
     "SDCG": _MEASURES,
     "ArgumentError": _ERRORS,
+    "ClassResult": "fastrank_eval.class_result",
     "ColumnError": _ERRORS,
     "Compat": _MEASURES,
     "Curve": "fastrank_eval.curves",
@@ -228,6 +231,7 @@ _HOME = {
     "binG": _MEASURES,
     "curve": "fastrank_eval.curves",
     "evaluate": "fastrank_eval.evaluate",
+    "evaluate_classes": "fastrank_eval.classes",
     "explain": "fastrank_eval.explanation",
     "infAP": _MEASURES,
     "measure": _MEASURES,
@@ -278,6 +282,7 @@ __all__ = [
     "ArgumentError",
     "BalancedAccuracy",
     "BestThreshold",
+    "ClassResult",
     "ColumnError",
     "Compat",
     "CumGain",
@@ -340,6 +345,7 @@ __all__ = [
     "confusion",
     "curve",
     "evaluate",
+    "evaluate_classes",
     "explain",
     "infAP",
     "measure",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval import __version__
+from fastrank_eval.classes_command import classes
 from fastrank_eval.curve_commands import curve, plot
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.options import (
@@ -346,6 +347,7 @@ def measures(report_format: str) -> None:
 cli.add_command(curve)
 cli.add_command(plot)
 cli.add_command(threshold)
+cli.add_command(classes)
 
 
 def main() -> NoReturn:

@@ -498,7 +498,7 @@ def test_help__evaluate__shows_every_option_under_a_heading() -> None:
 
 def test_help__group__names_every_command() -> None:
     text = run("--help").stdout
-    for command in ("evaluate", "explain", "trec", "measures", "threshold"):
+    for command in ("evaluate", "explain", "trec", "measures", "threshold", "classes"):
         assert f"\n  {command} " in text
 
 
