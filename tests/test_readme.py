@@ -43,6 +43,9 @@ def test_commands__run__and_write_what_they_name(
         "ctr_old": random.random(100),
     }
     parquet.write_table(pa.table(log), tmp_path / "impressions.parquet")
+    animals = {f"p_{kind}": random.random(100) for kind in ("cat", "dog", "owl")}
+    animals["kind"] = random.choice(["cat", "dog", "owl"], 100)
+    parquet.write_table(pa.table(animals), tmp_path / "animals.parquet")
     day = tmp_path / "logs" / "day=2026-11-19"
     day.mkdir(parents=True)
     log |= {"slot": random.integers(0, 4, 100), "country": ["CH"] * 100}
@@ -57,8 +60,8 @@ def test_commands__run__and_write_what_they_name(
         outcome = CliRunner().invoke(cli, command, catch_exceptions=False)
         assert outcome.exit_code == 0, outcome.output
     assert {path.name for path in tmp_path.iterdir()} == {
-        "bm25.run", "impressions.parquet", "logs", "qrels.txt", "report.json", "roc.png",
-        "users.parquet",
+        "animals.parquet", "bm25.run", "impressions.parquet", "logs", "qrels.txt", "report.json",
+        "roc.png", "users.parquet",
     }  # fmt: skip
 
 
