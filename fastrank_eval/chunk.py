@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fastrank_eval.columns import Columns, frozen, row_column
 from fastrank_eval.errors import OrderError
+from fastrank_eval.kernel import kernel
 from fastrank_eval.labels import Labels
 from fastrank_eval.ordering import broken_order
 
@@ -39,10 +40,7 @@ class Chunk:
         unjudged = self.columns.unjudged
         if unjudged is None:
             return np.zeros(self.groups, np.int64)
-        total = np.zeros(len(unjudged) + 1, np.int64)
-        np.cumsum(unjudged, out=total[1:])
-        found: np.ndarray = np.diff(total[self.starts])
-        return found
+        return marked_rows(unjudged, self.starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class Scored:
             return cls(chunk, score, weight, item, chunk.starts, labels, **marks)
         here = ~missing
         kept = np.flatnonzero(here)
-        starts = np.concatenate([[0], np.cumsum(here)])[chunk.starts]
+        starts = np.append(0, np.cumsum(marked_rows(here, chunk.starts)))
         return cls(
             chunk,
             frozen(score[kept]),
@@ -147,3 +145,19 @@ class Scored:
             error.row = number
             raise error
         return broken < 0
+
+
+def marked_rows(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """How many rows of each group a mask marks. int64, shape (groups,)."""
+    counts = np.empty(len(starts) - 1, np.int64)
+    _count_marks(frozen(marks.view(np.uint8)), starts, counts)
+    return counts
+
+
+@kernel
+def _count_marks(marks, starts, counts):  # type: ignore[no-untyped-def]
+    for g in range(counts.shape[0]):
+        found = np.int64(0)
+        for i in range(starts[g], starts[g + 1]):
+            found += marks[i]
+        counts[g] = found

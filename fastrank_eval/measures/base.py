@@ -234,6 +234,11 @@ class Measure:
         return {name: self.chosen[name] for name in self.chosen if name in self.given}
 
     def __str__(self) -> str:
+        if "_text" not in self.__dict__:
+            object.__setattr__(self, "_text", self._as_text())
+        return str(self.__dict__["_text"])
+
+    def _as_text(self) -> str:
         options = ", ".join(
             f"{param.name}={_text(self.chosen[param.name])}"
             for param in self.options
@@ -242,7 +247,8 @@ class Measure:
         text = f"{self.name}({options})" if options else self.name
         return text if self.cutoff is None else f"{text}@{self.cutoff}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Measure) and str(self) == str(other)

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from fastrank_eval.errors import MeasureError
@@ -59,6 +60,11 @@ def measure(spelling: str | Measure) -> Measure:
         return spelling
     if not isinstance(spelling, str):
         raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
+    return _read(spelling)
+
+
+@lru_cache(maxsize=1024)
+def _read(spelling: str) -> Measure:
     text = spelling.strip()
     for theirs, ours in _TREC:
         if theirs.fullmatch(text):
