@@ -299,16 +299,17 @@ def trec(
     """
     check_standard_output()
     with signals_held():
-        from fastrank_eval.trec import read_qrels, read_run, trec_report
+        from fastrank_eval.trec import trec_report
+        from fastrank_eval.trec.reading import keyed_qrels
 
     import json
 
-    judged = read_qrels(qrels)
+    judged = keyed_qrels(qrels)
     shown = {"single": single or only_single, "summary": not only_single}
     reports = []
     for path in runs:
         try:
-            report = trec_report(read_run(path), judged, version=int(version), **options)
+            report = trec_report(path, judged, version=int(version), **options)
         except ArgumentError as error:
             raise ArgumentError(f"{path}: {error}" if len(runs) > 1 else str(error)) from None
         raise_if_stopped()

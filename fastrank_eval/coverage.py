@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.columns import frozen
+from fastrank_eval.columns import frozen, row_column
 from fastrank_eval.entries import Entries
 from fastrank_eval.kernel import kernel
 from fastrank_eval.ties import item_codes, resolve_blocks
@@ -167,7 +167,7 @@ class Coverage:
         keys = [~self.mask, group]
         if self.item is not None and len(self.row):
             # ~ turns ascending into descending without overflow, for signed and unsigned ids alike.
-            keys.insert(1, ~item_codes(self.item, self.row))
+            keys.insert(1, ~item_codes(self.item.take(row_column(self.row))))
         preferred = np.lexsort(keys)
         mask = self.mask[preferred]
         place = np.lexsort((mask, group))  # stable: alike rows stay in the order to prefer

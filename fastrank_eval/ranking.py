@@ -15,7 +15,7 @@ import numpy as np
 
 from fastrank_eval.canonical import arrange_blocks, sort_groups_descending, weigh_zeros
 from fastrank_eval.chunk import Chunk, Scored
-from fastrank_eval.columns import frozen
+from fastrank_eval.columns import frozen, row_column
 from fastrank_eval.coverage import Coverage, Covering
 from fastrank_eval.entries import counted_entries, labelled_rows, ordered_entries
 from fastrank_eval.judgments import Judgments
@@ -207,7 +207,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
     labelled = labels.labelled
     found = order = None
     if item is not None and ties == "item" and len(score):
-        order = order_by_item(score, starts, item)
+        order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)))
     elif not in_order:
         by_label = weight is None and scored.unjudged is None and coverage is None
         if by_label and ties != "input":

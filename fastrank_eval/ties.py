@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.columns import row_column
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
-from fastrank_eval.ordering import order_by_score
+from fastrank_eval.ordering import broken_order, order_by_score
 from fastrank_eval.validation import as_array
 
 TIES = ("expected", "input", "item", "best", "worst")
 
 
-def order_by_item(score: np.ndarray, starts: np.ndarray, item: pa.Array) -> np.ndarray:
+def order_by_item(
+    score: np.ndarray, starts: np.ndarray, items_at: Callable[[np.ndarray], pa.Array]
+) -> np.ndarray:
     """Sort rows by score, tied ones by item id, both descending, inside their groups.
 
     Ids are compared only where scores are equal: strings byte by byte, and equal ids stay in input
@@ -22,19 +26,22 @@ def order_by_item(score: np.ndarray, starts: np.ndarray, item: pa.Array) -> np.n
 
     Parameters
     ----------
-    score : ndarray of float32 or float64, shape (rows,)
+    score : ndarray of float32 or float64, shape (rows,), read-only
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
-    item : pyarrow.Array
-        Without nulls.
+    items_at : callable
+        The items of some rows, a pyarrow.Array without nulls.
 
     Returns
     -------
     ndarray of int32 or int64, shape (rows,)
         Row number at each place.
     """
-    order = order_by_score(score, starts)
-    ordered = score[order]
+    if broken_order(score, starts, named=False) < 0:
+        order, ordered = np.arange(len(score), dtype=np.int64), score
+    else:
+        order = order_by_score(score, starts)
+        ordered = score[order]
     level = np.zeros(len(order), np.bool_)  # with the row before, in its group
     level[1:] = ordered[1:] == ordered[:-1]
     level[starts[(starts > 0) & (starts < len(order))]] = False
@@ -45,18 +52,17 @@ def order_by_item(score: np.ndarray, starts: np.ndarray, item: pa.Array) -> np.n
         block = np.cumsum(~level[places])
         rows = order[places]
         # ~ turns ascending into descending without overflow, for signed and unsigned ids alike.
-        order[places] = rows[np.lexsort((~item_codes(item, rows), block))]
+        order[places] = rows[np.lexsort((~item_codes(items_at(rows)), block))]
     return order
 
 
-def item_codes(item: pa.Array, rows: np.ndarray) -> np.ndarray:
-    """Integers of the same order as the items of some rows."""
+def item_codes(item: pa.Array) -> np.ndarray:
+    """Integers of the same order as items."""
     words = fixed_width(item)
     if words is not None and words.ndim == 1:
-        return words[rows]
+        return words
     import pyarrow.compute as pc
 
-    item = item.take(row_column(rows))
     by_id = as_array(pc.array_sort_indices(item)).astype(np.int64)
     in_order = item.take(row_column(by_id))
     fresh = pc.not_equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1))

@@ -166,15 +166,20 @@ PAIRS = [("1", "23"), ("12", "3"), ("1", "2"), ("1", ""), ("12", "23"), ("1", "Ã
 
 
 def test_find__where_all_hashes_are_equal__compares_pairs():
-    own = [pa.array(ids, pa.large_string()) for ids in zip(*PAIRS, strict=True)]
+    queries = ["1", "12"]
+    codes = np.array([queries.index(query) for query, _ in PAIRS], np.int32)
+    docs = pa.array([doc for _, doc in PAIRS], pa.large_string())
     asked = [*PAIRS[::-1], ("3", "2"), ("1", "231"), ("1", "22")]
-    query, doc = (pa.array(ids) for ids in zip(*asked, strict=True))
-    pairs = Pairs(*own, np.zeros(len(PAIRS), np.uint64))
-    found = pairs.find(query, doc, np.zeros(len(asked), np.uint64))
+    wanted = [queries.index(query) if query in queries else -1 for query, _ in asked]
+    numbers, doc = np.array(wanted, np.int32), pa.array([doc for _, doc in asked])
+    pairs = Pairs(codes, 3, docs, np.zeros(len(PAIRS), np.uint64))
+    found = pairs.find(numbers, doc, np.zeros(len(asked), np.uint64))
     assert found.tolist() == [5, 4, 3, 2, 1, 0, -1, -1, -1]
     # Slices that do not begin at their buffers.
-    found = pairs.find(query.slice(2, 3), doc.slice(2, 3), np.zeros(3, np.uint64))
+    found = pairs.find(numbers[2:5], doc.slice(2, 3), np.zeros(3, np.uint64))
     assert found.tolist() == [3, 2, 1]
+    nobody = pairs.find(np.full(2, 2, np.int32), doc[:2], np.zeros(2, np.uint64))
+    assert nobody.tolist() == [-1, -1], "a query without a pair"
 
 
 def test_repeats__where_all_hashes_are_equal__are_equal_pairs_only():

@@ -16,10 +16,12 @@ from fastrank_eval.errors import SourceError
 from fastrank_eval.sources.paths import FORMATS, File, begins_like, expand, sniff
 from fastrank_eval.sources.reading import reading, type_name
 
-__all__ = ["Text", "is_stream", "text_of_bytes", "text_of_stream", "texts_at"]
+__all__ = ["PADDING", "Text", "is_stream", "text_of_bytes", "text_of_stream", "texts_at"]
 
 #: Four columns of a block's text are kept by each thread that reads: as much as `scratch` keeps.
 _BLOCK = 1 << 22
+#: What follows the last line of a block, so that eight letters can be read from any place at once.
+PADDING = b"\n" * 8
 _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
 _GZIP = b"\x1f\x8b"
 _MARK = b"\xef\xbb\xbf"
@@ -60,7 +62,7 @@ class Text:
             return suffix in _COLUMNS or sniff(self.file.filesystem, self.file.path) is not None
 
     def blocks(self) -> Iterator[bytes]:
-        """Whole lines, some megabytes at a time; the last line of each block ends in a newline.
+        """Whole lines, some megabytes at a time, each ended by a newline; after them `PADDING`.
 
         Raises
         ------
@@ -148,12 +150,12 @@ def _whole_lines(handle: Readable) -> Iterator[bytes]:
             more, mark = more.removeprefix(mark), b""
         end = more.rfind(b"\n") + 1
         if end:
-            yield b"".join([*rest, memoryview(more)[:end]])
+            yield b"".join([*rest, memoryview(more)[:end], PADDING])
             rest = []
         if end < len(more):
             rest.append(more[end:])
     if rest:
-        yield b"".join([*rest, b"\n"])
+        yield b"".join([*rest, b"\n", PADDING])
 
 
 class _Left:

@@ -10,14 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
-from fastrank_eval.columns import frozen
 from fastrank_eval.errors import ArgumentError
-from fastrank_eval.kernel import kernel
 from fastrank_eval.trec.keyed import Keyed, in_threads
+from fastrank_eval.trec.matching import Matched, match
 from fastrank_eval.trec.pairs import joined_chunks
 from fastrank_eval.trec.reading import keyed_qrels, keyed_run
 from fastrank_eval.trec.tables import is_nested
-from fastrank_eval.validation import as_array
 
 __all__ = ["Joined", "join"]
 
@@ -104,39 +102,26 @@ def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
     runs = _named(run)
     judged = keyed_qrels(qrels)
     rows, scores = _united([keyed_run(source) for source in runs.values()])
-    codes, queries = rows.codes()
-    judged_codes, judged_queries = judged.codes()
-    # The number that each judged query has among those of the runs; new numbers for the others.
-    number = _places(judged_queries, queries)
-    new = np.flatnonzero(number < 0)
-    number[new] = len(queries) + np.arange(len(new))
-    wanted = np.zeros(len(queries) + len(new), np.bool_)
-    wanted[number] = True
-    only_in_run = int((~wanted[: len(queries)]).sum())
-    wanted[len(queries) :] = complete
-
-    # Rows of the runs, then rows of the judgements; one of these is taken if no run has its pair.
-    at = rows.found_in(judged)
-    code = np.concatenate([codes, number[judged_codes]])
-    taken = wanted[code]
-    taken[rows.rows :][at[at >= 0]] = False
-    order = np.empty(int(taken.sum()), np.int64)
-    _by_code(frozen(code.view()), frozen(taken), np.zeros(len(wanted) + 1, np.int64), order)
+    matched = match(rows, judged, complete)
     columns, unanswered = {}, {}
     for name, (score, lacking) in zip(runs, scores, strict=True):
-        answered = np.zeros(len(wanted), np.bool_)
-        answered[codes[~lacking]] = True
-        unanswered[name] = int((wanted & ~answered).sum())
+        answered = np.zeros(len(matched.wanted), np.bool_)
+        answered[rows.codes[~lacking]] = True
+        unanswered[name] = int((matched.wanted & ~answered).sum())
         columns[name] = (
             np.append(score, np.zeros(judged.rows)),
             np.append(lacking, np.ones(judged.rows, np.bool_)),
         )
-    of_grade = np.append(at, np.arange(judged.rows))
-    names = pa.concat_arrays([queries, judged_queries.take(arrow_column(new))])
-    docs = joined_chunks([*rows.table["doc"].chunks, *judged.table["doc"].chunks])
-    covers = judged.table["subtopics"] if "subtopics" in judged.table.schema.names else None
-    table = _table(order, (names, code), docs, columns, (judged.numbers, of_grade), covers)
-    return Joined(table, tuple(runs), int(wanted.sum()), only_in_run, len(new), unanswered)
+    docs = joined_chunks([*rows.docs.chunks, *judged.docs.chunks])
+    table = _table(matched, docs, columns, judged)
+    return Joined(
+        table,
+        tuple(runs),
+        int(matched.wanted.sum()),
+        matched.only_in_run,
+        matched.only_in_qrels,
+        unanswered,
+    )
 
 
 def _united(runs: Sequence[Keyed]) -> tuple[Keyed, list[tuple[np.ndarray, np.ndarray]]]:
@@ -182,54 +167,39 @@ def _is_one(run: Mapping[Any, Any]) -> bool:
     return bool(run) and is_nested(run) and not (inner and all(map(is_nested, inner)))
 
 
-def _places(values: pa.Array, among: pa.Array) -> np.ndarray:
-    """Where each value stands among others, -1 where it does not."""
-    import pyarrow.compute as pc
-
-    found = pc.index_in(values, value_set=among)
-    # Not fill_null(), which makes a scalar and so imports pandas.
-    return np.where(as_array(found.is_valid()), as_array(found), -1).astype(np.int64)
-
-
 def _table(
-    order: np.ndarray,
-    query: tuple[pa.Array, np.ndarray],
+    matched: Matched,
     docs: pa.Array,
     scores: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    grade: tuple[np.ndarray, np.ndarray],
-    subtopics: pa.ChunkedArray | None,
+    judged: Keyed,
 ) -> pa.Table:
-    """Rows in their order, a batch at a time: none of their columns is held twice.
+    """Pairs in their order, a batch at a time: none of their columns is held twice.
 
     Parameters
     ----------
-    order : ndarray of int64
-        Rows to take.
-    query : tuple of pyarrow.Array and ndarray of int64
-        The queries, and the number of each row's.
+    matched : Matched
     docs : pyarrow.Array
     scores : mapping of str to tuple of ndarray
         Each row's score, and whether it has none.
-    grade : tuple of ndarray
-        The grades, and the number of each row's, -1 where it has none.
-    subtopics : pyarrow.ChunkedArray or None
-        Lists, numbered as the grades are.
+    judged : Keyed
+        Whose lists of subtopics, if it has any, become a column.
     """
-    names, code = query
-    grades, of_grade = grade
+    order = matched.order
+    grades = judged.numbers
     grades = np.append(grades, grades.dtype.type(0))
     kinds = {name: pa.float64() for name in scores}
     kinds["grade"] = pa.from_numpy_dtype(grades.dtype)
-    covers = None if subtopics is None else subtopics.combine_chunks()
-    if covers is not None:
+    covers = None
+    if "subtopics" in judged.encoded.column_names:
+        covers = judged.encoded["subtopics"].combine_chunks()
         kinds["subtopics"] = covers.type
     schema = pa.schema({"query": pa.string(), "doc": pa.string(), **kinds})
 
     def batch(i: int) -> pa.RecordBatch:
         rows = order[i * _BATCH : (i + 1) * _BATCH]
-        at = of_grade[rows]
+        at = matched.judgements(rows)
         arrays = [
-            names.take(arrow_column(code[rows])),
+            matched.queries.take(arrow_column(matched.code[rows])),
             docs.take(arrow_column(rows)).cast(pa.string()),
             *(column_with_nulls(score[rows], lacking[rows]) for score, lacking in scores.values()),
             column_with_nulls(grades[at], at < 0),
@@ -239,15 +209,3 @@ def _table(
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return pa.Table.from_batches(in_threads(batch, -(-len(order) // _BATCH)), schema)
-
-
-@kernel
-def _by_code(code, taken, firsts, order):  # type: ignore[no-untyped-def]
-    for row in range(code.shape[0]):
-        firsts[code[row] + 1] += taken[row]
-    for one in range(1, firsts.shape[0]):
-        firsts[one] += firsts[one - 1]
-    for row in range(code.shape[0]):
-        if taken[row]:
-            order[firsts[code[row]]] = row
-            firsts[code[row]] += 1

@@ -8,16 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
 from fastrank_eval.scratch import scratch
-from fastrank_eval.trec.pairs import marked
+from fastrank_eval.trec.blocks import PADDING
+from fastrank_eval.trec.pairs import eights_of, marked
 
 __all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "columns_of_lines"]
 
 _SHOWN = 80
 #: No line is shorter than its fields of one letter, a blank after each: at most 1 row in 8 bytes.
 _SHORTEST = 8
+#: Letters of a decimal that is read at once: what they count fits 64 bits, and the quotient of two
+#: doubles that are whole and exact is the decimal, correctly rounded.
+_LETTERS = 18
+_EXACT = 1 << 53
+_POWERS = 10.0 ** np.arange(_LETTERS)
+_BEYOND_ASCII = 128
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Layout:
         Its fields, as its readers name them.
     columns : dict of str to int
         Each column with the number of its field.
+    repeated : tuple of str
+        Columns in which a line mostly has what the line before has.
     number : str
         The column of numbers.
     fields : int
@@ -43,6 +53,7 @@ class Layout:
     kind: str
     form: str
     columns: dict[str, int]
+    repeated: tuple[str, ...]
     number: str
     fields: int
     more: bool
@@ -53,20 +64,30 @@ RUN = Layout(
     "run",
     "qid Q0 docno rank score tag",
     {"query": 0, "doc": 2, "score": 4, "run": 5},
+    ("query", "run"),
     "score",
     6,
     True,
+)
+QRELS = Layout(
+    "qrels",
+    "qid iter docno rel",
+    {"query": 0, "doc": 2, "grade": 3},
+    ("query",),
+    "grade",
+    4,
+    False,
 )
 #: As ndeval reads them.
 DIVERSITY_QRELS = Layout(
     "diversity qrels",
     "qid subtopic docno rel",
     {"query": 0, "subtopic": 1, "doc": 2, "grade": 3},
+    ("query",),
     "grade",
     4,
     False,
 )
-QRELS = Layout("qrels", "qid iter docno rel", {"query": 0, "doc": 2, "grade": 3}, "grade", 4, False)
 
 
 @dataclass(frozen=True)
@@ -76,9 +97,10 @@ class Lines:
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        The columns of the layout; rows before the fault, if there is one.
+        The columns of the layout, those that repeat as dictionaries; rows before the fault, if
+        there is one.
     marks : tuple of ndarray
-        What `marked` tells of its pairs.
+        Hashes of its pairs, and the rows whose query is not that of the row before.
     numbers : ndarray of int32, shape (rows,), or None
         The line of each row, from 0; None where every line is a row.
     lines : int
@@ -104,45 +126,82 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
     Parameters
     ----------
     block : bytes
-        Whole lines, each ended by a newline; blank lines and lines that begin with ``#`` count as
-        lines and hold no row.
+        Whole lines, each ended by a newline, and `PADDING`; blank lines and lines that begin with
+        ``#`` count as lines and hold no row.
     layout : Layout
     """
-    width, room = len(layout.columns), len(block)
+    names = list(layout.columns)
+    width, room, most = len(names), len(block), len(block) // _SHORTEST
     column = np.full(max(layout.columns.values()) + 1, -1, np.int64)
     column[list(layout.columns.values())] = np.arange(width)
-    most = room // _SHORTEST + 1
-    content = scratch("letters of fields", width * room, np.uint8)
+    padded = frozen(np.frombuffer(block, np.uint8))
+    letters = padded[: len(padded) - len(PADDING)]
+    # Letters are read and written eight at a time.
+    content = scratch("letters of fields", width * room + 8, np.uint8)
+    slots = np.ndarray((width * room + 1,), np.uint64, content, strides=(1,))
     ends = scratch("ends of fields", width * (most + 1), np.int32).reshape(width, most + 1)
-    numbers = scratch("lines of rows", most, np.int32)
-    found = np.empty(4, np.int64)
-    _split(
-        frozen(np.frombuffer(block, np.uint8)),
-        frozen(column),
-        np.int64(layout.fields),
-        layout.more,
-        np.int64(room),
-        content,
-        ends,
-        numbers,
-        found,
-    )
-    rows, lines, faulty, fields = found.tolist()
-    arrays = []
-    for i, name in enumerate(layout.columns):
-        places, letters = ends[i, : rows + 1], content[i * room :][: ends[i, rows]]
-        if name != layout.number:  # the texts of numbers are read before they are overwritten
-            places, letters = places.copy(), letters.copy()
-        buffers = [None, pa.py_buffer(places), pa.py_buffer(letters)]
-        arrays.append(pa.Array.from_buffers(pa.string(), rows, buffers))
-    at = None if rows == lines else numbers[:rows].copy()
+    changed = scratch("rows of fields", width * most, np.int32).reshape(width, most)
+    lines_of = scratch("lines of rows", most, np.int32)
+    values = scratch("numbers of rows", most, np.float64)
+    begun, found = np.zeros(width, np.int64), np.empty(6, np.int64)
+    # Texts that the loop took for whole numbers or decimals need no second look.
+    for keep in (False, True):
+        texts = np.zeros(width, np.int64)
+        _split(
+            letters,
+            eights_of(padded),
+            frozen(column),
+            frozen(np.array([name in layout.repeated for name in names])),
+            np.int64(names.index(layout.number)),
+            keep,
+            np.int64(layout.fields),
+            layout.more,
+            np.int64(room),
+            slots,
+            ends,
+            changed,
+            begun,
+            lines_of,
+            values,
+            texts,
+            found,
+        )
+        if not found[4]:
+            break
+    rows, lines, faulty, fields, others, points = found.tolist()
+
+    def text_of(i: int, kept: bool = True) -> pa.Array:
+        places, held = ends[i, : texts[i] + 1], content[i * room :][: ends[i, texts[i]]]
+        if kept:
+            places, held = places.copy(), held.copy()
+        buffers = [None, pa.py_buffer(places), pa.py_buffer(held)]
+        return pa.Array.from_buffers(pa.string(), int(texts[i]), buffers)
+
+    at = None if rows == lines else lines_of[:rows].copy()
     faults = [] if faulty < 0 else [(faulty, _wrong_fields(fields, layout))]
-    place = list(layout.columns).index(layout.number)
-    arrays[place], row, wrong = _numbers(arrays[place], layout.number)
-    bad = [] if row < 0 else [(row, wrong)]
-    for name, array in zip(layout.columns, arrays, strict=True):
-        if name != layout.number:
-            bad += [(row, f"its {name} is not UTF-8") for row in _not_utf8(array)]
+    bad: list[tuple[int, str]] = []
+    arrays: dict[str, pa.Array] = {}
+    stretches: dict[str, np.ndarray] = {}
+    plain = bool(letters.max(initial=0) < _BEYOND_ASCII)
+    for i, name in enumerate(names):
+        if name == layout.number:
+            numbers = values[:rows].copy()
+            if not others and name != "score" and not points:
+                arrays[name] = arrow_column(numbers.astype(np.int64))
+            elif not others:
+                arrays[name] = arrow_column(numbers)
+            else:
+                arrays[name], row, wrong = _numbers(text_of(i, kept=False), name)
+                bad += [] if row < 0 else [(row, wrong)]
+            continue
+        arrays[name] = text_of(i)
+        first = changed[i, : texts[i]].astype(np.int64)
+        if not plain:
+            wrong = f"its {name} is not UTF-8"
+            for row in _not_utf8(arrays[name]):
+                bad.append((int(first[row]) if name in layout.repeated else row, wrong))
+        if name in layout.repeated:
+            stretches[name] = first
     faults += [(row if at is None else int(at[row]), what) for row, what in bad]
     fault = None
     if faults:
@@ -150,8 +209,13 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
         shown = block.split(b"\n", line + 1)[line].strip().decode("utf-8", "replace")
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
         fault = line, f"{what}: {shown!r}"
-    batch = pa.RecordBatch.from_arrays(arrays, names=list(layout.columns))
-    marks = marked(batch.column("query"), batch.column("doc"))
+    marks = marked(arrays["query"], stretches["query"], arrays["doc"]), stretches["query"]
+    for name, first in stretches.items():
+        numbered = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(first, append=rows))
+        arrays[name] = pa.DictionaryArray.from_arrays(
+            arrow_column(numbered), arrays[name], safe=False
+        )
+    batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
     return Lines(batch, marks, at, lines, fault)
 
 
@@ -220,10 +284,73 @@ def _not_utf8(texts: pa.Array) -> Iterator[int]:
 
 
 @kernel
-def _split(text, column, least, more, room, content, ends, numbers, found):  # type: ignore[no-untyped-def]
+def _field_end(text, start):  # type: ignore[no-untyped-def]
+    """The first blank from a place on; the last byte of a text is one."""
+    # Letter by letter: the processor guesses where fields end, and so need not wait to know it.
+    # Unsigned, because Numba then takes no place for one counted from the end.
+    i, one = np.uint64(start), np.uint64(1)
+    while text[i] > 32 or not (text[i] == 32 or 9 <= text[i] <= 13):
+        i += one
+    return np.int64(i)
+
+
+@kernel
+def _same(text, eights, i, k, size):  # type: ignore[no-untyped-def]
+    """Whether the same letters and then a blank stand at one place as at another before it."""
+    if i + size >= text.shape[0]:
+        return False
+    letter = text[i + size]
+    if not (letter == 32 or 9 <= letter <= 13):
+        return False
+    left = size
+    while left > 8:
+        if eights[i] != eights[k]:
+            return False
+        i += 8
+        k += 8
+        left -= 8
+    differ = eights[i] ^ eights[k]
+    return differ << np.uint64(64 - 8 * left) == 0
+
+
+@kernel
+def _decimal(text, start):  # type: ignore[no-untyped-def]
+    """A number of digits and at most one point: whole, digits after the point, where it ends.
+
+    There are -1 digits where there is no point, and -2 where it is something else, or has more
+    digits than doubles count.
+    """
+    i, one = np.uint64(start), np.uint64(1)
+    i += np.uint64(text[i] == 45)
+    first = i
+    whole = np.int64(0)
+    after = np.int64(-1)
+    while True:
+        digit = np.int64(text[i]) - 48
+        if 0 <= digit <= 9:
+            whole = 10 * whole + digit
+            after += after >= 0
+        elif digit == -2 and after < 0 and i > first:
+            after = np.int64(0)
+        else:
+            break
+        i += one
+    blank = text[i] == 32 or 9 <= text[i] <= 13
+    if not blank or i == first or after == 0 or i - first > _LETTERS or whole > _EXACT:
+        return whole, np.int64(-2), _field_end(text, np.int64(i))
+    return whole, after, np.int64(i)
+
+
+@kernel
+def _split(  # type: ignore[no-untyped-def]
+    text, eights, column, repeated, number, keep, least, more, room,
+    slots, ends, changed, begun, lines_of, values, texts, found,
+):  # fmt: skip
     # The last byte is a newline, so that no loop inside a line runs past the end.
     rows = np.int64(0)
     lines = np.int64(0)
+    others = np.int64(0)
+    points = np.int64(0)
     i = np.int64(0)
     found[2] = -1
     found[3] = 0
@@ -231,39 +358,62 @@ def _split(text, column, least, more, room, content, ends, numbers, found):  # t
     while i < text.shape[0]:
         fields = np.int64(0)
         while True:
-            letter = text[i]
-            while letter == 32 or (9 <= letter <= 13 and letter != 10):
+            while text[i] == 32 or (9 <= text[i] <= 13 and text[i] != 10):
                 i += 1
-                letter = text[i]
-            if letter == 10:
+            if text[i] == 10:
                 break
-            if letter == 35 and fields == 0:
+            if text[i] == 35 and fields == 0:
                 while text[i] != 10:
                     i += 1
                 break
             at = column[fields] if fields < column.shape[0] else np.int64(-1)
-            if at < 0:
-                while letter > 32 or not (letter == 32 or 9 <= letter <= 13):
-                    i += 1
-                    letter = text[i]
-            else:
-                start = at * room
-                k = start + ends[at, rows]
-                while letter > 32 or not (letter == 32 or 9 <= letter <= 13):
-                    content[k] = letter
-                    k += 1
-                    i += 1
-                    letter = text[i]
-                ends[at, rows + 1] = k - start
             fields += 1
+            if at < 0:
+                i = _field_end(text, i)
+                continue
+            if at == number and not keep:
+                whole, after, end = _decimal(text, i)
+                others += after == -2
+                points += after >= 0
+                value = np.float64(whole)
+                if after > 0:
+                    value /= _POWERS[after]
+                values[rows] = -value if text[i] == 45 else value
+                i = end
+                continue
+            others += at == number
+            last = texts[at]
+            if repeated[at] and last > 0:
+                size = ends[at, last] - ends[at, last - 1]
+                if _same(text, eights, i, begun[at], size):
+                    i += size
+                    continue
+            end = _field_end(text, i)
+            k = at * room + ends[at, last]
+            j = i
+            while j < end:
+                slots[k] = eights[j]
+                k += 8
+                j += 8
+            ends[at, last + 1] = ends[at, last] + end - i
+            changed[at, last] = rows
+            begun[at] = i
+            texts[at] = last + 1
+            i = end
         i += 1
         if fields > 0:
             if fields < least or (fields > least and not more):
                 found[2] = lines
                 found[3] = fields
                 break
-            numbers[rows] = lines
+            lines_of[rows] = lines
             rows += 1
         lines += 1
+    # Nothing of a faulty line counts.
+    for at in range(texts.shape[0]):
+        while texts[at] > 0 and changed[at, texts[at] - 1] == rows:
+            texts[at] -= 1
     found[0] = rows
     found[1] = lines
+    found[4] = others
+    found[5] = points

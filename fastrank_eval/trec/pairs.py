@@ -10,62 +10,92 @@ import pyarrow as pa
 from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
 
-__all__ = ["Pairs", "joined_chunks", "marked"]
+__all__ = ["Pairs", "eights_of", "joined_chunks", "marked", "query_starts"]
 
 
-def marked(query: pa.Array, doc: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of pairs, and the rows whose query is not that of the row before.
+def marked(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
+    """Hashes of pairs whose rows of one query stand together.
 
     Parameters
     ----------
-    query, doc : pyarrow.StringArray, shape (rows,)
+    queries : pyarrow.StringArray, shape (queries,)
+        The query of each stretch of rows; without nulls.
+    starts : ndarray of int64, shape (queries,)
+        The first row of each stretch, ascending from row 0.
+    docs : pyarrow.StringArray, shape (rows,)
         Without nulls.
 
     Returns
     -------
-    tuple of ndarray of uint64, shape (rows,), and ndarray of int64
-        Row 0 is the first of the second.
+    ndarray of uint64, shape (rows,)
     """
-    hashes = np.empty(len(query), np.uint64)
-    starts = np.empty(len(query), np.int64)
-    queries, docs = _letters(query), _letters(doc)
-    count = _mark(*queries, _eights(queries[1]), *docs, _eights(docs[1]), hashes, starts)
-    return hashes, starts[:count].copy()
+    hashes = np.empty(len(docs), np.uint64)
+    of_query, of_doc = _letters(queries), _letters(docs)
+    bounds = frozen(np.append(starts, len(docs)))
+    _mark(*of_query, eights_of(of_query[1]), bounds, *of_doc, eights_of(of_doc[1]), hashes)
+    return hashes
+
+
+def query_starts(queries: pa.Array) -> np.ndarray:
+    """The rows whose query is not that of the row before, row 0 first. int64."""
+    letters, starts = _letters(queries), np.empty(len(queries), np.int64)
+    return starts[: _changes(*letters, starts)].copy()
 
 
 class Pairs:
-    """Finds pairs of other tables among those of one table, by exact comparison.
+    """Finds pairs of query and document among those of one table, by exact comparison.
+
+    Each query has a hash table of its own inside one array, so that looking up the documents of a
+    query stays in the cache.
 
     Parameters
     ----------
-    query, doc : pyarrow.LargeStringArray, shape (rows,)
-        Without nulls; no pair stands twice.
+    codes : ndarray of int32, shape (rows,)
+        A number for each row's query.
+    queries : int
+        How many numbers there are.
+    docs : pyarrow.LargeStringArray, shape (rows,)
+        Without nulls; no query has one twice.
     hashes : ndarray of uint64, shape (rows,)
         Of these pairs.
     """
 
-    def __init__(self, query: pa.Array, doc: pa.Array, hashes: np.ndarray) -> None:
+    def __init__(self, codes: np.ndarray, queries: int, docs: pa.Array, hashes: np.ndarray) -> None:
+        counts = np.bincount(codes, minlength=queries)
+        # At least twice the slots, a power of two: what the exponent of 4 n - 1 says.
+        _, bits = np.frexp(np.maximum(4 * counts - 1, 1).astype(np.float64))
+        self._firsts = frozen(np.append(0, np.cumsum(1 << (bits.astype(np.int64) - 1))))
         self._hashes = frozen(hashes.view())
-        self._own = (*_letters(query, np.int64), *_letters(doc, np.int64))
-        slots = np.full(1 << max(2 * len(hashes) - 1, 1).bit_length(), -1, np.int64)
-        _fill(self._hashes, slots)
+        self._docs = _letters(docs, np.int64)
+        slots = np.full(int(self._firsts[-1]), -1, np.int64)
+        _fill(self._hashes, frozen(codes.view()), self._firsts, slots)
         self._slots = frozen(slots)
 
-    def find(self, query: pa.Array, doc: pa.Array, hashes: np.ndarray) -> np.ndarray:
+    def find(self, codes: np.ndarray, docs: pa.Array, hashes: np.ndarray) -> np.ndarray:
         """The row of each pair in the own table, -1 where it is not there.
 
         Parameters
         ----------
-        query, doc : pyarrow.StringArray, shape (rows,)
+        codes : ndarray of int32, shape (rows,)
+            The number of the query in the own table, -1 if it has none.
+        docs : pyarrow.StringArray, shape (rows,)
         hashes : ndarray of uint64, shape (rows,)
 
         Returns
         -------
         ndarray of int64, shape (rows,)
         """
-        rows = np.empty(len(query), np.int64)
-        other = (*_letters(query), *_letters(doc))
-        _find(frozen(hashes.view()), *other, self._slots, self._hashes, *self._own, rows)
+        rows = np.empty(len(codes), np.int64)
+        _find(
+            frozen(codes.view()),
+            frozen(hashes.view()),
+            *_letters(docs),
+            self._firsts,
+            self._slots,
+            self._hashes,
+            *self._docs,
+            rows,
+        )
         return rows
 
 
@@ -86,7 +116,7 @@ def _letters(texts: pa.Array, offset: type = np.int32) -> tuple[np.ndarray, np.n
     return frozen(offsets), frozen(np.frombuffer(content if some else b"\0", np.uint8))
 
 
-def _eights(letters: np.ndarray) -> np.ndarray:
+def eights_of(letters: np.ndarray) -> np.ndarray:
     """The eight bytes from each place on as one integer."""
     if len(letters) < 16:  # two of them at least: NumPy calls a single one aligned
         letters = np.append(letters, np.zeros(16, np.uint8))
@@ -129,42 +159,49 @@ def _same(offsets, content, row, others, other_content, other):  # type: ignore[
 
 
 @kernel
-def _mark(queries, query, query_eights, docs, doc, doc_eights, hashes, starts):  # type: ignore[no-untyped-def]
+def _changes(offsets, content, starts):  # type: ignore[no-untyped-def]
     count = np.int64(0)
-    of_query = np.uint64(0)
-    for row in range(hashes.shape[0]):
-        if row == 0 or not _same(queries, query, row, queries, query, row - 1):
-            of_query = _hash(queries, query, query_eights, row, np.uint64(0))
+    for row in range(starts.shape[0]):
+        if row == 0 or not _same(offsets, content, row, offsets, content, row - 1):
             starts[count] = row
             count += 1
-        hashes[row] = _hash(docs, doc, doc_eights, row, of_query)
     return count
 
 
 @kernel
-def _fill(hashes, slots):  # type: ignore[no-untyped-def]
-    last = np.uint64(slots.shape[0] - 1)
+def _mark(queries, query, query_eights, bounds, docs, doc, doc_eights, hashes):  # type: ignore[no-untyped-def]
+    for one in range(bounds.shape[0] - 1):
+        of_query = _hash(queries, query, query_eights, one, np.uint64(0))
+        for row in range(bounds[one], bounds[one + 1]):
+            hashes[row] = _hash(docs, doc, doc_eights, row, of_query)
+
+
+@kernel
+def _fill(hashes, codes, firsts, slots):  # type: ignore[no-untyped-def]
     for row in range(hashes.shape[0]):
+        first = firsts[codes[row]]
+        last = np.uint64(firsts[codes[row] + 1] - first - 1)
         slot = hashes[row] & last
-        while slots[slot] >= 0:
+        while slots[first + np.int64(slot)] >= 0:
             slot = (slot + np.uint64(1)) & last
-        slots[slot] = row
+        slots[first + np.int64(slot)] = row
 
 
 @kernel
 def _find(  # type: ignore[no-untyped-def]
-    hashes, queries, query, docs, doc,
-    slots, own_hashes, own_queries, own_query, own_docs, own_doc, rows,
-):  # fmt: skip
-    last = np.uint64(slots.shape[0] - 1)
+    codes, hashes, docs, doc, firsts, slots, own_hashes, own_docs, own_doc, rows
+):
     for row in range(hashes.shape[0]):
+        rows[row] = -1
+        if codes[row] < 0:
+            continue
+        first = firsts[codes[row]]
+        last = np.uint64(firsts[codes[row] + 1] - first - 1)
         slot = hashes[row] & last
-        found = slots[slot]
+        found = slots[first + np.int64(slot)]
         while found >= 0 and not (
-            own_hashes[found] == hashes[row]
-            and _same(docs, doc, row, own_docs, own_doc, found)
-            and _same(queries, query, row, own_queries, own_query, found)
+            own_hashes[found] == hashes[row] and _same(docs, doc, row, own_docs, own_doc, found)
         ):
             slot = (slot + np.uint64(1)) & last
-            found = slots[slot]
+            found = slots[first + np.int64(slot)]
         rows[row] = found

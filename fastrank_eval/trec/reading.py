@@ -22,7 +22,7 @@ from fastrank_eval.trec.blocks import (
 from fastrank_eval.trec.keyed import Keyed
 from fastrank_eval.trec.lines import QRELS, RUN, Layout, Lines, columns_of_lines
 from fastrank_eval.trec.repeats import check_choice, without_repeats
-from fastrank_eval.trec.tables import SUBTOPICS, batches_of_columns, batches_of_mapping, is_nested
+from fastrank_eval.trec.tables import batches_of_columns, batches_of_mapping, is_nested
 
 __all__ = ["keyed_qrels", "keyed_run", "read_qrels", "read_run", "rows_of"]
 
@@ -141,12 +141,16 @@ def read_qrels(
 
 
 def keyed_run(source: object) -> Keyed:
-    """What `read_run` reads, with what joining needs."""
+    """What `read_run` reads, with what joining needs; a `Keyed` is returned as it is."""
+    if isinstance(source, Keyed):
+        return source
     return _read(source, RUN, {}, "error", None)
 
 
 def keyed_qrels(source: object) -> Keyed:
-    """What `read_qrels` reads, with what joining needs."""
+    """What `read_qrels` reads, with what joining needs; a `Keyed` is returned as it is."""
+    if isinstance(source, Keyed):
+        return source
     return _read(source, QRELS, {}, "error", None)
 
 
@@ -264,7 +268,9 @@ def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> p
     kinds = {batch.column(layout.number).type for batch in batches}
     grades = layout.number == "grade"
     number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
-    kind = {layout.number: number, "subtopics": SUBTOPICS}
+    # Texts that repeat are dictionaries, if they come from lines.
+    kind = {name: batches[0].schema.field(name).type for name in names} if batches else {}
+    kind[layout.number] = number
     schema = pa.schema([(name, kind.get(name, pa.string())) for name in names])
     if len(kinds) > 1:
         batches = [

@@ -53,14 +53,13 @@ def without_repeats(
     SourceError
         If a pair is there twice and `duplicates` is ``"error"``: names the first that returns.
     """
-    hashes = pairs.hashes
-    ascending = np.sort(hashes)
-    shared = ascending[1:][ascending[1:] == ascending[:-1]]
+    shared = pairs.shared_hashes()
     if not len(shared):
         return pairs
+    hashes = pairs.hashes
     after = np.searchsorted(shared, hashes)
     rows = np.flatnonzero(shared[np.minimum(after, len(shared) - 1)] == hashes)
-    few = pairs.table.select(["query", "doc", pairs.name]).take(arrow_column(rows))
+    few = pairs.encoded.select(["query", "doc", pairs.name]).take(arrow_column(rows))
     same = numbered(few)
     order = np.argsort(same, kind="stable")
     first = np.ones(len(order), np.bool_)
@@ -88,11 +87,14 @@ def without_repeats(
     keep[rows[kept]] = True
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
     kept_rows = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
-    return Keyed(pairs.table.filter(kept_rows), pairs.name)
+    return Keyed(pairs.encoded.filter(kept_rows), pairs.name)
 
 
 def numbered(table: pa.Table) -> np.ndarray:
     """Numbers of pairs, equal exactly where the pairs are equal."""
-    query, doc = (table[name].combine_chunks().dictionary_encode() for name in ("query", "doc"))
+    query, doc = (
+        table[name].cast(pa.string()).combine_chunks().dictionary_encode()
+        for name in ("query", "doc")
+    )
     queries, docs = (as_array(column.indices).astype(np.int64) for column in (query, doc))
     return queries * len(doc.dictionary) + docs
