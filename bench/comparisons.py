@@ -7,15 +7,20 @@ from statistics import median
 from bench.peers.tools import INPUTS_OF_PEERS, OURS
 from bench.runs import Case, Run
 from bench.tables import NONE, number, table
+from bench.trec import PEER
 
 __all__ = [
     "PEERS_EXPLAINED",
+    "TREC_EXPLAINED",
     "beside_decoding",
     "beside_fastest",
     "beside_tools",
+    "beside_trec",
     "decoding",
     "fresh_processes",
+    "peaks_of_trec",
     "peers_said",
+    "trec_runs",
 ]
 
 PEERS_EXPLAINED = (
@@ -25,6 +30,13 @@ PEERS_EXPLAINED = (
     "ours`: seconds over those of fastrank_eval on two threads, timed before each round. Libraries "
     "use all cores; what is written by hand takes for granted what ids, scores and labels happen "
     "to be."
+)
+
+TREC_EXPLAINED = (
+    "A run of 1,000 documents a query and 250 judgements a query, from the same two text files to "
+    "all measures of trec_eval 9 over all queries, which had to agree to 1e-6. `in one process`: "
+    "warm, ours timed before each round of the other; `fresh process`: imports included, kernels "
+    "compiled before, with the peak memory of the process."
 )
 
 
@@ -88,6 +100,42 @@ def fresh_processes(run: Run) -> str:
         for case in run.all("fresh")
     ]
     return table(["rows", "tool", "seconds", "fastest", "CPU seconds", "rounds"], lines, "rlrrrr")
+
+
+def trec_runs(run: Run) -> str:
+    lines = []
+    for case in run.all("trec"):
+        ratio = beside_trec(run, str(case.info["way"])) if case.info["tool"] != OURS else None
+        lines.append(
+            [
+                {"warm": "in one process", "fresh": "fresh process"}[str(case.info["way"])],
+                str(case.info["tool"]),
+                f"{case.info['rows']:,}",
+                f"{case.seconds:.3f}",
+                number(case.cpu),
+                number(case.info.get("peak_mb")),
+                number(ratio),
+                str(case.rounds),
+            ]
+        )
+    header = ["way", "tool", "lines", "seconds", "CPU seconds", "peak, MB", "times ours", "rounds"]
+    return table(header, lines, "llrrrrrr")
+
+
+def beside_trec(run: Run, way: str) -> float | None:
+    """Time of pytrec-eval-terrier over ours; None if one of them was not measured."""
+    ours, theirs = run.one("trec", way=way, tool=OURS), run.one("trec", way=way, tool=PEER)
+    if ours is None or theirs is None:
+        return None
+    return _beside_ours(theirs) if way == "warm" else theirs.seconds / ours.seconds
+
+
+def peaks_of_trec(run: Run) -> float | None:
+    """Peak memory of our process over that of pytrec-eval-terrier's."""
+    ours, theirs = (run.one("trec", way="fresh", tool=tool) for tool in (OURS, PEER))
+    if ours is None or theirs is None:
+        return None
+    return float(ours.info["peak_mb"]) / float(theirs.info["peak_mb"])
 
 
 def peers_said(run: Run) -> str:

@@ -12,7 +12,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.machine import Clock, Yardstick, described
+from bench.trec import LINES, write_trec
 from bench.workload import (
+    FULL_ROWS,
     LARGE,
     SMALL_ROWS,
     Input,
@@ -151,6 +153,15 @@ def large_file(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="module")
 def small_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield from _file(tmp_path_factory, SMALL_ROWS)
+
+
+@pytest.fixture(scope="module")
+def trec_files(rows: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """Judgements and a run, with as many lines as go with the rows of the other inputs."""
+    paths = write_trec(tmp_path_factory.mktemp("trec"), -(-LINES * rows // FULL_ROWS))
+    yield paths
+    for path in paths:
+        path.unlink()
 
 
 @pytest.fixture(scope="module")

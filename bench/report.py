@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bench.comparisons import (
     PEERS_EXPLAINED,
+    TREC_EXPLAINED,
     beside_tools,
     decoding,
     fresh_processes,
     peers_said,
+    trec_runs,
 )
 from bench.machine import machine_lines
 from bench.runs import Run
@@ -77,6 +79,9 @@ def results(run: Run) -> str:
         "it needs, on as many threads. `of decoding`: time of the faster way to decode, over the "
         "time of the evaluation.",
         decoding(run),
+        "## TREC runs",
+        TREC_EXPLAINED,
+        trec_runs(run),
         "## This machine in the same run",
         _references(run),
         "## Start-up",

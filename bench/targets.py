@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from bench.comparisons import beside_decoding, beside_fastest
+from bench.comparisons import beside_decoding, beside_fastest, beside_trec, peaks_of_trec
 from bench.peers.tools import INPUTS_OF_PEERS, OURS
 from bench.runs import Case, Run
 from bench.tables import NONE, number
@@ -185,6 +185,7 @@ def targets(run: Run) -> Iterable[Target]:
     yield Target("first run ever on a small file", 5, "s", False, partial(start, cache="empty"))
     yield Target("next fresh process", 1.2, "s", False, partial(start, cache="filled"))
     yield from _scale_targets(run, pace)
+    yield from _trec_targets()
 
 
 def _scale_targets(run: Run, pace: Callable[..., Target]) -> Iterable[Target]:
@@ -217,6 +218,23 @@ def _scale_targets(run: Run, pace: Callable[..., Target]) -> Iterable[Target]:
     for rows_of_file, seconds in ((1_000_000, 0.8), (10_000_000, 1.0)):
         text = f"fresh process, GAUC of a Parquet file of {rows_of_file:,} rows"
         yield Target(text, seconds, "s", False, partial(_fresh, rows=rows_of_file))
+
+
+def _trec_targets() -> Iterable[Target]:
+    task = "TREC run from text to all_trec"
+    for way, name in (("warm", "in one process"), ("fresh", "fresh processes")):
+        text = f"{task}, {name}: pytrec-eval-terrier over ours"
+        yield Target(text, 10, "times", True, partial(_beside_trec, way=way))
+    text = f"{task}, fresh processes: our peak memory over that of pytrec-eval-terrier"
+    yield Target(text, 0.5, "times", False, _trec_memory)
+
+
+def _beside_trec(run: Run, *, way: str) -> Pair:
+    return beside_trec(run, way), None
+
+
+def _trec_memory(run: Run) -> Pair:
+    return peaks_of_trec(run), None
 
 
 def _share_of_reading(run: Run, rows: str, measures: str, threads: int) -> float | None:

@@ -17,6 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench.fresh import command_line, peak_memory, polars_command, run_command
 from bench.machine import random_words, read_all, sort_chunks, sort_whole
 from bench.peers.tools import INPUTS_OF_PEERS, OURS, TOOLS, Tool, ours
+from bench.trec import PEER, trec_process, trec_tool
 from bench.workload import (
     BY_NAME,
     CASES,
@@ -235,6 +236,60 @@ def test_fresh(
         iterations=1,
     )
     benchmark.extra_info["cpu"] = seconds
+
+
+@pytest.mark.parametrize("tool", [OURS, PEER])
+def test_trec(
+    benchmark: BenchmarkFixture,
+    checked_rounds_of: Rounds,
+    trec_files: tuple[Path, Path],
+    tool: str,
+) -> None:
+    """A TREC run from text to all measures, in this process."""
+    if tool == PEER:
+        pytest.importorskip("pytrec_eval")
+    qrels, run = map(str, trec_files)
+    own = trec_tool(OURS)
+    wanted, names = own(qrels, run), list[str]()
+
+    def values(compute: Callable[[str, str], dict[str, float]]) -> list[float]:
+        found = compute(qrels, run)
+        names[:] = found
+        return list(found.values())
+
+    def check(found: Sequence[float]) -> None:
+        values = dict(zip(names, found, strict=True))
+        assert {name: values[name] for name in wanted} == pytest.approx(wanted, abs=1e-6)
+
+    benchmark.extra_info.update(kind="trec", way="warm", tool=tool, rows=_lines(trec_files[1]))
+    checked_rounds_of(lambda: values(trec_tool(tool)), lambda: own(qrels, run), check, slow=False)
+
+
+@pytest.mark.parametrize("tool", [OURS, PEER])
+def test_trec_process(
+    benchmark: BenchmarkFixture,
+    trec_files: tuple[Path, Path],
+    kernel_cache: Path,
+    tool: str,
+) -> None:
+    """The same in fresh processes, imports included, and the memory that takes."""
+    if tool == PEER:
+        pytest.importorskip("pytrec_eval")
+    trec_process(tool, *trec_files, kernel_cache)
+    used: list[dict[str, float]] = []
+    benchmark.extra_info.update(kind="trec", way="fresh", tool=tool, rows=_lines(trec_files[1]))
+    benchmark.pedantic(  # type: ignore[no-untyped-call]
+        lambda: used.append(trec_process(tool, *trec_files, kernel_cache)),
+        rounds=min(3, rounds_wanted()),
+        iterations=1,
+    )
+    benchmark.extra_info["cpu"] = [one["cpu"] for one in used]
+    benchmark.extra_info["peak_mb"] = max(one["peak_mb"] for one in used)
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
 
 
 @pytest.mark.parametrize("measures", ["eight", "seven"])

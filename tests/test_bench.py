@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bench.machine import CHUNK, random_words, read_all, sort_chunks
 from bench.peers.tools import INPUTS_OF_PEERS, TOOLS, Tool, ours
 from bench.report import BEGIN, END, fill_block, readme_block, results
 from bench.runs import Run, read_run
+from bench.trec import PEER, evaluate_trec, trec_process, trec_tool, write_trec
 from bench.workload import (
     BY_NAME,
     EIGHT,
@@ -38,7 +40,10 @@ from data_gen.rows import BATCH_ROWS
 ROOT = Path(__file__).parent.parent
 ROWS = 3000
 # Starting fresh processes takes seconds, compiling all kernels more.
-CHEAP = "not test_start and not test_fresh and (not test_memory or (seven and 1-))"
+CHEAP = (
+    "not test_start and not test_fresh and not test_trec_process "
+    "and (not test_memory or (seven and 1-))"
+)
 
 
 def entry(seconds: float, cpu: list[float] | None = None, **info: object) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def test_results__circumstances__name_machine_load_and_versions(run: Run) -> Non
 
 def test_results__nothing_measured__says_so(tmp_path: Path) -> None:
     text = results(read_run(write_run(tmp_path / "empty.json", [])))
-    assert text.count("Not measured in this run.") == 8
+    assert text.count("Not measured in this run.") == 9
     assert "| yes |" not in text
 
 
@@ -314,6 +319,57 @@ def test_results__fresh_process__is_judged_by_the_size_of_its_file(compared: Run
     assert small[1:5] == ["≤ 0.8 s", "0.75 s", "0.90", "yes"]
     assert large[2] == "not measured"
     assert "| 1,000,000 | polars | 0.25 | 0.12 | 0.30 | 5 |" in text
+
+
+def test_results__trec_runs__are_judged_beside_the_other_tool(tmp_path: Path) -> None:
+    lines: dict[str, Any] = {"kind": "trec", "rows": 1_500_000}
+    benchmarks = [
+        entry(0.25, way="warm", tool="fastrank_eval", ours=[0.25], **lines),
+        entry(2.0, way="warm", tool=PEER, ours=[0.2, 0.25, 0.25], **lines),
+        entry(1.0, [1.5], way="fresh", tool="fastrank_eval", peak_mb=300.0, **lines),
+    ]
+    alone = results(read_run(write_run(tmp_path / "alone.json", benchmarks)))
+    benchmarks.append(entry(12.0, [12.0], way="fresh", tool=PEER, peak_mb=400.0, **lines))
+    text = results(read_run(write_run(tmp_path / "run.json", benchmarks)))
+    task = "TREC run from text to all_trec"
+    warm = row_of(text, f"{task}, in one process: pytrec-eval-terrier over ours")
+    assert warm[1:5] == ["≥ 10 times", "8.00 times", "-", "**no**"]
+    name = f"{task}, fresh processes: pytrec-eval-terrier over ours"
+    assert row_of(text, name)[1:5] == ["≥ 10 times", "12.0 times", "-", "yes"]
+    assert row_of(alone, name)[2] == "not measured"
+    memory = row_of(
+        text, f"{task}, fresh processes: our peak memory over that of pytrec-eval-terrier"
+    )
+    assert memory[1:5] == ["≤ 0.5 times", "0.75 times", "-", "**no**"]
+    assert f"| fresh process | {PEER} | 1,500,000 | 12.000 | 12.0 | 400 | 12.0 | 5 |" in text
+    assert "| in one process | fastrank_eval | 1,500,000 | 0.250 | - | - | - | 5 |" in text
+
+
+def test_trec_files__are_the_same_every_time(tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    again.mkdir()
+    files = write_trec(tmp_path, 1500)
+    assert [file.read_bytes() for file in write_trec(again, 1500)] == [
+        file.read_bytes() for file in files
+    ]
+    qrels, run = (file.read_text().splitlines() for file in files)
+    assert (len(qrels), len(run)) == (500, 2000), "two queries"
+    values = evaluate_trec(*map(str, files))
+    assert values["num_ret"] == 2000
+    assert 0 < values["num_rel_ret"] < values["num_rel"]
+
+
+def test_trec_process__on_a_small_run__tells_time_and_memory(tmp_path: Path) -> None:
+    measured = trec_process("fastrank_eval", *write_trec(tmp_path, 1000), tmp_path / "kernels")
+    assert measured["peak_mb"] > 0
+    assert measured["cpu"] > 0
+
+
+def test_peer__of_a_trec_run__has_our_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("pytrec_eval")
+    files = list(map(str, write_trec(tmp_path, 3000)))
+    wanted, found = evaluate_trec(*files), trec_tool(PEER)(*files)
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", INPUTS_OF_PEERS)
@@ -428,6 +484,6 @@ def test_cases__on_few_rows__run_and_fill_their_targets(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     text = results(read_run(output))
-    # Two starts, two fresh processes, and the peaks of the eight measures.
-    assert text.count("not measured") == 6
+    # Two starts, four fresh processes, the peaks of the eight measures; a peer may be missing.
+    assert text.count("not measured") == 8 + (find_spec("pytrec_eval") is None)
     assert text.count("Not measured in this run.") == 2
