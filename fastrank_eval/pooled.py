@@ -12,23 +12,37 @@ number of distinct scores, and for float32 no further than a byte or two for eac
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from fastrank_eval.codes import bits_of, codes_of, distinct_codes
+from fastrank_eval.codes import bits_of, codes_of, distinct_codes, distinct_sorted
 from fastrank_eval.columns import frozen
 from fastrank_eval.dealt import LOWER_BITS, DealtCodes
-from fastrank_eval.kernel import kernel
-from fastrank_eval.pooled_places import located, located_in_bucket, located_in_table, table_of
+from fastrank_eval.pooled_counts import Counted, merged, with_rows
+from fastrank_eval.pooled_places import located, located_in_bucket, located_in_table
 from fastrank_eval.pooled_weights import InOrder, area_under
+from fastrank_eval.score_steps import ScoreSteps
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.scratch import scratch
 
-#: Distinct codes, ascending, with the number of rows of each; or no codes, and a number for each
-#: code that the bucket can hold.
-Counted = tuple[np.ndarray | None, np.ndarray]
+
+class Found(NamedTuple):
+    """The positives of a bucket: distinct codes, ascending, and where they stand.
+
+    `number` is how many have each code, `below` and `through` the rows counted here with a lower
+    code, and up to it; `rows` are all that are counted here: those of the bucket, and of buckets
+    before and after that hold no positive.
+    """
+
+    codes: np.ndarray
+    number: np.ndarray
+    below: np.ndarray
+    through: np.ndarray
+    rows: int
 
 
 class PooledScores:
@@ -62,6 +76,8 @@ class PooledScores:
         self._counted: dict[int, Counted] = {}
         self._counted_positive: dict[int, Counted] = {}
         self._table: ScoreTable | None = None
+        self._steps: ScoreSteps | None = None
+        self._area: float | None = None
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: None = None) -> None:
         """Add rows.
@@ -84,7 +100,7 @@ class PooledScores:
             self._deal(score)
         with self._lock:
             self._positive.append(positives)
-            self._table = None
+            self._table = self._steps = self._area = None
 
     def _keep(self, score: np.ndarray) -> bool:
         """Keep the rows as they are while there are few, and no loop need be compiled."""
@@ -146,8 +162,8 @@ class PooledScores:
                         codes = np.flatnonzero(counts).astype(np.uint32)
                         counts = counts[codes]
                         codes |= np.uint32(bucket << LOWER_BITS[4])
-                    mine[bucket] = _merged(mine.get(bucket), codes, counts)
-            self._table = None
+                    mine[bucket] = merged(mine.get(bucket), codes, counts)
+            self._table = self._steps = self._area = None
 
     def _count(self) -> None:
         """Replace all rows held by the number of rows of each distinct score."""
@@ -164,7 +180,7 @@ class PooledScores:
         for lo, hi in pairwise(edges):
             if lo < hi:
                 bucket = int(of[lo])
-                self._counted_positive[bucket] = _merged(
+                self._counted_positive[bucket] = merged(
                     self._counted_positive.get(bucket), codes[lo:hi].copy(), counts[lo:hi]
                 )
         self._positive.clear()
@@ -176,7 +192,7 @@ class PooledScores:
         wanted = np.flatnonzero(buckets.rows).tolist()
 
         def counted(bucket: int) -> Counted:
-            return _with_rows(self._counted.get(bucket), buckets.codes(bucket))
+            return with_rows(self._counted.get(bucket), buckets.codes(bucket))
 
         # In threads of its own: those that deal wait for this, or soon will.
         with ThreadPoolExecutor(self._threads, thread_name_prefix="fastrank-count") as pool:
@@ -199,18 +215,51 @@ class PooledScores:
         """
         with self._lock:
             if max_fpr is not None and max_fpr < 1:
-                table = self.table(in_order)
-                others, positives = table.others, table.positives
-                return area_under(others.astype(float), positives.astype(float), max_fpr)
-            if self._dealt or self._full:
-                # First of all: it may fill the room, so that rows are counted.
-                self._deal_few()
-            if self._counted:
-                self._count()
-                return self._counted_area(in_order)
-            if not (self._dealt or self._full):
-                return self._few_area()
-            return self._dealt_area(in_order)
+                return area_under(*self.steps(in_order).runs(), max_fpr)
+            if self._area is None:
+                known = self._steps
+                self._area = self._whole_area(in_order) if known is None else _area_of(known)
+            return self._area
+
+    def _whole_area(self, in_order: InOrder) -> float:
+        buckets, find = self._finding()
+
+        def won_inside(bucket: int) -> tuple[int, int, int]:
+            found = find(bucket)
+            twice = found.below + found.through
+            return products(found.number, twice), int(found.number.sum()), found.rows
+
+        won, rows, total = 0, 0, 0
+        for twice, positives, here in in_order(won_inside, buckets):
+            # Rows of lower buckets are below all of a bucket's.
+            won += twice + 2 * positives * rows
+            total += positives
+            rows += here
+        return _from_pairs(won, rows, total)
+
+    def steps(self, in_order: InOrder = map) -> ScoreSteps:
+        """Where positives stand among the others, which takes little longer than `auc`.
+
+        Parameters
+        ----------
+        in_order : callable
+            Maps a function over jobs, in threads.
+        """
+        with self._lock:
+            if self._steps is None:
+                buckets, find = self._finding()
+                lower, parts = 0, []
+                for found in in_order(find, buckets):
+                    below, through = found.below + lower, found.through + lower
+                    parts.append((found.codes, found.number, below, through))
+                    lower += found.rows
+                self._steps = _steps_of(parts, lower) if parts else ScoreSteps.empty()
+            return self._steps
+
+    def missing(self, in_order: InOrder = map) -> str | None:
+        """Why no measure that needs both classes is defined, or None."""
+        steps = self.steps(in_order)
+        return None if steps.positive and steps.other else "single_class"
 
     def table(self, in_order: InOrder = map) -> ScoreTable:
         """Every distinct score with the number of its positives and of its others.
@@ -235,50 +284,56 @@ class PooledScores:
             positives[np.searchsorted(codes, found)] = number
             return ScoreTable.of(codes[::-1], positives[::-1], (rows - positives)[::-1])
         self._count()
-        parts = list(in_order(self._steps, sorted(self._counted, reverse=True)))
+        parts = list(in_order(self._lines, sorted(self._counted, reverse=True)))
         codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
         return ScoreTable.of(codes, positives, others)
 
-    def _few_area(self) -> float:
+    def _finding(self) -> tuple[list[int], Callable[[int], Found]]:
+        """Buckets in ascending order, and what finds the positives of one among its rows."""
+        if self._dealt or self._full:
+            # First of all: it may fill the room, so that rows are counted.
+            self._deal_few()
+        if self._counted:
+            self._count()
+            return sorted(self._counted), self._found_counted
+        if self._dealt or self._full:
+            return self._finding_dealt()
         if not self._few:
-            return float("nan")
-        codes = np.sort(codes_of(np.concatenate(self._few)))
-        positive = np.concatenate(self._positive)
-        below, through = located(codes, positive)
-        return _from_pairs(int(below.sum() + through.sum()), len(codes), len(positive))
+            return [], self._found_counted
+        every = np.sort(codes_of(np.concatenate(self._few)))
+        codes, number = distinct_codes(np.concatenate(self._positive))
+        return [0], lambda _: Found(codes, number, *located(every, codes), len(every))
 
-    def _dealt_area(self, in_order: InOrder) -> float:
-        """Pairs won, bucket by bucket; rows of lower buckets are below all of a bucket's."""
+    def _finding_dealt(self) -> tuple[list[int], Callable[[int], Found]]:
         positive = np.sort(np.concatenate(self._positive))
         lower_bits = LOWER_BITS[positive.dtype.itemsize]
         buckets = _Buckets(self._full + self._dealt)
         edges = np.arange(len(buckets.rows), dtype=positive.dtype) << lower_bits
         first = [*np.searchsorted(positive, edges).tolist(), len(positive)]
         lower = [0, *np.cumsum(buckets.rows).tolist()]
+        wanted = [b for b in range(len(buckets.rows)) if first[b] < first[b + 1]]
+        if not wanted:
+            none = np.empty(0, np.int64)
+            return [0], lambda _: Found(positive, none, none, none, lower[-1])
+        # Rows of buckets without positives go with the next bucket that has some, or the last.
+        starts = dict(zip(wanted, [0, *(lower[b + 1] for b in wanted[:-1])], strict=False))
 
-        def won_twice(bucket: int) -> int:
-            here = frozen(positive[first[bucket] : first[bucket + 1]])
-            below, through = located_in_bucket(buckets.codes(bucket), here, lower_bits)
-            return int(below.sum() + through.sum()) + 2 * len(here) * lower[bucket]
+        def find(bucket: int) -> Found:
+            codes, number = distinct_sorted(positive[first[bucket] : first[bucket + 1]])
+            below, through = located_in_bucket(buckets.codes(bucket), frozen(codes), lower_bits)
+            start = starts[bucket]
+            end = lower[-1] if bucket == wanted[-1] else lower[bucket + 1]
+            skipped = lower[bucket] - start
+            return Found(codes, number, below + skipped, through + skipped, end - start)
 
-        wanted = [b for b in np.flatnonzero(buckets.rows).tolist() if first[b] < first[b + 1]]
-        return _from_pairs(sum(in_order(won_twice, wanted)), lower[-1], len(positive))
+        return wanted, find
 
-    def _counted_area(self, in_order: InOrder) -> float:
-        won, rows, total = 0, 0, 0
-        buckets = sorted(self._counted)
-        for twice, positives, others in in_order(self._won_inside, buckets):
-            won += twice + 2 * positives * rows
-            total += positives
-            rows += others
-        return _from_pairs(won, rows, total)
-
-    def _won_inside(self, bucket: int) -> tuple[int, int, int]:
-        """Twice the pairs won among the rows of a bucket, its positives, and all its rows."""
+    def _found_counted(self, bucket: int) -> Found:
         every, counts = self._counted[bucket]
+        codes = np.empty(0, self._code_type())
         at, number = np.empty(0, np.int64), np.empty(0, np.int64)
         if bucket in self._counted_positive:
-            at, number = self._positive_places(bucket)
+            codes, at, number = self._positive_places(bucket)
         # The last place of all besides: up to it are all rows.
         places = np.append(at, len(counts) - 1)
         if every is None and counts.dtype == np.uint8:
@@ -288,29 +343,34 @@ class PooledScores:
             before[0] = 0
             np.cumsum(counts, dtype=np.int64, out=before[1:])
             below, through = before[places], before[places + 1]
-        twice = below[:-1] + through[:-1]
-        won = sum(int(np.sum(number * (twice >> s & 0xFFFF))) << s for s in (0, 16, 32))
-        return won, int(number.sum()), int(through[-1])
+        return Found(codes, number, below[:-1], through[:-1], int(through[-1]))
 
-    def _positive_places(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the distinct positives of a bucket stand among all its codes, and their number."""
+    def _code_type(self) -> np.dtype:
+        """Of the codes that have been counted; only 32-bit ones are held without a list."""
+        return next(
+            (codes.dtype for codes, _ in self._counted.values() if codes is not None),
+            np.dtype(np.uint32),
+        )
+
+    def _positive_places(self, bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Distinct codes of positives, where each stands among all of the bucket, their number."""
         codes, counts = self._counted_positive[bucket]
         every = self._counted[bucket][0]
         if codes is None:
-            codes = np.flatnonzero(counts)
-            counts = counts[codes]
-            if every is not None:
-                codes = codes | (bucket << LOWER_BITS[4])
+            held = np.flatnonzero(counts)
+            counts = counts[held]
+            codes = held.astype(np.uint32) | np.uint32(bucket << LOWER_BITS[4])
+        number = counts.astype(np.int64)
         if every is not None:
-            return np.searchsorted(every, codes.astype(every.dtype)), counts.astype(np.int64)
-        return codes & ((1 << LOWER_BITS[4]) - 1), counts.astype(np.int64)
+            return codes, np.searchsorted(every, codes), number
+        return codes, (codes & np.uint32((1 << LOWER_BITS[4]) - 1)).astype(np.int64), number
 
-    def _steps(self, bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _lines(self, bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of a bucket with their positives and others, from the highest code down."""
         codes, rows = self._counted[bucket]
         positives = np.zeros(len(rows), np.int64)
         if bucket in self._counted_positive:
-            at, number = self._positive_places(bucket)
+            _, at, number = self._positive_places(bucket)
             positives[at] = number
         if codes is None:
             # A table holds codes without rows too, a list does not.
@@ -338,82 +398,31 @@ class _Buckets:
         return codes
 
 
-def _with_rows(mine: Counted | None, codes: np.ndarray) -> Counted:
-    """Add rows of one bucket."""
-    table = table_of(codes)
-    if table is None:
-        return _merged(mine, *distinct_codes(codes))
-    if mine is None and _as_table(int(np.count_nonzero(table)), table):
-        return None, table.copy()
-    if mine is not None and mine[0] is None:
-        numbers = _wide_enough(mine[1], mine[1], table)
-        numbers += table
-        return None, numbers
-    held = np.flatnonzero(table)
-    base = codes[0] >> LOWER_BITS[4] << LOWER_BITS[4]
-    return _merged(mine, held.astype(codes.dtype) | base, table[held])
+def _steps_of(parts: Sequence[tuple[np.ndarray, ...]], rows: int) -> ScoreSteps:
+    """From ascending positives, their number, and the rows below them and up to them."""
+    codes, number, below, through = (np.concatenate(part) for part in zip(*parts, strict=True))
+    before = np.cumsum(number) - number
+    lower = below - before
+    tied = through - below - number
+    edges = np.concatenate([[0], lower + tied])
+    between = np.append(lower, rows - number.sum()) - edges
+    return ScoreSteps.of(codes[::-1], number[::-1], tied[::-1], between[::-1])
 
 
-def _as_table(distinct: int, counts: np.ndarray) -> bool:
-    """Whether numbers of 32-bit codes are held as a table of at most twice a list's bytes.
-
-    Pooled AUC of 30 million float32 scores takes 13 ns a row so, and 28 with the smaller of both.
-    """
-    return 2 * distinct * (4 + counts.itemsize) > counts.itemsize << LOWER_BITS[4]
-
-
-def _wide_enough(numbers: np.ndarray, present: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """The same numbers, in a type that holds the sum of the largest of each."""
-    most = int(present.max(initial=0)) + int(more.max(initial=0))
-    if most > np.iinfo(numbers.dtype).max:
-        return numbers.astype(np.min_scalar_type(most))
-    return numbers
+def _area_of(steps: ScoreSteps) -> float:
+    """The area that `_from_pairs` finds, from the same whole numbers."""
+    above = np.cumsum(steps.between)[:-1] + np.cumsum(steps.others)
+    others = int(steps.between.sum() + steps.others.sum())
+    won_twice = products(steps.positives, 2 * (others - above) + steps.others)
+    pairs = int(steps.positives.sum()) * others
+    return won_twice / (2 * pairs) if pairs else float("nan")
 
 
-def _merged(mine: Counted | None, codes: np.ndarray, counts: np.ndarray) -> Counted:
-    """Add distinct codes to a bucket."""
-    held, numbers = mine if mine is not None else (codes[:0], counts[:0])
-    dense = 1 << LOWER_BITS[4]
-    if held is None:
-        at = codes & np.uint32(dense - 1)
-        numbers = _wide_enough(numbers, numbers[at], counts)
-        numbers[at] += counts.astype(numbers.dtype)
-        return None, numbers
-    if len(held):
-        joined = np.empty(len(held) + len(codes), held.dtype)
-        total = np.empty(len(joined), np.int64)
-        size = _merge(held, numbers.astype(np.int64), codes, counts.astype(np.int64), joined, total)
-        codes, counts = joined[:size].copy(), total[:size]
-    counts = counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
-    if codes.dtype.itemsize == 4 and _as_table(len(codes), counts):
-        numbers = np.zeros(dense, counts.dtype)
-        numbers[codes & np.uint32(dense - 1)] = counts
-        return None, numbers
-    return codes, counts
-
-
-@kernel
-def _merge(left, left_counts, right, right_counts, out, counts):  # type: ignore[no-untyped-def]
-    """Union of two ascending lists of distinct codes, numbers of equal codes added."""
-    i = 0
-    j = 0
-    n = 0
-    while i < left.shape[0] or j < right.shape[0]:
-        if j == right.shape[0] or (i < left.shape[0] and left[i] < right[j]):
-            out[n] = left[i]
-            counts[n] = left_counts[i]
-            i += 1
-        elif i == left.shape[0] or right[j] < left[i]:
-            out[n] = right[j]
-            counts[n] = right_counts[j]
-            j += 1
-        else:
-            out[n] = left[i]
-            counts[n] = left_counts[i] + right_counts[j]
-            i += 1
-            j += 1
-        n += 1
-    return n
+def products(number: np.ndarray, rows: np.ndarray) -> int:
+    """The exact sum of products of counts below 2**48."""
+    if int(number.sum()) * int(rows.max(initial=0)) < 1 << 63:
+        return int(np.dot(number, rows))
+    return sum(int(np.sum(number * (rows >> s & 0xFFFF))) << s for s in (0, 16, 32))
 
 
 def _from_pairs(won_twice: int, rows: int, positives: int) -> float:

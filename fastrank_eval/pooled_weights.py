@@ -17,10 +17,13 @@ import numpy as np
 from fastrank_eval.codes import bits_of, codes_of
 from fastrank_eval.dealt_weights import DealtWeights
 from fastrank_eval.kernel import kernel
+from fastrank_eval.score_steps import ScoreSteps
 from fastrank_eval.score_table import ScoreTable
 
 #: Runs jobs, side by side or not, and yields their results in order.
 InOrder = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+#: What becomes of weights, those of positives below zero, before they are added up.
+Change = Callable[[np.ndarray], np.ndarray]
 
 #: Rows of one score whose weights are worth a call of NumPy's sort.
 _LONG = 256
@@ -47,6 +50,7 @@ class WeightedScores:
         self._few_rows = 0
         self._heaviest = 0.0
         self._table: ScoreTable | None = None
+        self._steps: ScoreSteps | None = None
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> None:
         """Add rows; see `pooled.PooledScores.add`. Weights: float64, shape (rows,)."""
@@ -58,7 +62,7 @@ class WeightedScores:
         signed[positive] *= -1.0
         with self._lock:
             self._heaviest = max(self._heaviest, heaviest)
-            self._table = None
+            self._table = self._steps = None
             few = not self._dealt and self._few_rows + len(score) <= self.FEW
             if few:
                 self._few.append((score, signed))
@@ -86,7 +90,7 @@ class WeightedScores:
             self._few += other._few
             self._few_rows += other._few_rows
             self._heaviest = max(self._heaviest, other._heaviest)
-            self._table = None
+            self._table = self._steps = None
 
     def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
         """The area under the ROC curve; NaN if either class is missing or weighs nothing."""
@@ -96,18 +100,45 @@ class WeightedScores:
     def table(self, in_order: InOrder = map) -> ScoreTable:
         """Every distinct score with the weight of its positives and of its others."""
         if self._table is None:
-            self._table = self._tabulated(in_order)
+            self._table = self._tabulated(in_order, _as_they_are, self._scale)
         return self._table
 
-    def _tabulated(self, in_order: InOrder) -> ScoreTable:
-        # A power of two, which changes no bit of the area and lets no sum overflow.
-        scale = 2.0 ** -max(math.frexp(self._heaviest)[1], -1000)
+    def steps(self, in_order: InOrder = map) -> ScoreSteps:
+        """Where positives stand among the others, by weight."""
+        if self._steps is None:
+            self._steps = ScoreSteps.of_table(self.table(in_order))
+        return self._steps
+
+    def missing(self, in_order: InOrder = map) -> str | None:
+        """Why no measure that needs both classes is defined, or None."""
+        return self.table(in_order).missing
+
+    def squared(self, in_order: InOrder = map) -> ScoreTable:
+        """`table`, with the squares of the weights, each times the scale of `table` before."""
+
+        def square(weight: np.ndarray) -> np.ndarray:
+            scaled = weight * self._scale
+            return scaled * np.abs(scaled)
+
+        return self._tabulated(in_order, square, 1.0)
+
+    def weighing(self, in_order: InOrder = map) -> ScoreTable:
+        """`table`, with the numbers of rows whose weight is not zero."""
+        return self._tabulated(in_order, np.sign, 1.0)
+
+    @property
+    def _scale(self) -> float:
+        """A power of two, which changes no bit of the area and lets no sum overflow."""
+        return 2.0 ** -max(math.frexp(self._heaviest)[1], -1000)
+
+    def _tabulated(self, in_order: InOrder, change: Change, scale: float) -> ScoreTable:
         if not self._dealt:
             if not self._few:
                 return ScoreTable.empty()
             scores, weights = (np.concatenate(part) for part in zip(*self._few, strict=True))
             codes = codes_of(scores)
-            codes, positives, others = _masses(codes, weights, 8 * codes.itemsize, scale)
+            every_bit = 8 * codes.itemsize
+            codes, positives, others = _masses(codes, change(weights), every_bit, scale)
             return ScoreTable.of(codes, positives, others, scale)
         few, self._few = self._few, []
         for score, signed in few:
@@ -124,11 +155,16 @@ class WeightedScores:
                 part.collect(bucket, chunks, codes[here])
                 part.collect_weights(bucket, chunks, weights[here])
                 done = here.stop
-            return _masses(codes, weights.view(np.float64), dealt[0][0].lower_bits, scale)
+            signed = change(weights.view(np.float64))
+            return _masses(codes, signed, dealt[0][0].lower_bits, scale)
 
         parts = list(in_order(masses, np.flatnonzero(rows)[::-1].tolist()))
         codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
         return ScoreTable.of(codes, positives, others, scale)
+
+
+def _as_they_are(weight: np.ndarray) -> np.ndarray:
+    return weight
 
 
 def _masses(
