@@ -220,7 +220,19 @@ GROUP_DECISION_VARIANTS = {
 
 #: Measures of all rows together, which test_pooled_measures.py compares with their oracles.
 POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
-    "AUC": ("AUC", "AUC(rel=2)", "AUC(max_fpr=0.3)"),
+    "AUC": (
+        "AUC",
+        "AUC(rel=2)",
+        "AUC(max_fpr=0.3)",
+        "AUC(se='delong')",
+        "AUC(rel=2, se='clustered')",
+        "AUC(bins=8)",
+        "AUC(rel=2, bins=50)",
+    ),
+    "AvgPrec": ("AvgPrec", "AvgPrec(rel=2)"),
+    "Gini": ("Gini", "Gini(rel=2)"),
+    "KS": ("KS", "KS(rel=2)"),
+    "PRAUC": ("PRAUC", "PRAUC(interpolation='linear')", "PRAUC(rel=2)"),
     "LogLoss": ("LogLoss", "LogLoss(rel=2)", "LogLoss(sampling_rate=0.1)"),
     "NE": ("NE", "NE(rel=2)", "NE(sampling_rate=0.1)"),
     "RIG": ("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)"),
@@ -229,7 +241,8 @@ POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
     "Lift": ("Lift", "Lift(top=0.25, rel=2)", "Lift(top=1)"),
 }
 
-POOLED = POOLED_VARIANTS["AUC"]
+#: Those that no strictly increasing map of the scores changes, nor any type they come in.
+POOLED = tuple(text for text in POOLED_VARIANTS["AUC"] if not {"se", "bins"} & {*read(text)[1]})
 # Measures of diversity need to know what rows cover: test_diversity.py tries them.
 PER_GROUP = tuple(text for name in VARIANTS if name not in DIVERSITY for text in VARIANTS[name])
 COVERING = tuple(text for name in DIVERSITY for text in VARIANTS[name])

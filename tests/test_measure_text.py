@@ -43,6 +43,9 @@ VALUES: dict[str, st.SearchStrategy] = {
     "min_rows": st.integers(0, 10**9),
     "min_positives": st.integers(0, 10**9),
     "max_fpr": st.none() | SHARE,
+    "se": st.sampled_from([None, "delong", "clustered"]),
+    "bins": st.none() | st.integers(2, 1 << 24),
+    "interpolation": st.sampled_from(["davis", "linear"]),
     "p": st.floats(0, 1, exclude_min=True, exclude_max=True),
     "patience": SHARE,
     "depth": st.just("lists") | st.integers(1, 10**7),
@@ -85,6 +88,9 @@ def measures(draw: st.DrawFn) -> Measure:
         options.pop("max_grade", None)
         if options.get("gain") in (None, "exp", "linear") and draw(st.booleans()):
             options |= {"ideal": "perfect", "max_grade": draw(VALUES["max_grade"])}
+    if kind.name == "AUC":
+        kept = draw(st.sampled_from(["max_fpr", "se", "bins"]))
+        options = {name: options[name] for name in options if name in ("rel", kept)}
     if kind.name in ("DCG", "nDCG") and draw(st.booleans()):
         options["discount"] = "jarvelin"
     found = kind(**options)

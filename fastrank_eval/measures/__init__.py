@@ -1,6 +1,6 @@
 """The measures, each a declaration with its kernel beside it."""
 
-from fastrank_eval.measures.auc import AUC, GAUC
+from fastrank_eval.measures.auc import GAUC
 from fastrank_eval.measures.average_precision import AP, GMAP
 from fastrank_eval.measures.averaged_gain import RnDCG, nDCGrel
 from fastrank_eval.measures.base import Measure, Param, registry
@@ -51,8 +51,11 @@ from fastrank_eval.measures.lag import G, binG
 from fastrank_eval.measures.lift import CumGain, Lift
 from fastrank_eval.measures.likelihood import NE, RIG, LogLoss
 from fastrank_eval.measures.novelty import ERR_IA, NRBP, alpha_DCG, alpha_nDCG, nERR_IA, nNRBP
+from fastrank_eval.measures.pooled_auc import AUC
+from fastrank_eval.measures.precision_recall import PRAUC, AvgPrec
 from fastrank_eval.measures.reciprocal_rank import RR
 from fastrank_eval.measures.residual import RBPres
+from fastrank_eval.measures.roc_distance import KS, Gini
 from fastrank_eval.measures.sets import NumRel, NumRelRet, NumRet, SetAP, Utility
 from fastrank_eval.measures.text import measure, parse_measures
 from fastrank_eval.measures.user_models import RBP, SDCG
@@ -72,6 +75,7 @@ __all__ = [
     "GMAP",
     "INSQ",
     "INST",
+    "KS",
     "MCC",
     "NE",
     "NERR8",
@@ -81,6 +85,7 @@ __all__ = [
     "NPV",
     "NRBP",
     "PPV",
+    "PRAUC",
     "P_IA",
     "RBP",
     "RIG",
@@ -89,6 +94,7 @@ __all__ = [
     "TNR",
     "TPR",
     "Accuracy",
+    "AvgPrec",
     "BalancedAccuracy",
     "Compat",
     "CumGain",
@@ -97,6 +103,7 @@ __all__ = [
     "FScore",
     "G",
     "GMbpref",
+    "Gini",
     "GroupAccuracy",
     "GroupBalancedAccuracy",
     "GroupErrorRate",

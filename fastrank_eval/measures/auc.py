@@ -1,20 +1,15 @@
-"""AUC over all rows (AUC) and per group (GAUC): a tied pair counts one half under every policy."""
+"""AUC per group (GAUC): a tied pair counts one half under every policy."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number, one_of, whole
-from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledValue, undefined
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, one_of, whole
 from fastrank_eval.ranking import Ranking
-
-if TYPE_CHECKING:
-    from fastrank_eval.pooled_weights import InOrder
 
 
 class GroupedAUC(Measure):
@@ -108,36 +103,7 @@ class GroupedAUC(Measure):
         yield "all_positive", negative == 0
 
 
-class PooledAUC(OrderedMeasure):
-    """AUC over all rows, whatever their group, exact."""
-
-    name = "AUC"
-    summary = "AUC over all rows, whatever their group, exact"
-    formula = "(pairs of a relevant and another row in right order + 1/2 tied pairs) / pairs"
-    reference = (
-        "Hanley & McNeil (1982), doi:10.1148/radiology.143.1.7063747; "
-        "McClish (1989), doi:10.1177/0272989X8900900307 for max_fpr"
-    )
-    options = (
-        REL,
-        Param(
-            "max_fpr",
-            None,
-            "area up to this false positive rate, in ]0, 1[, rescaled to "
-            "[1/2, 1] for chance and perfection",
-            number(above=0, most=1, optional=True),
-        ),
-    )
-    spellings = ("ROCAUC", "ROC_AUC")
-
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
-        # Without its table, which takes three times as long and room for every distinct score.
-        value = state.auc(self.max_fpr, in_order)
-        return undefined("single_class") if np.isnan(value) else PooledValue(value)
-
-
 GAUC = GroupedAUC()
-AUC = PooledAUC()
 
 
 def class_weights(ranking: Ranking, rel: float) -> tuple[np.ndarray, np.ndarray]:

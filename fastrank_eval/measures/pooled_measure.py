@@ -13,8 +13,8 @@ from fastrank_eval.states import ExactSums
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
-    from fastrank_eval.pooled import PooledScores
-    from fastrank_eval.pooled_weights import InOrder, WeightedScores
+    from fastrank_eval.pooled_weights import InOrder
+    from fastrank_eval.score_steps import ScoreSteps
     from fastrank_eval.score_table import ScoreTable
 
 
@@ -76,7 +76,7 @@ class OrderedMeasure(PooledMeasure):
     def state_key(self) -> Hashable:
         return "scores", float(self.rel)
 
-    def new_state(self, weighted: bool, threads: int) -> PooledScores | WeightedScores:
+    def new_state(self, weighted: bool, threads: int) -> Any:
         if weighted:
             from fastrank_eval.pooled_weights import WeightedScores
 
@@ -94,6 +94,18 @@ class OrderedMeasure(PooledMeasure):
         return undefined(missing) if missing else self.of_table(table)
 
     def of_table(self, table: ScoreTable) -> PooledValue:
+        """The value, where rows of both classes are there."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class SteppedMeasure(OrderedMeasure):
+    """A measure that is read from where positives stand, which is found sooner than the table."""
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        missing = state.missing(in_order)
+        return undefined(missing) if missing else self.of_steps(state.steps(in_order))
+
+    def of_steps(self, steps: ScoreSteps) -> PooledValue:
         """The value, where rows of both classes are there."""
         raise NotImplementedError  # pragma: no cover - abstract
 
