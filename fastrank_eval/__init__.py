@@ -128,6 +128,7 @@ if TYPE_CHECKING:
         pFound,
     )
     from fastrank_eval.progress import Progress
+    from fastrank_eval.relative_improvement import rela_impr
     from fastrank_eval.result import MeasureValue, Meta, Result
     from fastrank_eval.sources import open_source
     from fastrank_eval.thresholds import BestThreshold, best_threshold, confusion
@@ -252,6 +253,7 @@ _HOME = {
     "confusion": "fastrank_eval.thresholds",
     "pFound": _MEASURES,
     "parse_measures": _MEASURES,
+    "rela_impr": "fastrank_eval.relative_improvement",
     "trec": "fastrank_eval.trec",
 }
 
@@ -369,6 +371,7 @@ __all__ = [
     "open_source",
     "pFound",
     "parse_measures",
+    "rela_impr",
     "trec",
 ]
 

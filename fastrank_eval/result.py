@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.errors import ArgumentError, MeasureError, near
+from fastrank_eval.relative_improvement import rela_impr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -261,6 +262,52 @@ class Result:
             if (v.measure, v.score, v.slice) == (text, score, "all"):
                 return v.value
         raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
+
+    def rela_impr(
+        self, measure: str | Measure, score: str, base: str | Result, base_score: str | None = None
+    ) -> float:
+        """Relative improvement of one model's AUC or GAUC over another's, chance taken off both.
+
+        ``(value - 0.5) / (base - 0.5) - 1``
+
+        Parameters
+        ----------
+        measure : str or Measure
+            AUC or GAUC, with any options but `max_fpr`.
+        score : str
+            Score column of the model.
+        base : str or Result
+            Score column of the base model; or the result that holds it.
+        base_score : str, optional
+            Its score column in that result; may be left out if there is one.
+
+        Returns
+        -------
+        float
+            A share: 0.05 is five per cent. NaN where a value is undefined or the base model is no
+            better than chance.
+
+        Raises
+        ------
+        MeasureError
+            If the measure is another one, or was not part of the evaluation.
+        ArgumentError
+            If a score column was not part of it.
+
+        References
+        ----------
+        Zhou et al. (2018), doi:10.1145/3219819.3219823.
+        """
+        known = self._known(measure)
+        partial = known.chosen.get("max_fpr") or 1
+        if known.name not in ("AUC", "GAUC") or partial < 1:
+            raise MeasureError(
+                f"RelaImpr takes chance for 0.5, which {known} has none of; it compares AUC and "
+                "GAUC."
+            )
+        if isinstance(base, Result):
+            return rela_impr(self.value(known, score), base.value(known, base_score))
+        return rela_impr(self.value(known, score), self.value(known, base))
 
     def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
         """Values per group: ``result["nDCG@10"]`` or ``result["model_a", "nDCG@10"]``.
