@@ -60,9 +60,9 @@ class Tool:
 
 
 TOOLS = (
-    Tool("polars", "with_polars", "polars"),
-    Tool("DuckDB", "with_duckdb", "duckdb"),
-    Tool("pandas", "with_pandas", "pandas", slow=True),
+    Tool("polars", "with_polars", "polars", ("AUC", "GAUC", "seven")),
+    Tool("DuckDB", "with_duckdb", "duckdb", ("AUC", "GAUC", "seven")),
+    Tool("pandas", "with_pandas", "pandas", ("AUC", "GAUC", "seven"), slow=True),
     Tool("scikit-learn", "with_sklearn", "sklearn", ("AUC",), slow=True),
     Tool("NumPy by hand", "by_hand_numpy", "numpy", by_hand=True),
     Tool("Numba by hand", "by_hand_numba", "numba", by_hand=True),

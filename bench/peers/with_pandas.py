@@ -7,6 +7,15 @@ import pandas as pd
 import pyarrow as pa
 
 
+def auc(table: pa.Table, presorted: bool) -> list[float]:
+    """Over all rows."""
+    frame = table.select(["click", "score_a"]).to_pandas()
+    clicked = frame["click"] == 1
+    rows, clicks = len(frame), int(clicked.sum())
+    ranks = frame["score_a"].rank()[clicked].sum()
+    return [float((ranks - clicks * (clicks + 1) / 2) / (clicks * (rows - clicks)))]
+
+
 def gauc(table: pa.Table, presorted: bool) -> list[float]:
     frame = table.to_pandas()
     clicked = _clicked(frame)

@@ -60,6 +60,12 @@ def seven(table: pa.Table, presorted: bool) -> list[float]:
     return list(values.collect().row(0))
 
 
+def auc(table: pa.Table, presorted: bool) -> list[float]:
+    """Over all rows."""
+    lists = pl.DataFrame(table.select(["click", "score_a"])).lazy().select(*_counts())
+    return [float(lists.select(_auc()).collect().item())]
+
+
 def _frame(table: pa.Table, presorted: bool) -> pl.LazyFrame:
     frame = pl.DataFrame(table).lazy()
     return frame.with_columns(pl.col(_USER).set_sorted()) if presorted else frame
@@ -85,9 +91,13 @@ def _counts() -> list[pl.Expr]:
 
 def _mean_auc() -> pl.Expr:
     rows, clicks = pl.col("rows"), pl.col("clicks")
-    auc = (pl.col("ranks") - clicks * (clicks + 1) / 2) / (clicks * (rows - clicks))
     both = clicks < rows
-    return (auc * rows).filter(both).sum() / rows.filter(both).sum()
+    return (_auc() * rows).filter(both).sum() / rows.filter(both).sum()
+
+
+def _auc() -> pl.Expr:
+    rows, clicks = pl.col("rows"), pl.col("clicks")
+    return (pl.col("ranks") - clicks * (clicks + 1) / 2) / (clicks * (rows - clicks))
 
 
 if __name__ == "__main__":
