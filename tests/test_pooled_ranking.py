@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -198,3 +199,35 @@ def test_single_class__is_undefined_for_each_with_a_reason():
         for found in values(label, np.linspace(0, 1, 5)):
             assert math.isnan(found.value), found
             assert found.dropped == {"single_class": 1}, found
+
+
+@pytest.mark.slow
+def test_counts__of_more_rows_than_a_float32_can_tell_apart_are_exact():
+    """2**25 rows: where counts are held in the scores' type, they stop at 2**24."""
+    rows, levels = 1 << 25, 4099
+    number = np.arange(rows, dtype=np.uint64)
+    level = (number % np.uint64(levels)).astype(np.int64)
+    positive = (number * np.uint64(2654435761) >> np.uint64(9)) % np.uint64(5000) < level
+    score = (level / levels).astype(np.float32)
+    won = np.bincount(level[positive], minlength=levels).astype(object)[::-1]
+    lost = np.bincount(level[~positive], minlength=levels).astype(object)[::-1]
+    found, all_lost = np.cumsum(won), np.cumsum(lost)
+    pairs = int(found[-1]) * int(all_lost[-1])
+    right = sum(
+        p * (2 * (all_lost[-1] - fp) + n) for p, fp, n in zip(won, all_lost, lost, strict=True)
+    )
+    exact = {
+        "AUC": Fraction(int(right), 2 * pairs),
+        "KS": max(
+            abs(Fraction(int(tp), int(found[-1])) - Fraction(int(fp), int(all_lost[-1])))
+            for tp, fp in zip(found, all_lost, strict=True)
+        ),
+        "AvgPrec": sum(
+            Fraction(int(p) * int(tp), int(found[-1]) * int(tp + fp))
+            for p, tp, fp in zip(won, found, all_lost, strict=True)
+        ),
+    }
+    result = values(positive.astype(np.int8), score, measures=[*exact, "AUC(bins=8192)"])
+    assert result.value("AUC") == result.value("AUC(bins=8192)") == float(exact["AUC"])
+    for text in ("KS", "AvgPrec"):
+        assert result.value(text) == pytest.approx(float(exact[text]), rel=1e-14), text
