@@ -20,10 +20,11 @@ from fastrank_eval.class_values import ClassValues
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
-from fastrank_eval.measures.auc import GAUC, PooledAUC
+from fastrank_eval.measures.auc import GAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
+from fastrank_eval.measures.pooled_auc import PooledAUC
 from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta

@@ -23,8 +23,8 @@ from fastrank_eval.columns import Roles
 from fastrank_eval.engine import in_order
 from fastrank_eval.faults import BadRows, explained
 from fastrank_eval.labels import Labels
-from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import SCORE_KINDS
+from fastrank_eval.measures.pooled_auc import PooledAUC
 from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.plan import stretch_of
 from fastrank_eval.progress import Progress, reporting_to
