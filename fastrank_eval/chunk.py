@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -65,6 +66,8 @@ class Scored:
         Those without a label, where a measure asks.
     subtopics : ndarray of uint64, shape (rows,), read-only, or None
         What they cover, where a measure asks.
+    fields : mapping of str to ndarray of int32, or None
+        Codes of the columns whose values measures tell apart, of all rows of the chunk.
     """
 
     chunk: Chunk
@@ -77,9 +80,16 @@ class Scored:
     lost: np.ndarray | None = None
     unjudged: np.ndarray | None = None
     subtopics: np.ndarray | None = None
+    fields: Mapping[str, np.ndarray] | None = None
 
     @classmethod
-    def of(cls, chunk: Chunk, model: int, labels: Labels) -> Self:
+    def of(
+        cls,
+        chunk: Chunk,
+        model: int,
+        labels: Labels,
+        fields: Mapping[str, np.ndarray] | None = None,
+    ) -> Self:
         """Leave out the rows that a model has not scored.
 
         Parameters
@@ -89,14 +99,16 @@ class Scored:
             Which score column.
         labels : Labels
             Of the chunk.
+        fields : mapping of str to ndarray of int32, or None
+            Of the chunk.
         """
         columns = chunk.columns
         score, weight, item = columns.scores[model], columns.weight, columns.item
         missing, unjudged = columns.unretrieved[model], columns.unjudged
         subtopics = columns.subtopics
         if missing is None or not missing.any():
-            marks = {"unjudged": unjudged, "subtopics": subtopics}
-            return cls(chunk, score, weight, item, chunk.starts, labels, **marks)
+            rest = {"unjudged": unjudged, "subtopics": subtopics, "fields": fields}
+            return cls(chunk, score, weight, item, chunk.starts, labels, **rest)
         here = ~missing
         kept = np.flatnonzero(here)
         starts = np.append(0, np.cumsum(marked_rows(here, chunk.starts)))
@@ -112,7 +124,13 @@ class Scored:
             np.flatnonzero(missing & (labels.labelled.marks != 0)),
             None if unjudged is None else frozen(unjudged[kept]),
             None if subtopics is None else frozen(subtopics[kept]),
+            fields,
         )
+
+    def field(self, name: str) -> np.ndarray:
+        """The code of each row's value in a column. int32, shape (rows,)."""
+        codes = (self.fields or {})[name]
+        return codes if self.kept is None else codes[self.kept]
 
     def in_order(self, presorted: bool, score_name: str) -> bool:
         """Whether rows stand best first in every group; an error where that was promised.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_column
+
+if TYPE_CHECKING:
+    from fastrank_eval.fields import FieldCodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class Roles:
         Item (document) id, for ``ties="item"``.
     group_weights : tuple of str
         Columns that measures name as group weights.
+    fields : tuple of FieldCodes
+        Columns whose values measures tell apart.
     unretrieved : str
         ``"error"`` or ``"allow"``: what a null score means.
     unjudged : str
@@ -50,6 +55,7 @@ class Roles:
     weight: str | None = None
     item: str | None = None
     group_weights: tuple[str, ...] = ()
+    fields: tuple[FieldCodes, ...] = ()
     unretrieved: str = "error"
     unjudged: str = "error"
     judgments: bool = False
@@ -73,6 +79,8 @@ class Roles:
             parts.setdefault(name, "group weight")
         if self.subtopics is not None:
             parts.setdefault(self.subtopics, "subtopics")
+        for field in self.fields:
+            parts.setdefault(field.name, "field")
         return parts
 
 
@@ -96,8 +104,8 @@ class Columns:
         Row weights, finite and not negative.
     item : pyarrow.Array or None
         Item ids.
-    group_weights : tuple of ndarray of float64
-        Columns used as group weights.
+    named : tuple of ndarray of float64 or int32
+        Columns that measures name: group weights, then the codes of fields.
     numbers : ndarray of int64 or None
         Number of each row in the whole input, where rows were left out.
     unjudged : ndarray of bool or None
@@ -113,7 +121,7 @@ class Columns:
     unretrieved: tuple[np.ndarray | None, ...]
     weight: np.ndarray | None
     item: pa.Array | None
-    group_weights: tuple[np.ndarray, ...]
+    named: tuple[np.ndarray, ...]
     numbers: np.ndarray | None = None
     unjudged: np.ndarray | None = None
     subtopics: np.ndarray | None = None
@@ -154,13 +162,12 @@ class Columns:
 
     def parts(self) -> list[np.ndarray | None]:
         """Every part but keys and item ids, in the order of the fields, numbers last."""
-        masks, weights = self.unretrieved, self.group_weights
         return [
             self.label,
             *self.scores,
-            *masks,
+            *self.unretrieved,
             self.weight,
-            *weights,
+            *self.named,
             self.subtopics,
             self.unjudged,
             self.numbers,
@@ -173,9 +180,9 @@ class Columns:
         """Rows without keys from what `parts` lists, for so many models."""
         scores, masks = tuple(parts[1 : 1 + models]), tuple(parts[1 + models : 1 + 2 * models])
         label, weight = parts[0], parts[1 + 2 * models]
-        weights = tuple(parts[2 + 2 * models : -3])
+        named = tuple(parts[2 + 2 * models : -3])
         subtopics, unjudged, numbers = parts[-3:]
-        return cls(0, (), label, scores, masks, weight, item, weights, numbers, unjudged, subtopics)  # type: ignore[arg-type]
+        return cls(0, (), label, scores, masks, weight, item, named, numbers, unjudged, subtopics)  # type: ignore[arg-type]
 
     def without_keys(self) -> Columns:
         """The same rows without their keys, once the group is known."""
@@ -187,7 +194,7 @@ class Columns:
             self.unretrieved,
             self.weight,
             self.item,
-            self.group_weights,
+            self.named,
             self.numbers,
             self.unjudged,
             self.subtopics,
@@ -208,7 +215,7 @@ class Columns:
             tuple(None if mask is None else array(mask) for mask in self.unretrieved),
             None if self.weight is None else array(self.weight),
             None if self.item is None else column(self.item),
-            tuple(array(weight) for weight in self.group_weights),
+            tuple(array(column) for column in self.named),
             None if self.numbers is None else array(self.numbers),
             None if self.unjudged is None else array(self.unjudged),
             None if self.subtopics is None else array(self.subtopics),
@@ -272,7 +279,7 @@ def concatenate(pieces: Sequence[Columns]) -> Columns:
         tuple(joined_masks(masks) for masks in by_position(p.unretrieved for p in pieces)),
         None if first.weight is None else joined(piece.weight for piece in pieces),
         None if first.item is None else pa.concat_arrays([piece.item for piece in pieces]),
-        tuple(joined(weights) for weights in by_position(p.group_weights for p in pieces)),
+        tuple(joined(columns) for columns in by_position(p.named for p in pieces)),
         numbers,
         joined_masks([piece.unjudged for piece in pieces]),
         None if first.subtopics is None else joined(piece.subtopics for piece in pieces),

@@ -50,9 +50,11 @@ def evaluate_chunk(
     group_weights = _constant_columns(chunk, plan, name)
     labels = Labels.of(columns.label, chunk.starts, plan.skip_empty)
     coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
+    coded = columns.named[len(plan.roles.group_weights) :]
+    fields = {field.name: codes for field, codes in zip(plan.roles.fields, coded, strict=True)}
     seen = GroupValues.empty(chunk, plan)
     for model, score in enumerate(plan.roles.scores):
-        scored = Scored.of(chunk, model, labels)
+        scored = Scored.of(chunk, model, labels, fields)
         if plan.ranks or plan.presorted:
             in_order = scored.in_order(plan.presorted, score)
         if plan.passes:
@@ -195,7 +197,7 @@ def _constant_columns(
     """Columns used as group weights, one value a group; refuse one that varies inside a group."""
     found = {}
     firsts = chunk.starts[:-1]
-    for title, column in zip(plan.roles.group_weights, chunk.columns.group_weights, strict=True):
+    for title, column in zip(plan.roles.group_weights, chunk.columns.named, strict=False):
         varies = column[1:] != column[:-1]
         varies[firsts[1:] - 1] = False
         if varies.any():

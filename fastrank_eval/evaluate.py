@@ -50,6 +50,8 @@ from fastrank_eval.validation import keys_of
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+    from fastrank_eval.fields import FieldCodes
+
 #: Rows looked at to see whether keys are scattered.
 _PEEK = 1 << 16
 _COUNTING = "counting bad rows"
@@ -228,6 +230,7 @@ def evaluate(
                 m.weight for m in wanted if not m.pooled and m.weight not in GROUP_WEIGHTS
             )
         ),
+        fields=_fields(wanted),
         unretrieved=given["unretrieved"],
         unjudged=given["unjudged"],
         single_precision=given["score_type"] == "float32",
@@ -309,6 +312,16 @@ def _subtopics(given: str | None, wanted: tuple[Measure, ...]) -> str | None:
             "of whole numbers, subtopics=... (--subtopics)."
         )
     return name if asking else None
+
+
+def _fields(wanted: tuple[Measure, ...]) -> tuple[FieldCodes, ...]:
+    names = (name for m in wanted if isinstance(m, PooledMeasure) for name in m.columns_named())
+    distinct = tuple(dict.fromkeys(names))
+    if not distinct:
+        return ()
+    from fastrank_eval.fields import FieldCodes
+
+    return tuple(FieldCodes(name) for name in distinct)
 
 
 def _check_measures(wanted: tuple[Measure, ...], ties: str, roles: Roles, weight_rows: str) -> None:

@@ -121,7 +121,8 @@ class Plan:
         by_key: dict[Hashable, PooledMeasure] = {}
         for measure in self.measures:
             if isinstance(measure, PooledMeasure):
-                by_key.setdefault(measure.state_key(), measure)
+                for kept in measure.keeps():
+                    by_key.setdefault(kept.state_key(), kept)
         return by_key
 
 

@@ -31,7 +31,7 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
         for m, measure in enumerate(plan.measures):
             details: Mapping[str, float] = {}
             if isinstance(measure, PooledMeasure):
-                pool = tally.pools[model][measure.state_key()]
+                pool = measure.state_in(tally.pools[model])
                 found = measure.pooled_value(pool, partial(in_order, plan.threads))
                 value, details = found.value, found.details
                 used, rows, positives, dropped = tally.groups, tally.rows, tally.positives, {}

@@ -62,9 +62,10 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     item = None
     if roles.item is not None:
         item = _key(batch.column(roles.item), roles.item, first_row, part="item")
-    group_weights = tuple(
+    named = [
         _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
-    )
+    ]
+    named += [field.codes(batch.column(field.name)) for field in roles.fields]
     subtopics = None
     if roles.subtopics is not None:
         subtopics = _subtopics(batch.column(roles.subtopics), roles.subtopics, first_row)
@@ -76,7 +77,7 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
         tuple(masks),
         weight,
         item,
-        group_weights,
+        tuple(named),
         subtopics=subtopics,
     )
     if labels.null_count:
@@ -138,6 +139,13 @@ def _wide(column: pa.Array) -> pa.Array:
 
 def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa.Array:
     column = decoded(column)
+    refuse_unhashable(column, name, part)
+    _refuse_nulls(column, name, part, first_row)
+    return column
+
+
+def refuse_unhashable(column: pa.Array, name: str, part: str) -> None:
+    """Refuse a column of a type whose values cannot be told apart as keys."""
     kind = column.type
     if not (
         pa.types.is_integer(kind)
@@ -149,14 +157,12 @@ def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa
         or pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
         or pa.types.is_fixed_size_binary(kind)
-        or (pa.types.is_null(kind) and not len(column))
+        or (pa.types.is_null(kind) and (part == "field" or not len(column)))
     ):
         raise ColumnError(
             f"{part} column '{name}' has type {kind}, which cannot be a key; "
             "cast it to an integer, string, date, timestamp, decimal or bool."
         )
-    _refuse_nulls(column, name, part, first_row)
-    return column
 
 
 def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:

@@ -43,9 +43,7 @@ def _background(value: Any) -> str | float:
     try:
         share: float = number(above=0, below=1)(value)
     except ValueError:
-        raise ValueError(
-            "'slice' (these rows) or a click rate as a number in ]0, 1["
-        ) from None
+        raise ValueError("'slice' (these rows) or a click rate as a number in ]0, 1[") from None
     return share
 
 

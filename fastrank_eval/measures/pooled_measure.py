@@ -65,6 +65,25 @@ class PooledMeasure(Measure):
         """Add the rows that a model has scored; called by several threads at once."""
         raise NotImplementedError  # pragma: no cover - abstract
 
+    def columns_named(self) -> tuple[str, ...]:
+        """Columns whose values it tells apart; it finds them in `Scored.field`."""
+        return ()
+
+    def keeps(self) -> tuple[PooledMeasure, ...]:
+        """Those whose states it reads: itself, and others if it needs more than one state."""
+        return (self,)
+
+    def state_in(self, kept: Mapping[Hashable, Any]) -> Any:
+        """What `pooled_value` reads: its state; those of all that it keeps, if these are several.
+
+        Parameters
+        ----------
+        kept : mapping
+            The states of a model, by key.
+        """
+        states = tuple(kept[member.state_key()] for member in self.keeps())
+        return states if len(states) > 1 else states[0]
+
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
         """What the rows come to; `in_order` maps a function over jobs, in threads."""
         raise NotImplementedError  # pragma: no cover - abstract

@@ -1,0 +1,76 @@
+"""Values of a column that measures tell apart, as small integers that mean the same everywhere."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.columns import frozen
+from fastrank_eval.validation import as_array, decoded, refuse_unhashable
+from fastrank_eval.words import KeyWords
+
+
+class FieldCodes:
+    """Numbers the distinct values of a column, as they come; threads may share it.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._words: KeyWords | None = None
+        self._codes: dict[bytes | None, int] = {}
+
+    def codes(self, column: pa.Array) -> np.ndarray:
+        """The number of each row's value; null is a value of its own.
+
+        Parameters
+        ----------
+        column : pyarrow.Array, shape (rows,)
+            Of any type that can be a key.
+
+        Returns
+        -------
+        ndarray of int32, shape (rows,), read-only
+            From 0; equal where the values are.
+
+        Raises
+        ------
+        ColumnError
+            The type has no values that can be told apart.
+        """
+        column = decoded(column)
+        refuse_unhashable(column, self.name, "field")
+        if pa.types.is_null(column.type):
+            column = column.cast(pa.bool_())
+        found = column.dictionary_encode(null_encoding="encode")
+        values = found.dictionary
+        nulls = np.zeros(len(values), np.bool_)
+        if values.null_count:
+            nulls = as_array(values.is_null()).view(np.bool_)
+            values = values.drop_null()
+        with self._lock:
+            if self._words is None:
+                self._words = KeyWords(self.name, values.type)
+            keys: list[bytes | None] = list(self._bytes_of(self._words, values))
+            for at in np.flatnonzero(nulls).tolist():
+                keys.insert(at, None)
+            codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
+        numbers = np.array(codes, np.int32)
+        return frozen(numbers[as_array(found.indices)])
+
+    @staticmethod
+    def _bytes_of(words: KeyWords, values: pa.Array) -> list[bytes]:
+        """Each value as bytes, which differ where values do."""
+        if not len(values):
+            return []
+        rows = np.ascontiguousarray(np.stack(words.words(values), axis=1))
+        # NumPy cuts zeros off the end, which only fill up: how many depends on the other values.
+        found: list[bytes] = rows.view(f"S{8 * rows.shape[1]}")[:, 0].tolist()
+        return found
