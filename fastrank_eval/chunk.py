@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -107,8 +107,8 @@ class Scored:
         missing, unjudged = columns.unretrieved[model], columns.unjudged
         subtopics = columns.subtopics
         if missing is None or not missing.any():
-            rest = {"unjudged": unjudged, "subtopics": subtopics, "fields": fields}
-            return cls(chunk, score, weight, item, chunk.starts, labels, **rest)
+            every = cls(chunk, score, weight, item, chunk.starts, labels, fields=fields)
+            return replace(every, unjudged=unjudged, subtopics=subtopics)
         here = ~missing
         kept = np.flatnonzero(here)
         starts = np.append(0, np.cumsum(marked_rows(here, chunk.starts)))

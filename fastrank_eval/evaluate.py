@@ -35,6 +35,7 @@ from fastrank_eval.groups import (
 from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
+from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
 from fastrank_eval.profiles import DEFAULTS, profile_of

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracle_decisions import DECISIONS, cumulative_gain, lift
+from tests.oracle_probability import PROBABILITY_ORACLES, recalibrated
 from tests.oracles import Row, pooled, read, weight_of
 from tests.oracles import classes as rows_of_classes
 
@@ -148,11 +149,6 @@ def mean_precision(fp: float, tp: float, next_fp: float, next_tp: float) -> floa
     return math.fsum(total) / (next_tp + next_fp - tp - fp)
 
 
-def recalibrated(p: float, rate: float) -> float:
-    """A probability where all negatives are there, of a model that saw a share of them."""
-    return p / (p + (1 - p) / rate)
-
-
 def log_loss(rows: Sequence[Row], rel: float = 1, sampling_rate: float = 1) -> float | str:
     positive, negative = rows_of_classes(rows, rel)
     if not weight_of([*positive, *negative]):
@@ -166,12 +162,16 @@ def log_loss(rows: Sequence[Row], rel: float = 1, sampling_rate: float = 1) -> f
     return math.fsum(losses) / weight_of([*positive, *negative])
 
 
-def normalized_entropy(rows: Sequence[Row], rel: float = 1, **options: Any) -> float | str:
+def normalized_entropy(
+    rows: Sequence[Row], rel: float = 1, background: Any = "slice", **options: Any
+) -> float | str:
     loss = log_loss(rows, rel, **options)
     if isinstance(loss, str):
         return loss
     positive, negative = map(weight_of, rows_of_classes(rows, rel))
     shares = [part / (positive + negative) for part in (positive, negative)]
+    if background != "slice":
+        shares = [background, 1 - background]
     if 0 in shares:
         return "single_class"
     return loss / -math.fsum(share * math.log(share) for share in shares)
@@ -183,6 +183,7 @@ def information_gain(rows: Sequence[Row], **options: Any) -> float | str:
 
 
 POOLED_ORACLES: dict[str, Oracle] = {
+    **PROBABILITY_ORACLES,
     "AUC": auc,
     "AvgPrec": average_precision,
     "Gini": gini,

@@ -44,7 +44,6 @@ VALUES: dict[str, st.SearchStrategy] = {
     "min_positives": st.integers(0, 10**9),
     "max_fpr": st.none() | SHARE,
     "se": st.sampled_from([None, "delong", "clustered"]),
-    "bins": st.none() | st.integers(2, 1 << 24),
     "interpolation": st.sampled_from(["davis", "linear"]),
     "p": st.floats(0, 1, exclude_min=True, exclude_max=True),
     "patience": SHARE,
@@ -57,10 +56,23 @@ VALUES: dict[str, st.SearchStrategy] = {
     "sampling_rate": SHARE,
     "threshold": st.floats(-1e3, 1e3) | st.integers(-5, 5),
     "top": SHARE,
+    "background": st.just("slice") | st.floats(0, 1, exclude_min=True, exclude_max=True),
+    "bins": st.integers(2, 10**6),
+    "by": st.sampled_from(["width", "count"]),
+    "statistic": st.sampled_from(["range", "max"]),
+    "field": COLUMN,
+    "smoothing": st.integers(0, 9) | st.floats(0, 100),
     "rel_ret": WORTH,
     "nonrel_ret": WORTH,
     "rel_missed": WORTH,
     "nonrel_missed": WORTH,
+}
+NEED_OPTION = {
+    "IPrec": ("recall",),
+    "ECE": ("bins",),
+    "MCE": ("bins",),
+    "FieldRCE": ("field",),
+    "FieldECE": ("field",),
 }
 NEED_CUTOFF = ("SDCG", "NERR8", "NERR9", "BPM")
 
@@ -82,8 +94,8 @@ def measures(draw: st.DrawFn) -> Measure:
         options |= {name: draw(VALUES["p"]) for name in ("alpha", "beta") if name in options}
     elif options.get("alpha") is not None:
         options.pop("beta", None)
-    if kind.name == "IPrec" and "recall" not in options:
-        options["recall"] = draw(VALUES["recall"])
+    for needed in NEED_OPTION.get(kind.name, ()):
+        options.setdefault(needed, draw(VALUES[needed]))
     if kind.name == "nDCG":
         options.pop("max_grade", None)
         if options.get("gain") in (None, "exp", "linear") and draw(st.booleans()):

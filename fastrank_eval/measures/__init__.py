@@ -5,8 +5,11 @@ from fastrank_eval.measures.average_precision import AP, GMAP
 from fastrank_eval.measures.averaged_gain import RnDCG, nDCGrel
 from fastrank_eval.measures.base import Measure, Param, registry
 from fastrank_eval.measures.blended_ratio import Q
+from fastrank_eval.measures.brier_parts import Reliability, Resolution, Uncertainty
+from fastrank_eval.measures.calibration_error import ECE, MCE
 from fastrank_eval.measures.cascade import ERR, pFound
 from fastrank_eval.measures.compatibility import Compat
+from fastrank_eval.measures.cumulative_calibration import ECCE
 from fastrank_eval.measures.decisions import (
     FNR,
     FPR,
@@ -20,6 +23,8 @@ from fastrank_eval.measures.decisions import (
     ErrorRate,
     FScore,
 )
+from fastrank_eval.measures.deviation import MAE, MSE, RMSE, Brier
+from fastrank_eval.measures.field_calibration import FieldECE, FieldRCE
 from fastrank_eval.measures.gain import CG, DCG, nDCG
 from fastrank_eval.measures.gain_stopping import BPM, NERR8, NERR9, NERR10, NERR11
 from fastrank_eval.measures.group_decisions import (
@@ -50,6 +55,7 @@ from fastrank_eval.measures.judged import (
 from fastrank_eval.measures.lag import G, binG
 from fastrank_eval.measures.lift import CumGain, Lift
 from fastrank_eval.measures.likelihood import NE, RIG, LogLoss
+from fastrank_eval.measures.mean_prediction import PCOC, Bias
 from fastrank_eval.measures.novelty import ERR_IA, NRBP, alpha_DCG, alpha_nDCG, nERR_IA, nNRBP
 from fastrank_eval.measures.pooled_auc import AUC
 from fastrank_eval.measures.precision_recall import PRAUC, AvgPrec
@@ -67,6 +73,8 @@ __all__ = [
     "BPM",
     "CG",
     "DCG",
+    "ECCE",
+    "ECE",
     "ERR",
     "ERR_IA",
     "FNR",
@@ -76,7 +84,10 @@ __all__ = [
     "INSQ",
     "INST",
     "KS",
+    "MAE",
     "MCC",
+    "MCE",
+    "MSE",
     "NE",
     "NERR8",
     "NERR9",
@@ -84,11 +95,13 @@ __all__ = [
     "NERR11",
     "NPV",
     "NRBP",
+    "PCOC",
     "PPV",
     "PRAUC",
     "P_IA",
     "RBP",
     "RIG",
+    "RMSE",
     "RR",
     "SDCG",
     "TNR",
@@ -96,11 +109,15 @@ __all__ = [
     "Accuracy",
     "AvgPrec",
     "BalancedAccuracy",
+    "Bias",
+    "Brier",
     "Compat",
     "CumGain",
     "ErrorRate",
     "F",
     "FScore",
+    "FieldECE",
+    "FieldRCE",
     "G",
     "GMbpref",
     "Gini",
@@ -131,11 +148,14 @@ __all__ = [
     "R",
     "RBPres",
     "RelP",
+    "Reliability",
+    "Resolution",
     "RnDCG",
     "Rprec",
     "SetAP",
     "StRecall",
     "Success",
+    "Uncertainty",
     "Unjudged",
     "Utility",
     "alpha_DCG",

@@ -60,7 +60,7 @@ class _Likelihood(SummedMeasure):
     """Measures of the likelihood of labels, from the same sums."""
 
     scores = "probability"
-    options = (REL, SAMPLING_RATE)
+    options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE)
     terms = ("loss", "weight", "positive", "clamped")
 
     def state_key(self) -> Hashable:

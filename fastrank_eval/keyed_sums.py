@@ -1,0 +1,173 @@
+"""Exact sums for each of many keys: bins of probabilities, values of a field.
+
+`states.ExactSums` keeps a pair of cells for each binary exponent that a double can have, 32 KB a
+sum. Here a sum is kept in limbs of 32 bits, as many as the values that came in span: 40 to 80 bytes
+for probabilities.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from fastrank_eval.columns import frozen
+from fastrank_eval.kernel import kernel
+
+#: A cell of 64 bits takes this many additions of less than 2**33 before it is carried.
+_ADDITIONS = 1 << 29
+
+
+class _Cells:
+    """The limbs of one thread: of each term and key, from the least significant one up."""
+
+    def __init__(self, terms: int) -> None:
+        self.limbs = np.zeros((terms, 0, 0), np.int64)
+        #: Number of the least significant limb; bit 0 of limb 0 is worth 2**-1074.
+        self.lowest = 0
+        self.added = 0
+
+    def hold(self, keys: int, lowest: int, highest: int) -> None:
+        """Make room for so many keys and for limbs `lowest` to `highest`."""
+        terms, held, limbs = self.limbs.shape
+        if limbs:
+            lowest, highest = min(lowest, self.lowest), max(highest, self.lowest + limbs - 1)
+        room = np.zeros((terms, max(keys, held), highest - lowest + 1), np.int64)
+        at = self.lowest - lowest
+        if limbs:
+            room[:, :held, at : at + limbs] = self.limbs
+        self.limbs, self.lowest = room, lowest
+
+    def carry(self) -> None:
+        """Leave 32 bits in every limb but the highest."""
+        for limb in range(self.limbs.shape[2] - 1):
+            self.limbs[:, :, limb + 1] += self.limbs[:, :, limb] >> 32
+            self.limbs[:, :, limb] &= 0xFFFFFFFF
+        self.added = 0
+
+
+class KeyedSums:
+    """Sums of several terms for each key, exact; threads may add at the same time.
+
+    Parameters
+    ----------
+    terms : int
+        How many sums each key has.
+
+    Examples
+    --------
+    >>> sums = KeyedSums(1)
+    >>> sums.add(0, np.array([0, 2, 2]), np.array([0.5, 3.0, 2.0**-60]))
+    >>> totals = sums.totals()[0]
+    >>> (totals / totals[0]).tolist()
+    [1.0, 0.0, 6.0]
+    """
+
+    def __init__(self, terms: int) -> None:
+        self._terms = terms
+        self._lock = threading.Lock()
+        self._own = threading.local()
+        self._parts: list[_Cells] = []
+
+    def add(self, term: int, keys: np.ndarray, values: np.ndarray) -> None:
+        """Add values, each to the sum of its key.
+
+        Parameters
+        ----------
+        term : int
+            Which sum.
+        keys : ndarray of int64, shape (rows,)
+            From 0; room is made for all up to the largest.
+        values : ndarray of float64, shape (rows,)
+            Finite, not negative.
+        """
+        cells = self._mine()
+        keys = frozen(np.ascontiguousarray(keys, np.int64))
+        values = frozen(np.ascontiguousarray(values, np.float64))
+        bits = values.view(np.int64)
+        cells.added += len(keys)
+        if cells.added > _ADDITIONS:
+            cells.carry()
+            cells.added = len(keys)
+        done = 0
+        while True:
+            done = int(_spread(keys, bits, done, cells.lowest, cells.limbs[term]))
+            if done == len(keys):
+                return
+            left = values[done:]
+            # Twice the keys, so that those that come one by one do not move all others each time.
+            held, top = cells.limbs.shape[1], int(keys[done:].max())
+            wanted = held if top < held else max(top + 1, min(2 * held, top + (1 << 20)))
+            # A value ends two limbs above its lowest; one more takes what is carried.
+            cells.hold(wanted, _limb_of(left[left > 0].min()), _limb_of(left.max()) + 3)
+
+    def _mine(self) -> _Cells:
+        mine: _Cells | None = getattr(self._own, "cells", None)
+        if mine is None:
+            mine = self._own.cells = _Cells(self._terms)
+            with self._lock:
+                self._parts.append(mine)
+        return mine
+
+    def merge(self, other: KeyedSums) -> None:
+        """Add other sums of the same terms and keys."""
+        with self._lock:
+            self._parts += other._parts
+
+    def totals(self) -> np.ndarray:
+        """All sums, in proportion: times one power of two, which lets none overflow.
+
+        Returns
+        -------
+        ndarray of float64, shape (terms, keys)
+            Each within two units of the last place.
+        """
+        held = [part for part in self._parts if part.limbs.size]
+        if not held:
+            return np.zeros((self._terms, 0))
+        whole = _Cells(self._terms)
+        for part in held:
+            part.carry()
+            whole.hold(part.limbs.shape[1], part.lowest, part.lowest + part.limbs.shape[2] - 1)
+        for part in held:
+            at = part.lowest - whole.lowest
+            whole.limbs[:, : part.limbs.shape[1], at : at + part.limbs.shape[2]] += part.limbs
+        whole.carry()
+        limbs = whole.limbs.shape[2]
+        total = np.zeros(whole.limbs.shape[:2])
+        for limb in range(limbs):
+            total += np.ldexp(whole.limbs[:, :, limb].astype(np.float64), 32 * (limb - limbs))
+        return total
+
+
+def _limb_of(value: float) -> int:
+    """Number of the limb in which the lowest bit of a double stands."""
+    bits = int(np.float64(value).view(np.int64))
+    return (max(bits >> 52 & 0x7FF, 1) - 1) >> 5
+
+
+@kernel
+def _spread(keys, bits, done, lowest, limbs):  # type: ignore[no-untyped-def]
+    """Add rows from `done` on; returns the first for which there is no room, or their number."""
+    i = done
+    while i < keys.shape[0]:
+        b = bits[i] & 0x7FFFFFFFFFFFFFFF
+        if b != 0:
+            mantissa = b & 0xFFFFFFFFFFFFF
+            place = b >> 52
+            if place > 0:
+                mantissa |= 1 << 52
+                place -= 1
+            at = (place >> 5) - lowest
+            key = keys[i]
+            if key >= limbs.shape[0] or at < 0 or at + 3 >= limbs.shape[1]:
+                return i
+            shift = place & 31
+            # 53 bits moved up by 0 to 31: in three limbs, without passing 63 bits.
+            upper = (mantissa >> 32) << shift
+            lower = (mantissa & 0xFFFFFFFF) << shift
+            limbs[key, at] += lower & 0xFFFFFFFF
+            limbs[key, at + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
+            limbs[key, at + 2] += upper >> 32
+        i += 1
+    return i
