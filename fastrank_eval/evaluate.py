@@ -36,9 +36,10 @@ from fastrank_eval.kernel import compilations
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
 from fastrank_eval.measures.pooled_measure import PooledMeasure
+from fastrank_eval.measures.probabilities import sampling_rate_of
 from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
-from fastrank_eval.profiles import DEFAULTS, profile_of
+from fastrank_eval.profiles import DEFAULTS, profile_of, with_options
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta, Result
 from fastrank_eval.sources import open_source, require_columns
@@ -78,6 +79,7 @@ def evaluate(
     unjudged: str | None = None,
     weight_rows: str | None = None,
     score_type: str | None = None,
+    sampling_rate: float = 1,
     order: str = "auto",
     presorted: bool = False,
     threads: int | None = None,
@@ -138,6 +140,10 @@ def evaluate(
         What measures of rank positions, which have no weighted form, do with `weight`.
     score_type : {"given", "float32"}
         ``"float32"`` rounds scores before they are compared.
+    sampling_rate : float
+        In ]0, 1]: the share of the negatives that the models were trained on. Measures of
+        probability take p / (p + (1 - p) / rate) for p, but those that say otherwise themselves;
+        no other measure changes.
     order : {"auto", "sorted", "grouped", "scattered"}
         ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
         groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
@@ -219,6 +225,9 @@ def evaluate(
         order = "sorted"
     asked = parse_measures(measures)
     measured = asked if chosen is None else chosen.measured(asked)
+    rate = sampling_rate_of(sampling_rate)
+    if rate != 1:
+        measured = tuple(with_options(m, {"sampling_rate": rate}) for m in measured)
     wanted = tuple(dict.fromkeys(measured))
     roles = Roles(
         group=column_names("group", group),
@@ -284,6 +293,7 @@ def evaluate(
         conventions["subtopics"] = subtopics
     if chosen is not None:
         conventions["profile"] = chosen.name
+    conventions["sampling_rate"] = rate
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
     if where is not None:
         conventions["where"] = str(where)

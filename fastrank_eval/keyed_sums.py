@@ -120,7 +120,7 @@ class KeyedSums:
         Returns
         -------
         ndarray of float64, shape (terms, keys)
-            Each within two units of the last place.
+            Each within two units of the last place; keys up to the last with a sum above 0.
         """
         held = [part for part in self._parts if part.limbs.size]
         if not held:
@@ -137,7 +137,8 @@ class KeyedSums:
         total = np.zeros(whole.limbs.shape[:2])
         for limb in range(limbs):
             total += np.ldexp(whole.limbs[:, :, limb].astype(np.float64), 32 * (limb - limbs))
-        return total
+        used = np.flatnonzero(total.any(axis=0))
+        return total[:, : used[-1] + 1] if len(used) else total[:, :0]
 
 
 def _limb_of(value: float) -> int:

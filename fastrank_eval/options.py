@@ -202,6 +202,15 @@ convention_options = together(
         type=choice("given", "float32"),
         help="Compare scores as they are, or rounded to float32" + _PROFILE + "given.",
     ),
+    option(
+        "Conventions",
+        "--sampling-rate",
+        type=float,
+        default=1.0,
+        metavar="RATE",
+        help="Share of the negatives that the models were trained on, above 0 and at most 1: "
+        "measures of probability put p right for it; by default 1.",
+    ),
 )
 reading_options = together(
     option(

@@ -241,6 +241,19 @@ def _score(
         values = _ordered_doubles(values, name, first_row)
     else:
         values = _exact_doubles(values, name, first_row)
+    if (
+        roles.score_kind == "number"
+        and values.size
+        and not np.isfinite([values.min(), values.max()]).all()
+    ):
+        _refuse(
+            np.isinf,
+            values,
+            (name, "score", kind),
+            first_row,
+            "is infinite",
+            "MSE and other measures that take scores as numbers need finite ones",
+        )
     if roles.score_kind == "probability":
         _refuse_improbable(values, name, kind, first_row)
     return values, mask

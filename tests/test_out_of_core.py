@@ -104,6 +104,17 @@ def test_spilled_rows__of_several_keys_and_models_with_weights(spill):
     assert bits(on_disk) == bits(in_memory)
 
 
+def test_spilled_rows__carry_fields_beside_group_weights(spill):
+    rng = np.random.default_rng(8)
+    numbers = numbers_of(rng)
+    field = pa.array([None if n % 7 == 0 else f"field {n % 7}" for n in numbers.tolist()])
+    probable = pa.array(rng.integers(0, 30, ROWS) / 30)
+    table = log_of(KEYS["string"](numbers), field=field, often=pa.array(1.0 + numbers), p=probable)
+    measures = ["FieldRCE(field='field')", "GAUC(weight='often')", "ECE(bins=9)"]
+    on_disk, in_memory = both(spill, table, measures, score="p", batch_rows=900)
+    assert bits(on_disk) == bits(in_memory)
+
+
 def test_spilled_rows__that_were_packed_in_words(spill):
     table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(2))))
     on_disk, in_memory = both(spill, table, per_group=False, batch_rows=900)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastrank_eval.columns import frozen
+from fastrank_eval.errors import ArgumentError
 from fastrank_eval.measures.base import Param, number
 
 SAMPLING_RATE = Param(
@@ -14,6 +15,15 @@ SAMPLING_RATE = Param(
     "rate)",
     number(above=0, most=1),
 )
+
+
+def sampling_rate_of(given: object) -> float:
+    """A sampling rate that is given for all measures, or an error."""
+    try:
+        rate: float = SAMPLING_RATE.read(given)
+    except ValueError as wrong:
+        raise ArgumentError(f"sampling_rate={given!r} is not {wrong}.") from None
+    return rate
 
 
 def recalibrated(score: np.ndarray, sampling_rate: float) -> np.ndarray:
