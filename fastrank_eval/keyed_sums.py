@@ -101,6 +101,14 @@ class KeyedSums:
             # A value ends two limbs above its lowest; one more takes what is carried.
             cells.hold(wanted, _limb_of(left[left > 0].min()), _limb_of(left.max()) + 3)
 
+    def count(self, term: int, keys: np.ndarray) -> None:
+        """Add 1 for each row to the sum of its key."""
+        if len(keys) and keys.max() < len(keys):
+            rows = np.bincount(keys)
+            self.add(term, np.arange(len(rows)), rows.astype(np.float64))
+        else:
+            self.add(term, keys, np.ones(len(keys)))
+
     def _mine(self) -> _Cells:
         mine: _Cells | None = getattr(self._own, "cells", None)
         if mine is None:

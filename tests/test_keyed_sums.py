@@ -65,6 +65,15 @@ def test_cells__are_carried_before_they_overflow(monkeypatch):
     assert second == 2 * first
 
 
+def test_count__adds_one_for_each_row():
+    for keys in (np.array([0, 2, 2, 1, 2]), np.array([9, 9, 2])):
+        counted, added = KeyedSums(1), KeyedSums(1)
+        counted.count(0, keys)
+        added.add(0, keys, np.ones(len(keys)))
+        assert proportions(counted.totals()[0]) == proportions(added.totals()[0])
+    counted.count(0, keys[:0])
+
+
 def test_zeros__need_no_room():
     sums = KeyedSums(1)
     sums.add(0, np.array([5, 3]), np.array([0.0, -0.0]))

@@ -250,6 +250,10 @@ def test_spelling__every_one_a_class_lists_is_read():
             for case in (spelling, spelling.lower(), spelling.upper()):
                 if name == "IPrec":
                     assert measure(f"{case}@0.5") == kind(0.5), case
+                elif name in NEED_OPTION:
+                    options = {"bins": 15} if name in ("ECE", "MCE") else {"field": "a,b"}
+                    inside = ", ".join(f"{key}={given!r}" for key, given in options.items())
+                    assert measure(f"{case}({inside})") == kind(**options), case
                 elif name in NEED_CUTOFF:
                     assert measure(f"{case}@5") == kind() @ 5, case
                 else:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastrank_eval.columns import frozen
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
 from fastrank_eval.keyed_sums import KeyedSums
@@ -68,10 +67,13 @@ class _CalibrationError(OrderedMeasure):
         positive = positive_mask(scored, self.rel)
         weight = scored.weight
         if weight is None:
-            weight = frozen(np.ones(len(p)))
-        state.add(_WEIGHT, at, weight)
-        state.add(_POSITIVE, at[positive], weight[positive])
-        state.add(_PREDICTED, at, p if scored.weight is None else p * weight)
+            state.count(_WEIGHT, at)
+            state.count(_POSITIVE, at[positive])
+            state.add(_PREDICTED, at, p)
+        else:
+            state.add(_WEIGHT, at, weight)
+            state.add(_POSITIVE, at[positive], weight[positive])
+            state.add(_PREDICTED, at, p * weight)
 
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
         if self.by == "width":

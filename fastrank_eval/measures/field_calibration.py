@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fastrank_eval.columns import frozen
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.keyed_sums import KeyedSums
 from fastrank_eval.measures.base import REL, Param, number
@@ -71,10 +70,13 @@ class _FieldCalibration(PooledMeasure):
         positive = positive_mask(scored, self.rel)
         weight = scored.weight
         if weight is None:
-            weight = frozen(np.ones(len(p)))
-        state.add(_WEIGHT, codes, weight)
-        state.add(_POSITIVE, codes[positive], weight[positive])
-        state.add(_PREDICTED, codes, p if scored.weight is None else p * weight)
+            state.count(_WEIGHT, codes)
+            state.count(_POSITIVE, codes[positive])
+            state.add(_PREDICTED, codes, p)
+        else:
+            state.add(_WEIGHT, codes, weight)
+            state.add(_POSITIVE, codes[positive], weight[positive])
+            state.add(_PREDICTED, codes, p * weight)
 
     def pooled_value(self, state: KeyedSums, in_order: InOrder) -> PooledValue:
         totals = state.totals()
