@@ -25,8 +25,8 @@ def entries() -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> [entry["name"] for entry in entries() if entry["pooled"]]
-    ['AUC']
+    >>> [entry["name"] for entry in entries() if entry["name"].endswith("AUC")]
+    ['GAUC', 'AUC', 'PRAUC']
     """
     from fastrank_eval.measures import registry
 

@@ -84,13 +84,6 @@ _curve_options = together(
     ),
     option(
         "Curve",
-        "--sampling-rate",
-        type=float,
-        metavar="SHARE",
-        help="Of calibration: the share of the negatives that the model was trained on.",
-    ),
-    option(
-        "Curve",
         "-m",
         "--measure",
         metavar="LIST",

@@ -79,7 +79,7 @@ def evaluate(
     unjudged: str | None = None,
     weight_rows: str | None = None,
     score_type: str | None = None,
-    sampling_rate: float = 1,
+    sampling_rate: float | None = None,
     order: str = "auto",
     presorted: bool = False,
     threads: int | None = None,

@@ -206,7 +206,6 @@ convention_options = together(
         "Conventions",
         "--sampling-rate",
         type=float,
-        default=1.0,
         metavar="RATE",
         help="Share of the negatives that the models were trained on, above 0 and at most 1: "
         "measures of probability put p right for it; by default 1.",

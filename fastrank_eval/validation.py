@@ -242,7 +242,7 @@ def _score(
     else:
         values = _exact_doubles(values, name, first_row)
     if (
-        roles.score_kind == "number"
+        roles.score_kind == "finite number"
         and values.size
         and not np.isfinite([values.min(), values.max()]).all()
     ):

@@ -93,13 +93,24 @@ def test_det__equals_scikit_learns(weight):
     [("equal-width", "uniform", 601), ("equal-count", "quantile", 630)],
 )
 def test_calibration__equals_scikit_learns(binning, strategy, rows, bins):
-    for levels in (None, 20):
-        log = log_of(2, rows, levels)
-        rate, mean = calibration_curve(log["click"], log["pctr"], n_bins=bins, strategy=strategy)
-        found = curve("calibration", log, bins=bins, binning=binning).of()
-        np.testing.assert_allclose(found["mean_prediction"], mean, rtol=1e-9)
-        np.testing.assert_allclose(found["observed_rate"], rate, rtol=1e-9, atol=1e-12)
-        assert found["rows"].sum() == rows
+    """But for what stands on an edge, and ties at the end of a bin of equal count."""
+    log = log_of(2, rows, levels=None)
+    rate, mean = calibration_curve(log["click"], log["pctr"], n_bins=bins, strategy=strategy)
+    found = curve("calibration", log, bins=bins, binning=binning).of()
+    np.testing.assert_allclose(found["mean_prediction"], mean, rtol=1e-9)
+    np.testing.assert_allclose(found["observed_rate"], rate, rtol=1e-9, atol=1e-12)
+    assert found["rows"].sum() == rows
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("by", ["count", "width"])
+@pytest.mark.parametrize("bins", [1, 7, 10])
+def test_calibration__has_the_bins_of_ece(by, bins, weight):
+    found = curve("calibration", bins=bins, binning=f"equal-{by}", weight=weight)
+    measure = fastrank_eval.ECE(bins=bins, by=by)
+    columns = {"group": "user", "label": "click", "score": "pctr", "weight": weight}
+    wanted = fastrank_eval.evaluate(LOG, measures=[measure], **columns).value(measure)
+    assert found.values["pctr"]["ECE"] == pytest.approx(wanted, rel=1e-12)
 
 
 # ---- definitions ---------------------------------------------------------------------------------
@@ -109,11 +120,11 @@ def test_calibration__edges_intervals_and_ece__are_as_defined():
     pctr = np.array([0.1, 0.2, 0.2, 0.6, 0.6, 0.6, 1.0, 0.0])
     log = {"user": np.zeros(8, int), "click": np.array([0, 1, 0, 1, 1, 0, 1, 0]), "pctr": pctr}
     found = curve("calibration", log, bins=5, binning="equal-width", confidence=0.9)
-    # A bin holds its upper edge: 0.2 lies in the first, 0.6 in the third.
-    assert found.of()["bin"].tolist() == [1, 3, 5]
-    assert found.of()["upper"].tolist() == pytest.approx([0.2, 0.6, 1.0])
-    assert found.of()["rows"].tolist() == [4, 3, 1]
-    ece = (4 * abs(0.125 - 1 / 4) + 3 * abs(0.6 - 2 / 3) + 0) / 8
+    # A bin holds its lower edge, the last one 1 too: 0.2 lies in the second, 0.6 in the fourth.
+    assert found.of()["bin"].tolist() == [1, 2, 4, 5]
+    assert found.of()["upper"].tolist() == pytest.approx([0.2, 0.4, 0.8, 1.0])
+    assert found.of()["rows"].tolist() == [2, 2, 3, 1]
+    ece = (2 * abs(0.05 - 0) + 2 * abs(0.2 - 1 / 2) + 3 * abs(0.6 - 2 / 3) + 0) / 8
     assert found.values["pctr"]["ECE"] == pytest.approx(ece)
     counts = curve("calibration", log, bins=2).of()
     assert counts["rows"].tolist() == [4, 4]

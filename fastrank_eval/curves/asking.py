@@ -156,6 +156,8 @@ def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Cu
             f"a result has no {kind!r} curve, only {', '.join(map(repr, _OF_SCORES))}; for others "
             "call fastrank_eval.curve()."
         )
+    if kind == "calibration":
+        choices.setdefault("sampling_rate", result.meta.conventions["sampling_rate"])
     return _of_result(result, kind, rel, _chosen(kind, choices), "")
 
 

@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 
 from fastrank_eval.errors import ArgumentError, ColumnError
-from fastrank_eval.measures.probabilities import recalibrated
+from fastrank_eval.measures.probability_bins import Outcomes
 from fastrank_eval.score_table import ScoreTable
 
 __all__ = ["BINNINGS", "expected_error", "of_bins", "wilson"]
@@ -34,9 +34,7 @@ def of_bins(
         Of the model, for messages.
     bins : int
     binning : {"equal-count", "equal-width"}
-        Bins hold their upper edge. Equal width: edges at ``i / bins``. Equal count: bin i ends with
-        the smallest prediction that ``i / bins`` of the rows, or of their weight, do not exceed, so
-        that equal predictions share a bin.
+        The bins of `ECE`, by count or by width.
     confidence : float
         Of the interval of the observed rate, in ]0, 1[.
     sampling_rate : float
@@ -54,27 +52,19 @@ def of_bins(
     ColumnError
         If scores are no probabilities.
     """
-    weighs = (table.positives > 0) | (table.others > 0)
-    prediction = np.asarray(table.score[weighs][::-1], np.float64)
-    if prediction[0] < 0 or prediction[-1] > 1:
+    if len(table.score) and not (table.score[-1] >= 0 and table.score[0] <= 1):
+        wrong = table.score[0 if table.score[-1] >= 0 else -1]
         raise ColumnError(
-            f"score column '{name}' holds {prediction[0 if prediction[0] < 0 else -1]:g}, which is "
-            "no probability; a calibration curve needs scores in [0, 1]."
+            f"score column '{name}' holds {wrong:g}, which is no probability; a calibration curve "
+            "needs scores in [0, 1]."
         )
-    prediction = recalibrated(prediction, sampling_rate)
-    positives, others = table.positives[weighs][::-1], table.others[weighs][::-1]
-    rows = positives + others
-    if binning == "equal-width":
-        edges = np.linspace(0.0, 1.0, bins + 1)
-        at = np.searchsorted(edges[1:-1], prediction)
-    else:
-        reached = np.cumsum(rows)
-        last = np.searchsorted(reached * bins, np.arange(1, bins) * reached[-1])
-        at = np.searchsorted(last, np.arange(len(rows)))
+    outcomes = Outcomes.of(table, sampling_rate)
+    prediction, rows, positives = outcomes.probability, outcomes.weight, outcomes.positive
+    at = outcomes.bins(bins, binning.removeprefix("equal-"))
     first = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
     held = at[first]
     if binning == "equal-width":
-        lower, upper = edges[held], edges[held + 1]
+        lower, upper = held / bins, (held + 1) / bins
     else:
         lower, upper = prediction[first], prediction[np.append(first[1:], len(at)) - 1]
     total = np.add.reduceat(rows, first)

@@ -12,7 +12,7 @@ from fastrank_eval.errors import MeasureError, near
 from fastrank_eval.ranking import Ranking
 
 #: What a measure takes scores for; each kind may be taken for those before it.
-SCORE_KINDS = ("order", "number", "probability")
+SCORE_KINDS = ("order", "number", "finite number", "probability")
 
 #: Group weights every measure understands; any other word names a column.
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")

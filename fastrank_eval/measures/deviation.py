@@ -85,7 +85,7 @@ class MeanAbsoluteError(_Deviation):
     formula = "sum_i w_i |s_i - l_i| / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
     spellings = ("mean_absolute_error",)
-    scores = "number"
+    scores = "finite number"
 
     def state_key(self) -> Hashable:
         return "absolute deviation"
@@ -102,7 +102,7 @@ class MeanSquaredError(_Deviation):
     formula = "sum_i w_i (s_i - l_i)^2 / sum_i w_i"
     reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
     spellings = ("mean_squared_error",)
-    scores = "number"
+    scores = "finite number"
 
     def state_key(self) -> Hashable:
         return "squared deviation"

@@ -18,7 +18,9 @@ SAMPLING_RATE = Param(
 
 
 def sampling_rate_of(given: object) -> float:
-    """A sampling rate that is given for all measures, or an error."""
+    """A sampling rate that is given for all measures, 1 where none is, or an error."""
+    if given is None:
+        return 1
     try:
         rate: float = SAMPLING_RATE.read(given)
     except ValueError as wrong:
