@@ -11,11 +11,8 @@ import pytest
 
 import fastrank_eval
 
-# Cases of the shared file that no measure of this package computes yet, each with the reason.
+# Cases of the shared file that hold nothing to compute.
 WITHOUT_A_MEASURE = {
-    "s002.11pt": "11-point interpolated precision comes with the trec_eval measures",
-    "s003.fawcett_roc": "ROC tables come with the curves",
-    "s003.roc_code_ties": "ROC tables come with the curves",
     "s002.recall_formula": "a note about a misprint, without numbers",
     "s002.f_formula": "a note about a misprint, without numbers",
     "s004.ap_formula": "a note about a misprint, without numbers",
@@ -29,17 +26,20 @@ ARITHMETIC = {
 }
 
 
-def measured(case: dict) -> list[float]:
+def table_of(case: dict) -> pa.Table:
     rows = case["rows"]
-    table = pa.table(
+    return pa.table(
         {
             "group": rows["group"],
             "label": pa.array(rows["label"], pa.int64()),
             "score": pa.array(rows["score"], pa.float64()),
         }
     )
+
+
+def measured(case: dict) -> list[float]:
     result = fastrank_eval.evaluate(
-        table,
+        table_of(case),
         group="group",
         label="label",
         score="score",
@@ -53,6 +53,8 @@ def measured(case: dict) -> list[float]:
 def test_worked_example__has_its_value(worked_examples):
     assert len(worked_examples) > 70
     for name, case in worked_examples.items():
+        if "curve" in case:
+            continue
         arithmetic = ARITHMETIC.get(case["metric"])
         if arithmetic is not None:
             cases = [worked_examples[one] for one in case.get("of", [name])]
@@ -63,6 +65,18 @@ def test_worked_example__has_its_value(worked_examples):
         if len(expected) == 1:
             expected = expected * len(values)  # several measures that agree on this example
         assert values == pytest.approx(expected, abs=1e-12), name
+
+
+def test_worked_curve__has_every_point(worked_examples):
+    curves = {name: case for name, case in worked_examples.items() if "curve" in case}
+    assert len(curves) == 2
+    for name, case in curves.items():
+        found = fastrank_eval.curve(
+            case["curve"], table_of(case), group="group", label="label", score="score", points="all"
+        )
+        columns = found.of()
+        for column, points in case["value"].items():
+            assert columns[column].tolist() == pytest.approx(points, abs=1e-12), name
 
 
 def test_worked_examples__cover_the_shared_file(worked_examples, shared_data):
