@@ -36,6 +36,14 @@ ROW_WEIGHT = "row weight"
 OVER_PAIRS = ("ovo", "ovo_weighted", "mu")
 
 
+def over_pairs(measure: Measure) -> bool:
+    """Whether a measure has averages over pairs of classes.
+
+    It must be read off the ranking alone: a probability among all classes is none among two.
+    """
+    return isinstance(measure, OrderedMeasure) and measure.scores != "probability"
+
+
 @dataclass(frozen=True)
 class ClassPlan:
     """What to compute of rows with several classes.
@@ -103,13 +111,14 @@ class States:
         self._plan = plan
         self._measures: dict[Hashable, PooledMeasure] = {}
         for m in measures:
-            self._measures.setdefault(m.state_key(), m)
+            for kept in m.keeps():
+                self._measures.setdefault(kept.state_key(), kept)
         self._states: dict[Hashable, Any] = {
             key: m.new_state(plan.weighted, plan.threads) for key, m in self._measures.items()
         }
 
     def __getitem__(self, measure: PooledMeasure) -> Any:
-        return self._states[measure.state_key()]
+        return measure.state_in(self._states)
 
     def add(self, scored: Scored, decided: Scored | None = None) -> None:
         """Add rows; those of measures of decisions apart, if given."""
@@ -135,7 +144,7 @@ class ClassStates:
         self.weights = ExactSums(many)
         self.each = [States(plan.measures, plan) for _ in range(many)]
         self.micro = States(plan.measures if "micro" in averages else (), plan)
-        ordered = [m for m in plan.measures if isinstance(m, OrderedMeasure)]
+        ordered = [m for m in plan.measures if over_pairs(m)]
         numbers = range(many)
         ovo = not {"ovo", "ovo_weighted"}.isdisjoint(averages)
         self.pairs = {

@@ -10,12 +10,12 @@ from functools import partial
 import numpy as np
 
 from fastrank_eval import class_confusion
-from fastrank_eval.class_states import OVER_PAIRS, ClassPlan, ClassStates, States
+from fastrank_eval.class_states import OVER_PAIRS, ClassPlan, ClassStates, States, over_pairs
 from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.measures.group_decisions import GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
-from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure, PooledValue
+from fastrank_eval.measures.pooled_measure import PooledMeasure, PooledValue
 from fastrank_eval.result import MeasureValue
 from fastrank_eval.states import MeanState
 from fastrank_eval.summary import summary_lines
@@ -62,7 +62,7 @@ class ClassValues:
                 continue
             for average in self._plan.averages:
                 if average in OVER_PAIRS:
-                    if isinstance(measure, OrderedMeasure):
+                    if over_pairs(measure):
                         yield self._over_pairs(measure, average)
                 elif average == "micro":
                     yield self._line(measure, average, self._value(measure, self._states.micro))

@@ -15,7 +15,7 @@ from fastrank_eval.arguments import at_least_one, check_choice, processors
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.class_result import ClassResult
 from fastrank_eval.class_rows import ClassRoles
-from fastrank_eval.class_states import OVER_PAIRS, ROW_WEIGHT, ClassPlan, ClassStates
+from fastrank_eval.class_states import OVER_PAIRS, ROW_WEIGHT, ClassPlan, ClassStates, over_pairs
 from fastrank_eval.class_values import ClassValues
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.kernel import compilations
@@ -25,7 +25,7 @@ from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled_auc import PooledAUC
-from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure
+from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta
 from fastrank_eval.sources import open_source
@@ -242,6 +242,16 @@ def _check(wanted: tuple[Measure, ...], plan: ClassPlan) -> None:
     for m in wanted:
         if m.chosen.get("rel", 1) != 1:
             raise ArgumentError(f"{m}: a row belongs to a class or does not; leave out rel.")
+        if isinstance(m, PooledMeasure) and m.columns_named():
+            raise ArgumentError(
+                f"{m} reads a further column, which rows of several classes do not bring; evaluate "
+                "one class at a time with evaluate()."
+            )
+        if isinstance(m, PooledAUC) and m.se == "clustered":
+            raise ArgumentError(
+                f"{m} takes groups for clusters, and here no group is named; take se='delong', or "
+                "evaluate one class at a time with evaluate()."
+            )
         argmax = plan.argmax and isinstance(m, Decision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
@@ -260,7 +270,7 @@ def _check(wanted: tuple[Measure, ...], plan: ClassPlan) -> None:
 
 def _takes(measure: Measure, average: str, plan: ClassPlan) -> bool:
     if average in OVER_PAIRS:
-        return isinstance(measure, OrderedMeasure) and plan.roles.form == "one"
+        return over_pairs(measure) and plan.roles.form == "one"
     if average == "samples":
         return str(measure) in plan.by_row
     return measure.pooled

@@ -21,6 +21,7 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, evaluate_classes
 from fastrank_eval.class_confusion import ClassConfusion
 from fastrank_eval.cli import cli
+from tests.strategies import POOLED_VARIANTS
 
 NEAR = {"rel": 1e-9, "abs": 1e-12}
 CLASSES = ("cat", "dog", "owl", "yak")
@@ -404,6 +405,38 @@ def test_confusion__of_weights__is_exact() -> None:
     assert exact[1] == [Fraction(0.1), 0]
 
 
+def of_classes(text: str) -> bool:
+    """Whether classes have a value of a measure: it reads labels, scores and weights alone."""
+    known = fastrank_eval.measure(text)
+    alone = not known.columns_named() and known.chosen.get("se") != "clustered"
+    return alone and known.chosen.get("rel", 1) == 1
+
+
+EVERY = [text for texts in POOLED_VARIANTS.values() for text in texts if of_classes(text)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_measure_of_all_rows__of_a_class_is_that_of_its_rows_alone(weighted: bool) -> None:
+    actual, probability, weight = rows_of(41)
+    data = {f"p_{k}": probability[:, k] for k in range(3)} | {"weight": weight, "all": actual * 0}
+    data |= {f"is_{k}": ((actual == k) | (actual == 3)).astype(int) for k in range(3)}
+    weigh = {"weight": "weight"} if weighted else {}
+    found = evaluate_classes(
+        data,
+        label=[f"is_{k}" for k in range(3)],
+        scores=[f"p_{k}" for k in range(3)],
+        measures=EVERY,
+        average="micro",
+        **weigh,
+    )
+    for k in range(3):
+        alone = fastrank_eval.evaluate(
+            data, group="all", label=f"is_{k}", score=f"p_{k}", measures=EVERY, **weigh
+        )
+        for text in found.measures:
+            np.testing.assert_array_equal(found[text][k], alone.value(text), text)
+
+
 FAULTS = {
     "null label": ({"kind": ["a", None]}, {}, ColumnError, "'kind' is null in 1 row.*row 1 "),
     "unknown class": ({"kind": ["a", "q"]}, {}, ColumnError, "scores does not name.*row 1.*'q'"),
@@ -429,6 +462,15 @@ FAULTS = {
     "average of none": ({}, {"average": 3}, ArgumentError, "average=3"),
     "no such average": (
         {}, {"measures": "PPV", "average": "ovo"}, ArgumentError, "PPV has no average 'ovo'",
+    ),
+    "a probability over pairs": (
+        {}, {"measures": "ECE(bins=2)", "average": "mu"}, ArgumentError, "ECE.* no average 'mu'",
+    ),
+    "a further column": (
+        {}, {"measures": "FieldECE(field='w')"}, ArgumentError, "one class at a time",
+    ),
+    "clusters without groups": (
+        {}, {"measures": "AUC(se='clustered')"}, ArgumentError, "no group is named",
     ),
     "no samples": (
         {}, {"measures": "NE", "average": "samples"}, ArgumentError, "NE has no average",
