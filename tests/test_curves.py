@@ -73,7 +73,7 @@ def test_pr__equals_scikit_learns(weight):
     np.testing.assert_allclose(found.of()["recall"], recall[::-1], rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(found.of()["threshold"], [np.inf, *thresholds[::-1]])
     ap = metrics.average_precision_score(LOG["click"], LOG["pctr"], **weights_of(weight))
-    assert found.values["pctr"]["AP"] == pytest.approx(ap, rel=1e-9)
+    assert found.values["pctr"]["AvgPrec"] == pytest.approx(ap, rel=1e-9)
 
 
 @pytest.mark.parametrize("weight", [None, "weight"])
@@ -111,6 +111,16 @@ def test_calibration__has_the_bins_of_ece(by, bins, weight):
     columns = {"group": "user", "label": "click", "score": "pctr", "weight": weight}
     wanted = fastrank_eval.evaluate(LOG, measures=[measure], **columns).value(measure)
     assert found.values["pctr"]["ECE"] == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_values__have_the_bits_of_the_measures(weight):
+    result = fastrank_eval.evaluate(
+        LOG, measures="AUC,AvgPrec,Lift", weight=weight, keep_scores=True, **COLUMNS
+    )
+    assert result.curve("roc").values["pctr"]["AUC"] == result.value("AUC")
+    assert result.curve("pr").values["pctr"]["AvgPrec"] == result.value("AvgPrec")
+    assert result.curve("lift").values["pctr"]["Lift@10%"] == result.value("Lift")
 
 
 # ---- definitions ---------------------------------------------------------------------------------
@@ -210,7 +220,7 @@ def test_corners__keep_every_point_on_the_line__and_the_areas(weight, levels):
     for p in ("all", "corners"):
         of = curve("pr", log, points=p, weight=weight).of()
         area = float(np.sum(np.diff(of["recall"]) * of["precision"][1:]))
-        assert area == pytest.approx(curve("pr", log, weight=weight).values["pctr"]["AP"])
+        assert area == pytest.approx(curve("pr", log, weight=weight).values["pctr"]["AvgPrec"])
 
 
 def test_corners__of_large_counts__are_exact():

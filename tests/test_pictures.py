@@ -33,7 +33,7 @@ HOSTILE = ("$\\frac{a}{b}$ <script>alert('x')</script>", '_hidden & "co"\n', "lo
 #: What axes and legend say; the names of the models besides.
 WORDS = {
     "roc": ["ROC curve", "False positive rate", "True positive rate", "AUC 0.", "chance"],
-    "pr": ["Precision and recall", "Recall", "Precision", "AP 0.", "share of positives"],
+    "pr": ["Precision and recall", "Recall", "Precision", "AvgPrec 0.", "share of positives"],
     "det": ["Detection error", "False negative rate", "EER 0.", "50%"],
     "lift": ["Cumulative gains", "Lift over", "Depth", "Lift@10% "],
     "calibration": [

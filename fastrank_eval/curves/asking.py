@@ -15,8 +15,9 @@ from fastrank_eval.curves.groups import Rows, by_activity, by_cutoff
 from fastrank_eval.curves.points import Thresholds, points_choice
 from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.evaluate import evaluate
-from fastrank_eval.measures import AUC, LogLoss, Measure
+from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.result import Result
+from fastrank_eval.score_steps import ScoreSteps
 from fastrank_eval.score_table import ScoreTable
 
 __all__ = ["KINDS", "curve", "curve_of"]
@@ -78,7 +79,8 @@ def curve(
     bins : int
         Of calibration; 10.
     binning : {"equal-count", "equal-width"}
-        Of calibration; equal predictions always share a bin, and bins hold their upper edge.
+        Of calibration: the bins of ECE, ``by="count"`` or ``by="width"``. Equal predictions always
+        share a bin; of equal width, a bin holds its lower edge, and the last one 1 too.
     confidence : float
         Of Wilson's interval of the observed rate; 0.95.
     sampling_rate : float
@@ -200,7 +202,7 @@ def _of_result(result: Result, kind: str, rel: float, chosen: dict[str, Any], na
         else:
             at = Thresholds.of(table)
             columns[score] = classification.of_thresholds(kind, at, chosen["points"])
-            values[score] = _values(kind, at, result.value(auc, score))
+            values[score] = _values(kind, table, at, result.value(auc, score))
     choices = {**chosen, **({} if rel == 1 else {"rel": rel})}
     return Curve(kind, columns, values, undefined, choices, result.meta, name)
 
@@ -215,12 +217,12 @@ def _missing(kind: str, table: ScoreTable) -> str | None:
     return None if needed > 0 else table.missing
 
 
-def _values(kind: str, at: Thresholds, auc: float) -> dict[str, float]:
+def _values(kind: str, table: ScoreTable, at: Thresholds, auc: float) -> dict[str, float]:
     values = {
         "roc": lambda: {"AUC": auc},
-        "pr": lambda: {"AP": classification.average_precision(at)},
+        "pr": lambda: {"AvgPrec": AvgPrec.of_steps(ScoreSteps.of_table(table)).value},
         "det": lambda: {"EER": classification.equal_error_rate(at)},
-        "lift": lambda: {"Lift@10%": classification.lift_at(at, 0.1)},
+        "lift": lambda: {"Lift@10%": Lift(top=0.1).of_table(table).value},
     }
     return {**values[kind](), "positive rate": float(at.precision[-1])}
 

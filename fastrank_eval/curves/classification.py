@@ -8,7 +8,7 @@ import numpy as np
 
 from fastrank_eval.curves.points import Thresholds, corners, spread
 
-__all__ = ["average_precision", "equal_error_rate", "lift_at", "of_thresholds"]
+__all__ = ["equal_error_rate", "of_thresholds"]
 
 Columns = dict[str, np.ndarray]
 
@@ -119,11 +119,6 @@ def _level_corners(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.flatnonzero(kept)
 
 
-def average_precision(at: Thresholds) -> float:
-    """Area under precision over recall as a step function, each step as high as its right end."""
-    return float(np.sum(np.diff(at.tpr) * at.precision[1:]))
-
-
 def equal_error_rate(at: Thresholds) -> float:
     """The error rate where misses and false alarms are alike, on the line between two points."""
     fpr, fnr = at.fpr, det(at)["fnr"]
@@ -131,8 +126,3 @@ def equal_error_rate(at: Thresholds) -> float:
     gap = fnr - fpr
     share = gap[after - 1] / (gap[after - 1] - gap[after])
     return float(fpr[after - 1] + share * (fpr[after] - fpr[after - 1]))
-
-
-def lift_at(at: Thresholds, depth: float) -> float:
-    """Lift of the given share of rows, tied rows in the mean over their orders."""
-    return float(np.interp(depth, at.depth, at.tpr)) / depth
