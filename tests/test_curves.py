@@ -123,6 +123,15 @@ def test_values__have_the_bits_of_the_measures(weight):
     assert result.curve("lift").values["pctr"]["Lift@10%"] == result.value("Lift")
 
 
+@pytest.mark.parametrize("kind", OF_THRESHOLDS)
+def test_weights__as_large_as_doubles_are_leave_the_points_alone(kind):
+    heavy = {**LOG, "weight": LOG["weight"] * 2.0**1021}
+    options = {"measures": "AUC", "weight": "weight", "keep_scores": True, **COLUMNS}
+    wanted, found = (fastrank_eval.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
+    assert found.table.equals(wanted.table)
+    assert found.values == wanted.values
+
+
 # ---- definitions ---------------------------------------------------------------------------------
 
 

@@ -22,7 +22,8 @@ class Thresholds:
     threshold : ndarray of float64, shape (scores + 1,)
         Inf, where nothing is predicted positive; then every distinct score, descending.
     tp, fp : ndarray of int64 or float64, shape (scores + 1,)
-        Positives and others at or above each threshold: rows, or their weight.
+        Positives and others at or above each threshold: rows, or their weight times a power of
+        two, which lets no sum overflow and no share feel it.
     """
 
     threshold: np.ndarray
@@ -33,13 +34,11 @@ class Thresholds:
     def of(cls, table: ScoreTable) -> Self:
         """From a table of scores; scores without any weight are passed over."""
         weighs = (table.positives > 0) | (table.others > 0)
-        score, scale = table.score[weighs].astype(np.float64), table.scale
+        score = table.score[weighs].astype(np.float64)
         tp, fp = (
             np.concatenate([[column.dtype.type(0)], np.cumsum(column[weighs])])
             for column in (table.positives, table.others)
         )
-        if scale != 1:
-            tp, fp = tp / scale, fp / scale
         return cls(np.concatenate([[np.inf], score]), tp, fp)
 
     @property
