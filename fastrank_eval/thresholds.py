@@ -149,6 +149,8 @@ def best_threshold(
 ) -> BestThreshold | dict[str, BestThreshold]:
     """The threshold that is best by a criterion, exactly: every distinct score is tried.
 
+    Scores of rows that weigh nothing are left out.
+
     Parameters
     ----------
     source : object
@@ -216,6 +218,9 @@ def best_of(
     if prefer == "highest" and criterion.falls_with_fp:
         # Where a score has no positive, the next higher one is at least as good.
         tried = np.append(0, np.flatnonzero(table.positives) + 1)
+    elif tp.dtype.kind == "f":
+        # What weighs nothing is no threshold, or rows of weight 0 would move the lowest one.
+        tried = np.append(0, np.flatnonzero(table.positives + table.others) + 1)
     at, value = 0, math.nan
     positive, negative = tp[-1], fp[-1]
     reason = criterion.undefined(float(positive), float(negative))

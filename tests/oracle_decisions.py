@@ -165,8 +165,11 @@ def criterion(by: str, c: Cells, **options: Any) -> Fraction | float | None:
 def best(
     rows: Sequence[Row], by: str, prefer: str = "highest", rel: float = 1, **options: Any
 ) -> tuple[float | None, float] | None:
-    """The best threshold and the number there, of none and every score; None where undefined."""
-    scores = sorted({row.score for row in rows if row.score is not None}, reverse=True)
+    """The best threshold and the number there, of none and every score; None where undefined.
+
+    What weighs nothing is no threshold.
+    """
+    scores = sorted({row.score for row in rows if row.score is not None and row.weight})[::-1]
     tried = [(None, cells(rows, None, rel))]
     tried += [(score, cells(rows, score, rel)) for score in scores]
     values = [(at, criterion(by, c, **options)) for at, c in tried]

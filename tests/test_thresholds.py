@@ -95,6 +95,19 @@ def test_weights_of_one__are_no_weights(options):
     assert {type(cell) for cell in (again.tp, again.fp, again.fn, again.tn)} == {float}
 
 
+@pytest.mark.parametrize("prefer", ["highest", "lowest"])
+def test_rows_of_no_weight__move_no_threshold(prefer):
+    rows = [Row(0.9, 1), Row(0.4, 0)]
+    weightless = [Row(1.0, 0, 0.0), Row(0.7, 0, 0.0), Row(0.5, 1, 0.0), Row(0.1, 1, 0.0)]
+    for by in ("f1", "youden", "accuracy"):
+        assert found_in(rows + weightless, by=by, prefer=prefer) == found_in(
+            rows, by=by, prefer=prefer
+        )
+    costs = {"tp": 0.0, "fn": 1.0}
+    found = found_in(rows + weightless, by="cost", costs=costs, prefer="lowest")
+    assert found.threshold == 0.4
+
+
 @pytest.mark.parametrize("ways", [{"threads": 1}, {"threads": 3}, {"limit": 10**6}])
 def test_rows_in_any_order__have_the_same_best(ways):
     table = table_of(probable_groups(34, 200, weights=(0.1, 1 / 3, 2.5e7)))
