@@ -18,6 +18,9 @@ from fastrank_eval.cli import cli
 from fastrank_eval.columns import frozen
 from fastrank_eval.measures.brownian import maximum_exceeds, range_exceeds
 from fastrank_eval.measures.likelihood import losses
+from fastrank_eval.measures.probabilities import recalibrated
+from fastrank_eval.measures.probability_bins import Outcomes
+from fastrank_eval.score_table import ScoreTable
 
 
 def evaluate(table, measures, **options):
@@ -170,6 +173,17 @@ def test_bins_of_equal_count__hold_as_many_rows_but_for_ties():
 # ---- recalibration and background ----------------------------------------------------------------
 
 
+def test_probabilities_put_right__ascend_though_rounding_may_swap_neighbours():
+    some = np.random.default_rng(5).random(50_000)
+    score = np.unique([some, np.nextafter(some, 1.0)])
+    right = recalibrated(score, 0.1)
+    assert (right[1:] < right[:-1]).any()
+    rows = np.ones(len(score), np.int64)
+    outcomes = Outcomes.of(ScoreTable(score[::-1], rows, rows), 0.1)
+    assert (np.diff(outcomes.probability) > 0).all()
+    assert outcomes.weight.sum() == 2 * len(score)
+
+
 def test_sampling_rate__of_evaluate_is_that_of_each_measure_that_names_none():
     p, y, _ = clicks(500)
     table = {"g": np.arange(500) // 5, "y": y, "p": p}
@@ -243,6 +257,13 @@ def test_squares_beyond_doubles__are_an_error():
         value([1e200, 0.5], [1, 0], "MSE")
     with pytest.raises(MeasureError, match="scale them down"):
         value([0.5, 0.5], [1, 0], "ECCE", [1e200, 1.0])
+
+
+@pytest.mark.parametrize("text", ["LogLoss", "NE", "RIG", "Brier", "PCOC", "Bias", "MAE", "ECCE"])
+def test_weights_whose_sum_is_beyond_doubles__are_an_error_and_no_zero(text):
+    weight = [2.6e154] * 4 if text == "ECCE" else [1.7e308] * 4
+    with pytest.raises(MeasureError, match="scale them down"):
+        value([0.5, 0.25, 0.5, 0.5], [1, 0, 1, 0], text, weight)
 
 
 @pytest.mark.parametrize("score", [np.int8, np.int64, np.uint64, np.float32])

@@ -48,10 +48,7 @@ class _Spread(SummedMeasure):
         with np.errstate(over="ignore"):
             variance = (scored.weight * p) * (scored.weight * (1.0 - p))
         if not variance.max(initial=0.0) < np.inf:
-            raise MeasureError(
-                "ECCE: row weights are so large that their square passes the largest double; "
-                "scale them down."
-            )
+            raise _too_heavy()
         state.add(0, variance)
         state.add(1, scored.weight)
 
@@ -106,6 +103,8 @@ class CumulativeCalibrationError(OrderedMeasure):
             sigma = math.sqrt(spread.total(0)) / weighed
         else:
             sigma = math.sqrt(float(np.sum(weight * p * (1.0 - p)))) / total
+        if not math.isfinite(sigma):
+            raise _too_heavy()
         return PooledValue(min(value, 1.0), details=self._tested(value, sigma))
 
     def _tested(self, value: float, sigma: float) -> Mapping[str, float]:
@@ -117,6 +116,13 @@ class CumulativeCalibrationError(OrderedMeasure):
 
 
 ECCE = CumulativeCalibrationError()
+
+
+def _too_heavy() -> MeasureError:
+    return MeasureError(
+        "ECCE: row weights are so large that the sum of their squares passes the largest double; "
+        "scale them down."
+    )
 
 
 @kernel

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval.errors import MeasureError
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.states import ExactSums
 
@@ -139,7 +141,13 @@ class SummedMeasure(PooledMeasure):
         return ExactSums(len(self.terms))
 
     def pooled_value(self, state: ExactSums, in_order: InOrder) -> PooledValue:
-        return self.of_sums({name: state.total(i) for i, name in enumerate(self.terms)})
+        sums = {name: state.total(i) for i, name in enumerate(self.terms)}
+        if not all(map(math.isfinite, sums.values())):
+            raise MeasureError(
+                f"{self}: scores, labels or weights are so large that their sum passes the largest "
+                "double; scale them down."
+            )
+        return self.of_sums(sums)
 
     def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
         """The value from the sums, each rounded once."""

@@ -39,7 +39,10 @@ class Outcomes:
     @classmethod
     def of(cls, table: ScoreTable, sampling_rate: float) -> Outcomes:
         """From a table of scores; those that become equal in putting them right are one."""
-        p = np.asarray(recalibrated(table.score[::-1], sampling_rate), np.float64)
+        # Neighbouring doubles may change places by rounding when they are put right.
+        p = np.maximum.accumulate(
+            np.asarray(recalibrated(table.score[::-1], sampling_rate), np.float64)
+        )
         positive = table.positives[::-1]
         weight = positive + table.others[::-1]
         heavy = weight > 0
