@@ -144,4 +144,5 @@ def test_clamped_probabilities__are_counted_with_the_value():
     groups = [[Row(0.0, 1), Row(1.0, 0)], [Row(1.0, 1), Row(0.5, 1), Row(1e-16, 0)]]
     (found,) = evaluate(table_of(groups), ["LogLoss"])
     assert found.details == {"clamped rows": 4}
+    assert isinstance(found.details["clamped rows"], int)
     assert "LogLoss: clamped rows 4" in str(evaluate(table_of(groups), ["LogLoss"]))

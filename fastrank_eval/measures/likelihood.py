@@ -91,7 +91,7 @@ class _Likelihood(SummedMeasure):
             return undefined("zero_weight")
         loss, rate = sums["loss"] / sums["weight"], sums["positive"] / sums["weight"]
         found = self.of_loss(loss, rate)
-        clamped = {"clamped rows": sums["clamped"]} if sums["clamped"] else {}
+        clamped = {"clamped rows": int(sums["clamped"])} if sums["clamped"] else {}
         return PooledValue(found.value, found.reason, clamped)
 
     def of_loss(self, loss: float, rate: float) -> PooledValue:

@@ -92,7 +92,7 @@ class PooledAUC(OrderedMeasure):
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
         if self.bins is not None:
             area, bound = state.auc()
-            details = {BOUND: bound, "bins": float(state.used)}
+            details = {BOUND: bound, "bins": state.used}
             return (
                 undefined(state.missing) if math.isnan(area) else PooledValue(area, None, details)
             )
@@ -110,7 +110,7 @@ class PooledAUC(OrderedMeasure):
             details[SE_OF_ROWS] = _root(row_variance(scores, area, in_order))
         if self.se == "clustered":
             variance, clusters = state.variance(area, in_order)
-            details |= {SE_OF_CLUSTERS: _root(variance), CLUSTERS: float(clusters)}
+            details |= {SE_OF_CLUSTERS: _root(variance), CLUSTERS: clusters}
         return PooledValue(area, None, details)
 
 
