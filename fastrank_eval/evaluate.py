@@ -112,7 +112,8 @@ def evaluate(
     measures : str, Measure or sequence of them
         ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``.
     weight : str, optional
-        Row weight, finite and at least 0. Used by AUC and GAUC.
+        Row weight, finite and at least 0: of the pairs of GAUC and of measures of all rows (AUC,
+        LogLoss, PPV ...). Measures of rank positions have no weighted form: see `weight_rows`.
     item : str, optional
         Item id, for ``ties="item"``.
     subtopics : str, optional

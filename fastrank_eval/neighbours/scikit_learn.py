@@ -110,6 +110,9 @@ def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
         cross_validate(model, X, y, cv=GroupKFold(), params={"groups": users},
                        scoring=gauc.set_score_request(groups=True))
 
+    Of measures that are better the lower they are (LogLoss, Brier, ECE ...), ``make_scorer`` has to
+    be told: ``greater_is_better=False``.
+
     Parameters
     ----------
     measure : str or Measure

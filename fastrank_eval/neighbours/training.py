@@ -200,9 +200,10 @@ def xgboost_metric(
 ) -> _XGBoostMetric:
     """A measure as `custom_metric` of ``xgboost.train``.
 
-    XGBoost does not ask which way is better: early stopping needs ``maximize=True``. It keeps six
-    decimals. It takes blanks and colons in the name of a metric for the end of it, so the name has
-    none: blanks are left out, a colon becomes ``=``.
+    XGBoost does not ask which way is better: early stopping needs ``maximize=True``, but for
+    measures that are better the lower they are (LogLoss, Brier, ECE ...). It keeps six decimals.
+    It takes blanks and colons in the name of a metric for the end of it, so the name has none:
+    blanks are left out, a colon becomes ``=``.
 
     Parameters
     ----------
