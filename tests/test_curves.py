@@ -123,6 +123,14 @@ def test_values__have_the_bits_of_the_measures(weight):
     assert result.curve("lift").values["pctr"]["Lift@10%"] == result.value("Lift")
 
 
+@pytest.mark.parametrize("kind", ["pr", "det", "lift", "calibration"])
+def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
+    result = fastrank_eval.evaluate(LOG, measures="KS", keep_scores=True, **COLUMNS)
+    assert result.curve(kind).table.equals(curve(kind).table)
+    with pytest.raises(MeasureError, match="AUC was not part"):
+        result.curve("roc")
+
+
 @pytest.mark.parametrize("kind", OF_THRESHOLDS)
 def test_weights__as_large_as_doubles_are_leave_the_points_alone(kind):
     heavy = {**LOG, "weight": LOG["weight"] * 2.0**1021}

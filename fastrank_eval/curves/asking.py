@@ -202,7 +202,9 @@ def _of_result(result: Result, kind: str, rel: float, chosen: dict[str, Any], na
         else:
             at = Thresholds.of(table)
             columns[score] = classification.of_thresholds(kind, at, chosen["points"])
-            values[score] = _values(kind, table, at, result.value(auc, score))
+            roc = kind == "roc"
+            worth = {"AUC": result.value(auc, score)} if roc else _worth(kind, table, at)
+            values[score] = {**worth, "positive rate": float(at.precision[-1])}
     choices = {**chosen, **({} if rel == 1 else {"rel": rel})}
     return Curve(kind, columns, values, undefined, choices, result.meta, name)
 
@@ -217,14 +219,13 @@ def _missing(kind: str, table: ScoreTable) -> str | None:
     return None if needed > 0 else table.missing
 
 
-def _values(kind: str, table: ScoreTable, at: Thresholds, auc: float) -> dict[str, float]:
-    values = {
-        "roc": lambda: {"AUC": auc},
-        "pr": lambda: {"AvgPrec": AvgPrec.of_steps(ScoreSteps.of_table(table)).value},
-        "det": lambda: {"EER": classification.equal_error_rate(at)},
-        "lift": lambda: {"Lift@10%": Lift(top=0.1).of_table(table).value},
-    }
-    return {**values[kind](), "positive rate": float(at.precision[-1])}
+def _worth(kind: str, table: ScoreTable, at: Thresholds) -> dict[str, float]:
+    """What a curve of thresholds other than ROC comes to."""
+    if kind == "pr":
+        return {"AvgPrec": AvgPrec.of_steps(ScoreSteps.of_table(table)).value}
+    if kind == "det":
+        return {"EER": classification.equal_error_rate(at)}
+    return {"Lift@10%": Lift(top=0.1).of_table(table).value}
 
 
 def _of_groups(kind: str, result: Result, rows: Rows, chosen: dict[str, Any], name: str) -> Curve:
