@@ -292,6 +292,9 @@ def confusion(
     >>> fr.confusion(log, label="click", score="pctr", threshold=[0.5, 0.75]).to_pylist()[1]
     {'score': 'pctr', 'threshold': 0.75, 'tp': 1, 'fp': 1, 'fn': 1, 'tn': 2}
     """
+    given: object = threshold
+    if isinstance(given, str):
+        raise ArgumentError(f"threshold={given!r} is not a number, nor several.")
     several = threshold if isinstance(threshold, Iterable) else [threshold]
     measures = [PositivePredictiveValue(threshold=one, rel=_rel(rel)) for one in several]
     if not measures:

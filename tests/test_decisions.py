@@ -294,7 +294,7 @@ def test_confusion__counts_what_the_definition_counts(case):
     [
         ({"threshold": []}, "names none"),
         ({"threshold": math.nan}, "threshold=nan"),
-        ({"threshold": "high"}, "threshold="),
+        ({"threshold": "high"}, "threshold='high'"),
         ({"rel": 0}, "rel=0"),
         ({"score": []}, "score names no column"),
         ({"label": ""}, "label=''"),
