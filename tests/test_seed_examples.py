@@ -22,7 +22,7 @@ WITHOUT_A_MEASURE = {
 # Values that are arithmetic on the AUC of one or two tables.
 ARITHMETIC = {
     "gini": lambda auc: 2 * auc - 1,
-    "rela_impr_percent": lambda auc, base: 100 * ((auc - 0.5) / (base - 0.5) - 1),
+    "rela_impr_percent": lambda auc, base: 100 * fastrank_eval.rela_impr(auc, base),
 }
 
 
