@@ -23,6 +23,7 @@ from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.auc import GAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision
+from fastrank_eval.measures.group_decisions import GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled_auc import PooledAUC
 from fastrank_eval.measures.pooled_measure import PooledMeasure
@@ -252,7 +253,7 @@ def _check(wanted: tuple[Measure, ...], plan: ClassPlan) -> None:
                 f"{m} takes groups for clusters, and here no group is named; take se='delong', or "
                 "evaluate one class at a time with evaluate()."
             )
-        argmax = plan.argmax and isinstance(m, Decision)
+        argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
         if argmax and m.threshold != type(m)().threshold:
             raise ArgumentError(
                 f"{m} names a threshold, but the class of the highest score is predicted; pass "
@@ -279,7 +280,7 @@ def _takes(measure: Measure, average: str, plan: ClassPlan) -> bool:
 def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
     """Those in force: none has a threshold where the highest score decides."""
     options = measure.options_in_force()
-    if plan.argmax and isinstance(measure, Decision):
+    if plan.argmax and isinstance(measure, Decision | GroupDecision):
         del options["threshold"]
     return options
 

@@ -480,6 +480,9 @@ FAULTS = {
     "threshold and argmax": (
         {}, {"measures": "PPV(threshold=0.2)"}, ArgumentError, "decide='threshold'",
     ),
+    "threshold of rows and argmax": (
+        {}, {"measures": "GroupPPV(threshold=0.2)"}, ArgumentError, "decide='threshold'",
+    ),
     "rel": ({}, {"measures": "AUC(rel=2)"}, ArgumentError, "leave out rel"),
     "sampling": (
         {}, {"measures": "LogLoss(sampling_rate=0.1)"}, ArgumentError, "none is sampled",
