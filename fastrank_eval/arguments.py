@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,34 @@ def check_choice(name: str, given: object, choices: Sequence[str]) -> None:
             f"{name}={given!r} is not one of {', '.join(map(repr, choices))}."
             f"{near(str(given), choices)}"
         )
+
+
+def check_options(taker: str, given: Iterable[str], function: Callable[..., Any]) -> None:
+    """Refuse options, and miss those that must be given, before another function does.
+
+    Parameters
+    ----------
+    taker : str
+        Who was called, for the message.
+    given : iterable of str
+        The names of the options given.
+    function : callable
+        What takes them, by keyword.
+    """
+    given = list(given)
+    known = {
+        name: parameter
+        for name, parameter in signature(function).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    }
+    for name in given:
+        if name not in known:
+            raise ArgumentError(
+                f"{taker}() takes no {name}.{near(name, list(known))} It takes {', '.join(known)}."
+            )
+    for name, parameter in known.items():
+        if parameter.default is Parameter.empty and name not in given:
+            raise ArgumentError(f"{taker}() needs {name}=...")
 
 
 def at_least_one(part: str, given: Any, otherwise: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.arguments import check_choice
+from fastrank_eval.arguments import check_choice, check_options
 from fastrank_eval.confusion_matrix import Confusion
 from fastrank_eval.criteria import Criterion
 from fastrank_eval.errors import ArgumentError
@@ -191,6 +191,7 @@ def best_threshold(
     """
     criterion = Criterion(by, beta, target, pos, costs)
     check_choice("prefer", prefer, PREFER)
+    check_options("best_threshold", {"label", "score", "weight", *options}, states_of)
     tables = score_tables(source, label=label, score=score, weight=weight, rel=_rel(rel), **options)
     found = {name: best_of(table, criterion, prefer, name) for name, table in tables.items()}
     return found[score] if isinstance(score, str) else found
@@ -299,6 +300,7 @@ def confusion(
     measures = [PositivePredictiveValue(threshold=one, rel=_rel(rel)) for one in several]
     if not measures:
         raise ArgumentError("threshold names none: give a number, or several.")
+    check_options("confusion", {"label", "score", "weight", *options}, states_of)
     found = states_of(source, measures, label=label, score=score, weight=weight, **options)
     rows = [
         {

@@ -456,3 +456,10 @@ def test_calibration__of_what_is_no_probability__is_refused():
     result = fastrank_eval.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
     with pytest.raises(ColumnError, match="'pctr' holds 2, which is no probability"):
         result.curve("calibration")
+
+
+def test_curve__names_options_that_are_missing_or_unknown():
+    with pytest.raises(ArgumentError, match=r"^curve\(\) needs group="):
+        fastrank_eval.curve("roc", LOG, label="click", score="pctr")
+    with pytest.raises(ArgumentError, match=r"curve\(\) takes no thread\. Did you mean 'threads'"):
+        curve("roc", thread=2)

@@ -326,3 +326,10 @@ def test_row_and_rel__of_grades():
     rows = [Row(0.9, 2), Row(0.8, 1), Row(0.1, 0)]
     assert found_in(rows, rel=2).threshold == 0.9
     assert found_in(rows, rel=1).threshold == 0.8
+
+
+@pytest.mark.parametrize("taker", [fastrank_eval.best_threshold, fastrank_eval.confusion])
+def test_option_that_thresholds_do_not_take__is_named(taker):
+    log = {"click": [1, 0], "pctr": [0.5, 0.25]}
+    with pytest.raises(ArgumentError, match=r"takes no group\. It takes label, score"):
+        taker(log, label="click", score="pctr", group="user")

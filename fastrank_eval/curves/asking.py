@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastrank_eval.arguments import check_options
 from fastrank_eval.curves import calibration, classification
 from fastrank_eval.curves.curve_table import SCHEMAS, Curve
 from fastrank_eval.curves.groups import Rows, by_activity, by_cutoff
@@ -133,6 +134,7 @@ def curve(
     for name in ("measures", "per_group", "keep_scores"):
         if name in options:
             raise ArgumentError(f"curve() takes no {name}: the kind of curve tells.")
+    check_options("curve", {"measures", *options}, evaluate)
     name = _name_of(source)
     if kind in _OF_SCORES:
         needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]
