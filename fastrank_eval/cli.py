@@ -252,7 +252,11 @@ Examples:
 )
 @option("Documents", "-M", "most", type=int, metavar="N", help="Only N documents a query count.")
 @option(
-    "Documents", "-J", "judged_only", is_flag=True, help="Leave out documents that nobody judged."
+    "Documents",
+    "-J",
+    "judged_only",
+    is_flag=True,
+    help="Leave out documents that nobody judged, and those of negative grade.",
 )
 @option(
     "Measures",

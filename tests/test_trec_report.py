@@ -125,9 +125,20 @@ def test_most__cuts_every_list_first():
 
 
 def test_judged_only__leaves_out_the_others():
-    assert summary(measures=["num_ret"], judged_only=True) == {"num_ret": 5}
+    assert summary(measures=["num_ret"], judged_only=True) == {"num_ret": 4}
+    found = report(measures=["relstring", "recip_rank"], judged_only=True)
+    assert found.by_query == ((1.0, "'>2'"), (0.5, "'01'")), "d1 of q10 has a negative grade"
     ten = report(measures=["unj.5"], version=10, complete=True, judged_only=True)
     assert ten.summary == (0.0,)
+
+
+def test_judged_only__among_the_first_documents():
+    run = b"q Q0 a 0 9 t\nq Q0 b 0 8 t\nq Q0 c 0 7 t\nq Q0 d 0 6 t\n"
+    qrels = b"q 0 b 0\nq 0 d 1\n"
+    for most, wanted in ((1, "''"), (2, "'0'"), (3, "'0'"), (4, "'01'")):
+        found = report(run, qrels, measures=["relstring"], judged_only=True, most=most)
+        assert found.by_query == ((wanted,),)
+        assert found.queries == ("q",), "it was answered, though nothing of it is left"
 
 
 # ---- measures ------------------------------------------------------------------------------------

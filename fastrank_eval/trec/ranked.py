@@ -34,15 +34,15 @@ class Ranked:
         judged.
     queries : pyarrow.Array
         Their names.
-    retrieved : ndarray of int64, shape (queries,)
-        Rows of each query that were retrieved.
+    answered : ndarray of bool, shape (queries,)
+        Whether the run has documents of the query, be they left out here.
     strings : list of str
         The grades of each query's first documents, a sign each.
     """
 
     table: pa.Table
     queries: pa.Array
-    retrieved: np.ndarray
+    answered: np.ndarray
     strings: list[str]
 
 
@@ -76,7 +76,8 @@ def rank_documents(
     most : int or None
         Only so many documents of each query are retrieved.
     judged_only : bool
-        Documents that nobody judged are left out.
+        What nobody judged is then left out, and what has a negative grade was not retrieved: to
+        trec_eval that is a document of the pool that nobody judged.
     depth : int
         Documents in a string of grades.
     """
@@ -87,16 +88,17 @@ def rank_documents(
     choices = _Choices(single, most, judged_only, depth)
     scores, grades = run.numbers, judgements.numbers
     grades = np.append(grades, grades.dtype.type(0))
+    negative = frozen(grades < 0)
 
     def piece(i: int) -> tuple[pa.RecordBatch, np.ndarray, list[str]]:
         lo, hi = bounds[i], bounds[i + 1]
         rows, of_piece = matched.order[starts[lo] : starts[hi]], starts[lo : hi + 1] - starts[lo]
-        return _ranked(lo, rows, of_piece, matched, scores, grades, run.docs_at, choices)
+        return _ranked(lo, rows, of_piece, matched, scores, grades, negative, run.docs_at, choices)
 
-    batches, retrieved, strings = zip(*in_threads(piece, len(bounds) - 1), strict=True)
+    batches, answered, strings = zip(*in_threads(piece, len(bounds) - 1), strict=True)
     queries = matched.queries.take(row_column(np.flatnonzero(matched.wanted)))
     table = pa.Table.from_batches(batches)
-    return Ranked(table, queries, np.concatenate(retrieved), list(chain.from_iterable(strings)))
+    return Ranked(table, queries, np.concatenate(answered), list(chain.from_iterable(strings)))
 
 
 def _ranked(
@@ -106,17 +108,15 @@ def _ranked(
     matched: Matched,
     scores: np.ndarray,
     grades: np.ndarray,
+    negative: np.ndarray,
     docs_at: Callable[[np.ndarray], pa.Array],
     choices: _Choices,
 ) -> tuple[pa.RecordBatch, np.ndarray, list[str]]:
-    """Some queries, numbered from the first: their rows, how many were retrieved, their strings."""
+    """Some queries, numbered from the first: rows, whether the run has them, strings."""
     queries, room = len(starts) - 1, len(rows)
-    of_run, judged, code, at = np.empty((4, room), np.int64)
-    values = np.empty(room)
-    lists, here = np.empty((2, queries + 1), np.int64)
-    _gather(
-        rows, starts, matched.at, scores, choices.judged_only, of_run, values, judged, lists, here
-    )
+    of_run, judged, code, at, grade_at = np.empty((5, room), np.int64)
+    values, lists = np.empty(room), np.empty(queries + 1, np.int64)
+    _gather(rows, starts, matched.at, scores, of_run, values, judged, lists)
     of_run, values = of_run[: lists[-1]], values[: lists[-1]]
     if choices.single:
         with np.errstate(over="ignore"):
@@ -124,20 +124,22 @@ def _ranked(
     order = order_by_item(frozen(values), lists, lambda few: docs_at(of_run[few])).astype(
         np.int64, copy=False
     )
-    counts, grade_at, most = np.empty(queries, np.int64), np.empty(room, np.int64), choices.most
-    starts = np.empty(queries + 1, np.int64)
+    counts, ends = np.empty(queries, np.int64), np.empty(queries, np.int64)
     _lay_out(
         order,
         lists,
-        here,
+        starts,
         judged,
-        room if most is None else most,
+        negative,
+        room if choices.most is None else choices.most,
+        choices.judged_only,
         code,
         at,
         grade_at,
         counts,
-        starts,
+        ends,
     )
+    starts = np.append(0, ends)
     code, at, grade_at = code[: starts[-1]], at[: starts[-1]], grade_at[: starts[-1]]
     grade, unjudged = grades[grade_at], grade_at < 0
     columns = [
@@ -146,7 +148,8 @@ def _ranked(
         column_with_nulls(grade, unjudged),
     ]
     batch = pa.RecordBatch.from_arrays(columns, names=["query", "score", "grade"])
-    return batch, counts, _strings(starts, np.minimum(counts, choices.depth), grade, unjudged)
+    answered = np.diff(lists) > 0
+    return batch, answered, _strings(starts, np.minimum(counts, choices.depth), grade, unjudged)
 
 
 def _strings(
@@ -168,46 +171,53 @@ def _sign(grade: float) -> str:
 
 
 @kernel
-def _gather(rows, starts, at, scores, judged_only, of_run, values, judged, lists, here):  # type: ignore[no-untyped-def]
-    """Retrieved rows with their scores, and each row's judgement; where both begin, by query."""
+def _gather(rows, starts, at, scores, of_run, values, judged, lists):  # type: ignore[no-untyped-def]
+    """Retrieved rows with their scores, and where they begin, by query; each row's judgement."""
     k = 0
-    kept = 0
     lists[0] = 0
-    here[0] = 0
     for q in range(starts.shape[0] - 1):
         for i in range(starts[q], starts[q + 1]):
             row = rows[i]
-            found = at[row] if row < at.shape[0] else row - at.shape[0]
-            if judged_only and found < 0:
-                continue
             if row < at.shape[0]:
                 of_run[k] = row
                 values[k] = scores[row]
+                judged[i] = at[row]
                 k += 1
-            judged[kept] = found
-            kept += 1
+            else:
+                judged[i] = row - at.shape[0]
         lists[q + 1] = k
-        here[q + 1] = kept
 
 
 @kernel
-def _lay_out(order, lists, here, judged, most, code, at, grade_at, counts, starts):  # type: ignore[no-untyped-def]
+def _lay_out(  # type: ignore[no-untyped-def]
+    order, lists, starts, judged, negative, most, judged_only, code, at, grade_at, counts, ends
+):
     """Rows of each query, best first: where its score stands, -1 if it has none, its judgement.
 
-    What nobody judged and is not among the first is no row of its query.
+    What is not among the first, or was left out, is a row of its query where somebody judged it.
     """
     k = 0
-    starts[0] = 0
     for q in range(counts.shape[0]):
-        retrieved = lists[q + 1] - lists[q]
-        counts[q] = min(retrieved, most)
-        for i in range(here[q + 1] - here[q]):
-            place = order[lists[q] + i] - lists[q] if i < retrieved else i
-            found = judged[here[q] + place]
-            if i >= counts[q] and found < 0:
+        first = lists[q]
+        retrieved = lists[q + 1] - first
+        last = min(retrieved, most)
+        counts[q] = 0
+        for i in range(last):
+            found = judged[starts[q] + order[first + i] - first]
+            if judged_only and (found < 0 or negative[found]):
                 continue
             code[k] = q
-            at[k] = order[lists[q] + i] if i < counts[q] else -1
+            at[k] = order[first + i]
+            grade_at[k] = found
+            counts[q] += 1
+            k += 1
+        for i in range(starts[q + 1] - starts[q]):
+            place = order[first + i] - first if i < retrieved else i
+            found = judged[starts[q] + place]
+            if found < 0 or (i < last and not (judged_only and negative[found])):
+                continue
+            code[k] = q
+            at[k] = -1
             grade_at[k] = found
             k += 1
-        starts[q + 1] = k
+        ends[q] = k

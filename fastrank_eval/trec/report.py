@@ -120,7 +120,8 @@ def trec_report(
     most : int, optional
         Only so many documents of each query count (``-M``).
     judged_only : bool
-        Documents that nobody judged are left out of the ranking (``-J``).
+        Documents that nobody judged, or that have a negative grade, are left out of the ranking,
+        after `most` (``-J``).
 
     Raises
     ------
@@ -209,7 +210,7 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: Ranked, version: int) -> 
     order = sorted(range(len(names)), key=lambda at: names[at].encode())
     if version == 9:
         # Queries that the run lacks are counted there, but not printed.
-        order = [at for at in order if ranked.retrieved[at] > 0]
+        order = [at for at in order if ranked.answered[at]]
     columns: list[np.ndarray | Sequence[str]] = []
     summary: list[_Value] = []
     for line in lines:

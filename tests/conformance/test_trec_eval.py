@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from tests.conformance.parity import Ledger
+from fastrank_eval.trec import trec_report
+from tests.conformance.parity import TOLERANCE, Ledger
 from tests.conformance.runs import Qrels, Run, evaluated_run, in_our_order, random_run, real_run
 from tests.reference_columns import trec_eval
 
@@ -81,6 +82,20 @@ def test_random_runs(ledger, name, level):
 @pytest.mark.parametrize("name", ["adhoc_351_450_bm25", "web2011"])
 def test_real_runs(ledger, shared_data, name):
     compare(ledger, name, *real_run(shared_data, name))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_judged_documents_only(name):
+    run, qrels = RUNS[name]
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, MEASURES, judged_docs_only_flag=True)
+    found = evaluator.evaluate(run)
+    report = trec_report(run, qrels, measures=["all_trec"], version=9, judged_only=True)
+    ours = report.to_dict(single=True, summary=False)["queries"]
+    assert ours.keys() == found.keys()
+    for query, line in ours.items():
+        for m, value in line.items():
+            if m not in NO_MEASURES:
+                assert value == pytest.approx(found[query][m], abs=TOLERANCE), (query, m)
 
 
 def test_rndcg_at_a_level__is_zero_there_without_a_document_of_that_level(ledger):
