@@ -94,7 +94,7 @@ def test_relstring__a_sign_for_each_kind_of_grade():
     qrels = b"q 0 a 0\nq 0 b 9\nq 0 c 10\nq 0 d -1\nq 0 e -2\nq 0 f -3\n"
     run = b"".join(b"q Q0 %c 0 %d t\n" % (name, -i) for i, name in enumerate(b"abcdefg"))
     (values,) = report(run, qrels, measures=["relstring"]).by_query
-    assert values == ("'09>-.<-'",)
+    assert values == ("'09>...-'",), "a negative grade: in the pool, and not judged"
     text = report(run, qrels, measures=["relstring.3", "map"]).to_text(single=True)
     assert "relstring_3           \tq\t'09>'\n" in text
     assert text.count("relstring") == 1
@@ -117,7 +117,7 @@ def test_most__cuts_every_list_first():
     assert cut["num_ret"] == 4
     found = report(measures=["relstring"], most=1)
     assert dict(zip(found.queries, found.by_query, strict=True)) == {
-        "q10": ("'-'",),
+        "q10": ("'.'",),
         "q2": ("'0'",),
     }
     with pytest.raises(ArgumentError, match="-M 0"):
@@ -139,6 +139,10 @@ def test_judged_only__among_the_first_documents():
         found = report(run, qrels, measures=["relstring"], judged_only=True, most=most)
         assert found.by_query == ((wanted,),)
         assert found.queries == ("q",), "it was answered, though nothing of it is left"
+
+
+def test_run_of_several_tags__is_called_as_its_last_line():
+    assert summary(run=RUN + b"q2 Q0 d9 4 0 other\n", measures=["runid"]) == {"runid": "other"}
 
 
 # ---- measures ------------------------------------------------------------------------------------

@@ -163,10 +163,8 @@ def _strings(
 
 
 def _sign(grade: float) -> str:
-    if grade == -1:
-        return "-"
-    if grade < 0:
-        return "." if grade == -2 else "<"
+    if grade < 0:  # in the pool, and not judged
+        return "."
     return ">" if grade > 9 else str(int(grade))
 
 

@@ -30,7 +30,7 @@ class TrecReport:
     Parameters
     ----------
     run : str
-        Its tag.
+        Its tag, that of its last line.
     lines : tuple of Line
     summary : tuple of (float or str)
         The value of each line that sums up all queries.
@@ -179,7 +179,8 @@ def _ranked(
             "no query has both a run and judgements; do the files name the same queries?"
         )
     tags = run.encoded["run"] if "run" in run.encoded.column_names else []
-    tag = str(tags[0].as_py()) if len(tags) else "run"
+    # As trec_eval prints it: that of the last line.
+    tag = str(tags[len(tags) - 1].as_py()) if len(tags) else "run"
     ranked = rank_documents(
         run,
         qrels,
