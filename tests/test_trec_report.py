@@ -98,6 +98,7 @@ def test_relstring__a_sign_for_each_kind_of_grade():
     text = report(run, qrels, measures=["relstring.3", "map"]).to_text(single=True)
     assert "relstring_3           \tq\t'09>'\n" in text
     assert text.count("relstring") == 1
+    assert [line.name for line in wanted_lines(["relstring.10"])] == ["relstring_10"]
 
 
 def test_level__is_the_least_relevant_grade():
@@ -148,11 +149,19 @@ def test_run_of_several_tags__is_called_as_its_last_line():
 # ---- measures ------------------------------------------------------------------------------------
 
 
-def test_measures__in_the_order_of_trec_eval_each_once():
-    names = [line.name for line in wanted_lines(["P.10,5,5", "map", "official", "P.7"], 10)]
-    assert names[:4] == ["runid", "num_q", "num_ret", "num_rel"]
-    assert [name for name in names if name.startswith("P_")] == ["P_7"], "the last request counts"
-    assert names.index("map") < names.index("P_7")
+@pytest.mark.parametrize(
+    "requests,wanted",
+    [
+        (["P.10,5,5", "map"], ["map", "P_5", "P_10"]),
+        (["P.7", "P.3"], ["P_7"]),
+        (["P.7", "P"], ["P_7"]),
+        (["P.30,7", "official"], ["map", "P_7", "P_30"]),
+    ],
+)
+def test_measures__in_the_order_of_trec_eval_and_as_first_given(requests, wanted):
+    names = [line.name for line in wanted_lines(requests)]
+    assert [name for name in names if name == "map" or name.startswith("P_")] == wanted
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("version,lines", [(9, 93), (10, 98)])
@@ -172,6 +181,12 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
         ("map.5", "takes no parameters"),
         ("iprec_at_recall.-1", "parameters are numbers"),
         ("", "no measure ''"),
+        ("relstring.5,10", "has one length"),
+        ("set_F.x", r"one number, what recall is worth, as in 'set_F\.2\.0'"),
+        ("utility.1,-1,0,1", "four numbers, the last of them 0"),
+        ("utility.1", "four numbers"),
+        ("rbp.0.8", r"a persistence between 0 and 1, as in 'rbp\.p=0\.8'"),
+        ("rbp_resid.p=1", "a persistence"),
     ],
 )
 def test_measure__nonsense_is_refused(request_, said):
@@ -184,6 +199,23 @@ def test_measure__nonsense_is_refused(request_, said):
 def test_parameters__name_their_lines_as_trec_eval_does():
     names = [line.name for line in wanted_lines(["iprec_at_recall.0.5,.75", "Rprec_mult.2"])]
     assert names == ["iprec_at_recall_0.50", "iprec_at_recall_0.75", "Rprec_mult_2.00"]
+    (level,) = wanted_lines(["iprec_at_recall.0.125"])
+    assert (level.name, str(level.measure)) == ("iprec_at_recall_0.12", "IPrec(recall=0.125)")
+
+
+@pytest.mark.parametrize(
+    "request_,name,ours",
+    [
+        ("set_F.2.0", "set_F_2.0", "F(alpha=0.3333333333333333)"),
+        ("set_F.1", "set_F_1", "F(alpha=0.5)"),
+        ("utility.2,-1,-0.5,0", "utility_2,-1,-0.5,0", "Utility(rel_ret=2, rel_missed=-0.5)"),
+        ("rbp.p=0.8", "rbp_p=0.8", "RBP"),
+        ("rbp_resid.p=0.5", "rbp_resid_p=0.5", "RBPres(p=0.5, tail='if_unjudged')"),
+    ],
+)
+def test_parameters__of_one_line__stand_in_its_name_as_given(request_, name, ours):
+    (line,) = wanted_lines([request_, request_.partition(".")[0]])
+    assert (line.name, str(line.measure)) == (name, ours)
 
 
 # ---- the command ---------------------------------------------------------------------------------

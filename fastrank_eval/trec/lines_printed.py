@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fastrank_eval.errors import ArgumentError, near
@@ -49,7 +49,9 @@ class Line:
 class _Root:
     """A measure of trec_eval, which takes parameters or does not.
 
-    `ours` is its text here, with ``{}`` for the parameter.
+    `ours` is its text here, with ``{}`` for the parameter, of which it has a line each. One whose
+    single line depends on parameters has `chosen`, which makes its text here of theirs, or raises
+    ValueError with the wanted form.
     """
 
     ours: str
@@ -58,6 +60,42 @@ class _Root:
     count: bool = False
     by_query: bool = True
     since: int = 9
+    chosen: Callable[[str], str] | None = None
+
+
+def _set_f(given: str) -> str:
+    try:
+        recall = float(given)
+    except ValueError:
+        recall = -1.0
+    if not 0 <= recall < 1e9:
+        raise ValueError("one number, what recall is worth, as in 'set_F.2.0'")
+    return f"F(alpha={1 / (1 + recall)!r})"
+
+
+def _utility(given: str) -> str:
+    try:
+        hit, miss, lost, rest = map(float, given.split(","))
+    except ValueError:
+        rest = 1.0
+    if rest != 0:
+        # Its factor is the size of the collection, which no file tells.
+        raise ValueError("four numbers, the last of them 0, as in 'utility.2,-1,0,0'")
+    return f"Utility(rel_ret={hit!r}, nonrel_ret={miss!r}, rel_missed={lost!r})"
+
+
+def _persistence(ours: str) -> Callable[[str], str]:
+    def text(given: str) -> str:
+        try:
+            name, value = given.split("=")
+            p = float(value)
+        except ValueError:
+            name, p = "", 0.0
+        if name != "p" or not 0 < p < 1:
+            raise ValueError("a persistence between 0 and 1, as in 'rbp.p=0.8'")
+        return ours.format(repr(p))
+
+    return text
 
 
 _ROOTS: Mapping[str, _Root] = {
@@ -78,7 +116,7 @@ _ROOTS: Mapping[str, _Root] = {
     "infAP": _Root("infAP"),
     "gm_bpref": _Root("GMbpref", by_query=False),
     "Rprec_mult": _Root("Rprec(mult={})", _FIFTHS, whole=False),
-    "utility": _Root("Utility"),
+    "utility": _Root("Utility", chosen=_utility),
     "11pt_avg": _Root("IPrec11"),
     "binG": _Root("binG"),
     "G": _Root("G"),
@@ -93,10 +131,14 @@ _ROOTS: Mapping[str, _Root] = {
     "set_relative_P": _Root("RelP"),
     "set_recall": _Root("R"),
     "set_map": _Root("SetAP"),
-    "set_F": _Root("F"),
+    "set_F": _Root("F", chosen=_set_f),
     "num_nonrel_judged_ret": _Root("NumNonrelRet", count=True),
-    "rbp": _Root("RBP(p=0.9)", since=10),
-    "rbp_resid": _Root("RBPres(p=0.9, tail='if_unjudged')", since=10),
+    "rbp": _Root("RBP(p=0.9)", since=10, chosen=_persistence("RBP(p={})")),
+    "rbp_resid": _Root(
+        "RBPres(p=0.9, tail='if_unjudged')",
+        since=10,
+        chosen=_persistence("RBPres(p={}, tail='if_unjudged')"),
+    ),
     "unj": _Root("Unjudged@{}", ("5", "10", "20"), since=10),
 }
 _OFFICIAL = (
@@ -116,6 +158,8 @@ _NICKNAMES: Mapping[str, Sequence[str]] = {
 
 def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -> tuple[Line, ...]:
     """The lines that ``-m`` asks for, in the order in which trec_eval prints them.
+
+    Parameters ascend; where a measure is asked for more than once, the first that are given count.
 
     Parameters
     ----------
@@ -137,13 +181,14 @@ def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -
     ['map', 'P_5', 'P_10']
     """
     asked: dict[str, tuple[str, ...]] = {}
+    given: dict[str, tuple[str, ...]] = {}
     for request in requests:
         if request in _NICKNAMES:
             for root in _NICKNAMES[request]:
                 if _ROOTS[root].since <= version:
-                    asked.setdefault(root, _ROOTS[root].defaults)
+                    asked[root] = _ROOTS[root].defaults
             continue
-        name, sign, given = request.partition(".")
+        name, sign, text = request.partition(".")
         found = _ROOTS.get(name)
         if found is None or found.since > version:
             known = [root for root in _ROOTS if _ROOTS[root].since <= version]
@@ -152,21 +197,30 @@ def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -
                 f"{near(name, [*known, *_NICKNAMES])} "
                 f"Known: {', '.join(known)}; {', '.join(_NICKNAMES)}."
             )
-        asked[name] = _parameters(request, found, given) if sign else found.defaults
+        asked[name] = found.defaults
+        if sign:
+            given.setdefault(name, _parameters(request, found, text))
+    asked |= given
     if not asked:
         raise ArgumentError("-m names no measure; leave it out for the official ones.")
     return tuple(
         line
         for name, root in _ROOTS.items()
         if name in asked
-        for line in _lines(name, root, asked[name], level)
+        for line in _lines(name, root, asked[name], name in given, level)
     )
 
 
 def _parameters(request: str, root: _Root, given: str) -> tuple[str, ...]:
+    if root.chosen is not None:
+        try:
+            root.chosen(given)
+        except ValueError as wrong:
+            raise ArgumentError(f"-m {request!r}: its parameter is not {wrong}.") from None
+        return (given,)
     if not root.defaults:
         raise ArgumentError(f"-m {request!r}: this measure takes no parameters here.")
-    found = []
+    found: set[float] = set()
     for text in given.split(","):
         try:
             value = float(text)
@@ -175,21 +229,28 @@ def _parameters(request: str, root: _Root, given: str) -> tuple[str, ...]:
         if not 0 <= value < 1e9 or (root.whole and (value < 1 or value != int(value))):
             form = "whole numbers of at least 1" if root.whole else "numbers"
             raise ArgumentError(f"-m {request!r}: parameters are {form}, as in 'P.5,10'.")
-        found.append(str(int(value)) if root.whole else f"{value:.2f}")
-    return tuple(dict.fromkeys(found))
+        found.add(value)
+    if not root.ours and len(found) > 1:
+        raise ArgumentError(f"-m {request!r}: a relstring has one length, as in 'relstring.20'.")
+    return tuple(str(int(value)) if root.whole else repr(value) for value in sorted(found))
 
 
-def _lines(name: str, root: _Root, parameters: tuple[str, ...], level: float) -> Iterable[Line]:
+def _lines(
+    name: str, root: _Root, parameters: tuple[str, ...], given: bool, level: float
+) -> Iterable[Line]:
     if name in ("runid", "num_q"):
         yield Line(name, by_query=False, count=name == "num_q")
     elif name == "relstring":
-        depth = int(parameters[0])
-        title = name if parameters == root.defaults else f"{name}_{depth}"
-        yield Line(title, summary=False, depth=depth)
+        title = f"{name}_{parameters[0]}" if given else name
+        yield Line(title, summary=False, depth=int(parameters[0]))
     else:
         for parameter in parameters or ("",):
-            found = measure(root.ours.format(parameter))
+            ours = root.ours.format(parameter)
+            if given and root.chosen is not None:
+                ours = root.chosen(parameter)
+            found = measure(ours)
             if level != 1 and "rel" in found.chosen:
                 found = found(rel=level)
-            title = f"{name}_{parameter}" if parameter else name
-            yield Line(title, found, root.count, root.by_query)
+            # Two decimals of a level are shown; all of them count.
+            shown = parameter if root.whole else f"{float(parameter):.2f}"
+            yield Line(f"{name}_{shown}" if shown else name, found, root.count, root.by_query)
