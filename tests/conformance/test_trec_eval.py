@@ -95,7 +95,9 @@ def test_judged_documents_only(name):
     for query, line in ours.items():
         for m, value in line.items():
             if m not in NO_MEASURES:
-                assert value == pytest.approx(found[query][m], abs=TOLERANCE), (query, m)
+                # Where nothing is left, trec_eval divides 0 by 0 for some.
+                theirs = np.nan_to_num(found[query][m])
+                assert value == pytest.approx(theirs, abs=TOLERANCE), (query, m)
 
 
 def test_rndcg_at_a_level__is_zero_there_without_a_document_of_that_level(ledger):
