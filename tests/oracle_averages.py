@@ -225,10 +225,17 @@ def average_residual(
 def average_judged(
     blocks: Sequence[Block], ranked: Ranked, k: int | None, holes: bool, short: str | None = None
 ) -> float:
-    """Each rank of a block holds an unjudged row as often as any other."""
+    """Each rank of a block holds an unjudged row as often as any other.
+
+    A row of negative grade is a hole, and judged.
+    """
+
+    def counts(label: float | None) -> bool:
+        return label is None or label < 0 if holes else label is not None
+
     ranks = oracles.depth(ranked, k, short or ("k" if holes else "length"))
     wanted = math.fsum(
-        sum((label is None) == holes for label in block.labels) / len(block.labels)
+        sum(map(counts, block.labels)) / len(block.labels)
         for block in blocks
         for place in range(1, len(block.labels) + 1)
         if within(k, block.above + place)

@@ -292,7 +292,7 @@ def rbp_residual(ranked: Ranked, k: int | None, p: float = 0.8, tail: str = "alw
 
 def unjudged(ranked: Ranked, k: int | None, short: str = "k") -> float:
     ranks = depth(ranked, k, short)
-    holes = sum(label is None for label in top(ranked, k))
+    holes = sum(label is None or label < 0 for label in top(ranked, k))
     return holes / ranks if ranks and ranked.labels else 0.0
 
 

@@ -170,7 +170,7 @@ class _Share(Measure):
     reference = "Sakai (2007), doi:10.1145/1277741.1277756"
 
     def pass_key(self) -> Hashable:
-        return "unjudged"
+        return self.name
 
     def empty_is_known(self) -> bool:
         return False
@@ -180,6 +180,13 @@ class _Share(Measure):
         raise NotImplementedError  # pragma: no cover - abstract
 
     @classmethod
+    def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        """Unjudged rows above each cutoff. float64, shape (cutoffs, groups)."""
+        judged = ranking.judged()
+        marks = np.ones(len(judged.above))
+        return _above(judged.offsets, judged.above, judged.size, marks, ranking, cutoffs)
+
+    @classmethod
     def compute(
         cls,
         measures: Sequence[_Share],
@@ -187,19 +194,7 @@ class _Share(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         cutoffs, at = distinct_cutoffs(measures)
-        judged = ranking.judged()
-        found = np.empty((len(cutoffs), ranking.groups))
-        expected_hits(
-            judged.offsets,
-            judged.above,
-            judged.size,
-            np.ones(len(judged.above)),
-            1.0,
-            ranking.retrieved,
-            np.empty((0, ranking.groups), np.int64),
-            cutoffs,
-            found,
-        )
+        found = cls.unjudged(ranking, cutoffs)
         for m, out, row in zip(measures, outs, at, strict=True):
             ranks = ranking.retrieved
             if m.cutoff is not None:
@@ -230,10 +225,13 @@ class JudgedShare(_Share):
 
 
 class UnjudgedShare(_Share):
-    """Unjudged@k, the share of unjudged rows among the first k."""
+    """Unjudged@k, the share of unjudged rows among the first k.
+
+    As in trec_eval, a row of negative grade was pooled, but not judged; in Judged it was judged.
+    """
 
     name = "Unjudged"
-    summary = "share of rows without a label among the first k (holes)"
+    summary = "share of rows without a label, or of negative grade, among the first k (holes)"
     formula = "unjudged rows above the cutoff / k"
     higher_is_better = False
     options = (
@@ -247,8 +245,29 @@ class UnjudgedShare(_Share):
     )
     spellings = ("unj", "hole")
 
+    @classmethod
+    def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        marks = (ranking.grade < 0).astype(np.float64)
+        pooled = _above(ranking.offsets, ranking.above, ranking.size, marks, ranking, cutoffs)
+        return pooled + super().unjudged(ranking, cutoffs)
+
     def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         return unjudged
+
+
+def _above(
+    offsets: np.ndarray,
+    above: np.ndarray,
+    size: np.ndarray,
+    marks: np.ndarray,
+    ranking: Ranking,
+    cutoffs: np.ndarray,
+) -> np.ndarray:
+    """Marked rows above each cutoff, expected over ties. float64, shape (cutoffs, groups)."""
+    found = np.empty((len(cutoffs), ranking.groups))
+    none = np.empty((0, ranking.groups), np.int64)
+    expected_hits(offsets, above, size, marks, 1.0, ranking.retrieved, none, cutoffs, found)
+    return found
 
 
 bpref = BinaryPreference()
