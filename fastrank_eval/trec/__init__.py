@@ -11,11 +11,12 @@
     )
 
 The rooms, each importing only from those named before it: `pairs` (query and document as one key),
-`keyed` (a table of pairs), `lines` (text to columns, a block at a time), `blocks` (files, bytes and
-streams in blocks of whole lines), `repeats` (pairs that stand twice), `tables` (columns and dicts
-in one form), `reading` (`read_run`, `read_qrels`), `diversity` (`read_diversity_qrels`), `matching`
-(whose judgement is whose), `joining` (`join`), `ranked` (documents as trec_eval ranks them),
-`lines_printed` (trec_eval's lines as measures of ours), `report` (`trec_report`).
+`keyed` (a table of pairs), `blocks` (files, bytes and streams in blocks of whole lines), `fields`
+(where fields of lines end), `lines` (text to columns, a block at a time), `repeats` (pairs that
+stand twice), `tables` (columns and dicts in one form), `reading` (`read_run`, `read_qrels`),
+`diversity` (`read_diversity_qrels`), `matching` (whose judgement is whose), `joining` (`join`),
+`ranked` (documents as trec_eval ranks them), `lines_printed` (trec_eval's lines as measures of
+ours), `report` (`trec_report`).
 """
 
 from __future__ import annotations
