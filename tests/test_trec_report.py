@@ -105,6 +105,9 @@ def test_level__is_the_least_relevant_grade():
     for level, wanted in ((1, 4), (2, 2), (12, 1), (13, 0)):
         assert summary(measures=["num_rel"], level=level) == {"num_rel": wanted}
     assert summary(measures=["ndcg"], level=2) == summary(measures=["ndcg"])
+    for level in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ArgumentError, match=f"-l {level:g}: .* above 0"):
+            summary(level=level)
 
 
 def test_most__cuts_every_list_first():

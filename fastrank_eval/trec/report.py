@@ -102,7 +102,8 @@ def trec_report(
     r"""Evaluate a run as trec_eval does.
 
     Documents rank by score, tied ones by id, descending; the rank column does not matter. A query
-    without a relevant document counts 0.
+    without a relevant document counts 0. Grades that are no whole numbers count as they are, where
+    trec_eval leaves out what follows the point.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def trec_report(
     complete : bool
         Judged queries that the run lacks count 0 (``-c``).
     level : float
-        The least grade that is relevant (``-l``).
+        The least grade that is relevant, above 0 (``-l``).
     most : int, optional
         Only so many documents of each query count (``-M``).
     judged_only : bool
@@ -126,7 +127,7 @@ def trec_report(
     Raises
     ------
     ArgumentError
-        Unknown measure or version, or a query that the run lacks.
+        Unknown measure or version, a `level` or `most` out of range, or a query that the run lacks.
 
     References
     ----------
@@ -144,6 +145,8 @@ def trec_report(
         raise ArgumentError(f"trec_eval version {version!r} is not one of {VERSIONS}.")
     if most is not None and most < 1:
         raise ArgumentError(f"-M {most}: at least one document of each query must count.")
+    if not 0 < level < np.inf:
+        raise ArgumentError(f"-l {level:g}: the least relevant grade must be a number above 0.")
     lines = wanted_lines(measures, version, level)
     tag, ranked = _ranked(
         keyed_run(run),
