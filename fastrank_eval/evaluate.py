@@ -33,10 +33,11 @@ from fastrank_eval.groups import (
     keys_at,
 )
 from fastrank_eval.kernel import compilations
-from fastrank_eval.measures import Measure, parse_measures
+from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
 from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.measures.probabilities import sampling_rate_of
+from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.memory import Budget, budget
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
 from fastrank_eval.profiles import DEFAULTS, profile_of, with_options
@@ -224,7 +225,7 @@ def evaluate(
         if order not in ("auto", "sorted"):
             raise ArgumentError(f"presorted=True contradicts order={order!r}; give one of them.")
         order = "sorted"
-    asked = parse_measures(measures)
+    asked = measures_asked(measures)
     measured = asked if chosen is None else chosen.measured(asked)
     rate = sampling_rate_of(sampling_rate)
     if rate != 1:

@@ -422,7 +422,9 @@ class Result:
 
         found = measure(wanted)
         if str(found) not in self.measures and str(found) in self._asked:
-            found = measure(self._asked[str(found)])
+            used = measure(self._asked[str(found)])
+            if all(used.chosen[name] == found.chosen[name] for name in found.given):
+                found = used
         if str(found) not in self.measures:
             raise MeasureError(
                 f"measure {found} was not part of this evaluation, which holds "

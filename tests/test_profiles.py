@@ -140,6 +140,26 @@ def test_option_given_as_its_default__survives_a_profile():
         assert by_trec(again) == by_hand("exp")
 
 
+@pytest.mark.parametrize(
+    "texts", [("nDCG@3", "nDCG(gain='exp')@3"), ("ndcg(gain='exp')@3", "nDCG@3")]
+)
+def test_option_given_as_its_default__beside_the_profiles__is_a_measure_of_its_own(texts):
+    result = evaluate(measures=",".join(texts), profile="trec_eval_9")
+    assert set(result.measures) == {"nDCG@3", "nDCG(gain='linear')@3"}
+    for gain in ("exp", "linear"):
+        alone = evaluate(measures=f"nDCG(gain='{gain}')@3", profile="trec_eval_9")
+        text = f"nDCG(gain='{gain}')@3"
+        assert result.value(text) == alone.value(text)
+    assert len(evaluate(measures=",".join(texts)).measures) == 1
+
+
+def test_value__of_what_the_profile_replaced__is_not_that_of_another_choice():
+    result = evaluate(measures="nDCG@3", profile="trec_eval_9")
+    assert result.value("nDCG@3") == result.value("nDCG(gain='linear')@3")
+    with pytest.raises(fe.MeasureError, match=r"which holds nDCG\(gain='linear'\)@3"):
+        result.value("nDCG(gain='exp')@3")
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profile__names_measures_options_and_choices_that_exist(profile):
     chosen = PROFILES[profile]

@@ -148,17 +148,25 @@ def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
     >>> parse_measures(["MRR", AP @ 5, "RR"])
     (RR, AP@5)
     """
+    return tuple(dict.fromkeys(measures_asked(measures)))
+
+
+def measures_asked(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """As `parse_measures`, equal ones kept apart where not the same options were given.
+
+    A profile makes two measures of ``"nDCG"`` and ``"nDCG(gain='exp')"``, which are equal.
+    """
     if not isinstance(measures, Iterable) or isinstance(measures, str | Measure):
         measures = [measures]
-    read: dict[Measure, None] = {}
+    read: dict[tuple[Measure, frozenset[str]], Measure] = {}
     for given in measures:
         for part in _split(given) if isinstance(given, str) else [given]:
             found = measure(part)
             found.check_complete()
-            read.setdefault(found)
+            read.setdefault((found, found.given), found)
     if not read:
         raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
-    return tuple(read)
+    return tuple(read.values())
 
 
 def _split(text: str) -> list[str]:
