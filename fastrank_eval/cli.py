@@ -259,6 +259,14 @@ Examples:
     help="Leave out documents that nobody judged, and those of negative grade.",
 )
 @option(
+    "Documents",
+    "--duplicates",
+    type=choice("error", "first", "last", "max"),
+    default="error",
+    show_default=True,
+    help="A document that a query has twice, in a run or in QRELS: which line of it counts.",
+)
+@option(
     "Measures",
     "-m",
     "measures",
@@ -294,6 +302,7 @@ def trec(
     only_single: bool,
     version: str,
     report_format: str,
+    duplicates: str,
     **options: Any,
 ) -> None:
     """Print what trec_eval prints.
@@ -308,12 +317,14 @@ def trec(
 
     import json
 
-    judged = keyed_qrels(qrels)
+    judged = keyed_qrels(qrels, duplicates)
     shown = {"single": single or only_single, "summary": not only_single}
     reports = []
     for path in runs:
         try:
-            report = trec_report(path, judged, version=int(version), **options)
+            report = trec_report(
+                path, judged, version=int(version), duplicates=duplicates, **options
+            )
         except ArgumentError as error:
             raise ArgumentError(f"{path}: {error}" if len(runs) > 1 else str(error)) from None
         raise_if_stopped()

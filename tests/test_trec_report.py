@@ -273,6 +273,21 @@ def test_command__columns_and_programs(folder):
     assert told[0]["queries"]["all"]["num_ret"] == 7
 
 
+def test_command__duplicates__as_told(folder):
+    (folder / "twice.run").write_bytes(RUN + b"q2 Q0 d3 4 0.75 ours\n")
+    refused = run_trec("--as", "9", "-m", "recip_rank", "qrels", "twice.run")
+    assert refused.exit_code == 2
+    assert "'twice.run', line 3 and line 9" in refused.stderr
+    assert "(--duplicates)" in refused.stderr
+    arguments = ("--as", "9", "-q", "-m", "relstring", "qrels", "twice.run")
+    first, most = (
+        run_trec("--duplicates", which, *arguments).stdout.splitlines()[1]
+        for which in ("first", "max")
+    )
+    assert first.endswith("\tq2\t'01-'")
+    assert most.endswith("\tq2\t'-01'")
+
+
 @pytest.mark.parametrize(
     "arguments,said",
     [

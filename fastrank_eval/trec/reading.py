@@ -140,18 +140,18 @@ def read_qrels(
     return _read(source, QRELS, names, duplicates, format).table
 
 
-def keyed_run(source: object) -> Keyed:
+def keyed_run(source: object, duplicates: str = "error") -> Keyed:
     """What `read_run` reads, with what joining needs; a `Keyed` is returned as it is."""
     if isinstance(source, Keyed):
         return source
-    return _read(source, RUN, {}, "error", None)
+    return _read(source, RUN, {}, duplicates, None)
 
 
-def keyed_qrels(source: object) -> Keyed:
+def keyed_qrels(source: object, duplicates: str = "error") -> Keyed:
     """What `read_qrels` reads, with what joining needs; a `Keyed` is returned as it is."""
     if isinstance(source, Keyed):
         return source
-    return _read(source, QRELS, {}, "error", None)
+    return _read(source, QRELS, {}, duplicates, None)
 
 
 def _read(

@@ -73,7 +73,7 @@ def without_repeats(
         raise SourceError(
             f"Query {query!r} has document {doc!r} twice: "
             f"{place(int(rows[before]), int(rows[again]))}. Leave one out, or pass "
-            "duplicates='first', 'last' or 'max'."
+            "duplicates='first', 'last' or 'max' (--duplicates)."
         )
     if duplicates == "first":
         kept = order[first]

@@ -98,6 +98,7 @@ def trec_report(
     level: float = 1,
     most: int | None = None,
     judged_only: bool = False,
+    duplicates: str = "error",
 ) -> TrecReport:
     r"""Evaluate a run as trec_eval does.
 
@@ -123,6 +124,8 @@ def trec_report(
     judged_only : bool
         Documents that nobody judged, or that have a negative grade, are left out of the ranking,
         after `most` (``-J``).
+    duplicates : {"error", "first", "last", "max"}
+        A document that a query has twice, as `read_run` and `read_qrels` take it.
 
     Raises
     ------
@@ -149,8 +152,8 @@ def trec_report(
         raise ArgumentError(f"-l {level:g}: the least relevant grade must be a number above 0.")
     lines = wanted_lines(measures, version, level)
     tag, ranked = _ranked(
-        keyed_run(run),
-        keyed_qrels(qrels),
+        keyed_run(run, duplicates),
+        keyed_qrels(qrels, duplicates),
         version=version,
         complete=complete,
         most=most,
