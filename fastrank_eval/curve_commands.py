@@ -17,6 +17,7 @@ from fastrank_eval.options import (
     reading_options,
     together,
 )
+from fastrank_eval.printing import printable
 from fastrank_eval.shell import (
     SectionedCommand,
     check_files,
@@ -176,7 +177,7 @@ def curve(
     check_files({"--output": output}, overwrite, sources)
     found = _found(kind, sources, quiet, options)
     for score, reason in found.undefined.items() if not quiet else ():
-        note(f"{score}: no curve ({reason})")
+        note(f"{printable(score)}: no curve ({reason})")
     if output is None:
         emit(found.to_json() + "\n" if table_format == "json" else found.to_csv())
         return

@@ -57,13 +57,13 @@ class ArgumentError(FastRankEvalError):
     """An option has a value outside what it accepts."""
 
 
-def near(name: str, candidates: Iterable[str]) -> str:
+def near(name: object, candidates: Iterable[str]) -> str:
     """Suggest the candidate spelt most like ``name``.
 
     Parameters
     ----------
-    name : str
-        What was asked for.
+    name : object
+        What was asked for; what is no text resembles nothing.
     candidates : iterable of str
         What exists.
 
@@ -79,6 +79,8 @@ def near(name: str, candidates: Iterable[str]) -> str:
     >>> near("lable", ["x", "y"])
     ''
     """
+    if not isinstance(name, str):
+        return ""
     folded: dict[str, str] = {}
     for candidate in candidates:
         folded.setdefault(candidate.casefold(), candidate)

@@ -16,6 +16,7 @@ from fastrank_eval.criteria import Criterion
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.measures.base import REL
 from fastrank_eval.measures.decisions import PositivePredictiveValue
+from fastrank_eval.printing import printable
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.ungrouped import score_tables, states_of
 
@@ -106,8 +107,9 @@ class BestThreshold:
         return {"score": self.score, "by": self.by, **plain, "reason": self.reason}
 
     def __str__(self) -> str:
+        score = printable(self.score)
         if self.reason is not None:
-            return f"{self.score}: no threshold by {self.by} ({self.reason})"
+            return f"{score}: no threshold by {self.by} ({self.reason})"
         at = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
         shares = ", ".join(f"{name} {getattr(self, name):.6g}" for name in _SHARES)
         cells = ", ".join(
@@ -116,7 +118,7 @@ class BestThreshold:
                 ("TP", self.tp), ("FP", self.fp), ("FN", self.fn), ("TN", self.tn),
             )
         )  # fmt: skip
-        return f"{self.score}: {at}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
+        return f"{score}: {at}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
 
 
 _SHARES = ("precision", "recall", "fpr", "specificity", "f1", "accuracy")
@@ -224,7 +226,9 @@ def best_of(
         tried = np.append(0, np.flatnonzero(table.positives + table.others) + 1)
     at, value = 0, math.nan
     positive, negative = tp[-1], fp[-1]
-    reason = criterion.undefined(float(positive), float(negative))
+    reason: str | None = "no_rows"
+    if len(table.score):
+        reason = criterion.undefined(float(positive), float(negative))
     if reason is None:
         hits, false = (part if tried is None else part[tried] for part in (tp, fp))
         cells = (hits, false, positive - hits, negative - false)

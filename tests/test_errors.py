@@ -33,9 +33,11 @@ def test_error__is_caught_as_base_and_as_value_error(name: str) -> None:
         ("ndgc", ["nDCG", "DCG", "AP"], " Did you mean 'nDCG'?"),
         ("x", ["label", "score"], ""),
         ("label", [], ""),
+        (1, ["label"], ""),
+        (b"label", ["label"], ""),
     ],
 )
 def test_near__nearest_spelling_or_nothing(
-    name: str, candidates: list[str], suggestion: str
+    name: object, candidates: list[str], suggestion: str
 ) -> None:
     assert errors.near(name, candidates) == suggestion

@@ -179,13 +179,20 @@ def test_no_row_positive__may_be_best_and_is_no_score():
     assert lowest.threshold == -math.inf
 
 
+def test_names_of_scores__cannot_command_a_terminal():
+    name = "new\n\x1b[31mred"
+    for label in ([1, 0], [0, 0]):
+        text = str(best_threshold({"y": label, name: [0.9, 0.1]}, label="y", score=name))
+        assert text.startswith("new\\n\\x1b[31mred: ")
+
+
 def test_score_table__is_taken_as_it_is():
     codes = np.array([3, 2, 1], np.uint64) | np.uint64(1 << 63)
     table = ScoreTable.of(codes, np.array([2, 1, 0]), np.array([0, 1, 3]))
     found = best_of(table, Criterion("youden"))
     assert found.value == 1.75
     assert found == best_of(table, Criterion("youden"), "lowest")
-    assert best_of(ScoreTable.empty(), Criterion()).reason == "zero_weight"
+    assert best_of(ScoreTable.empty(), Criterion()).reason == "no_rows"
     with pytest.raises(ArgumentError, match="prefer='first'"):
         best_of(table, Criterion(), "first")
 

@@ -85,7 +85,7 @@ def open_source(
     >>> [batch.num_rows for batch in source.batches(["click"])]
     [3]
     """
-    if format is not None and format not in FORMATS:
+    if format is not None and not (isinstance(format, str) and format in FORMATS):
         known = ", ".join(FORMATS)
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
     condition = None
