@@ -207,6 +207,11 @@ def test_sampling_rate__of_evaluate_is_that_of_each_measure_that_names_none():
     assert given.value("NE") == evaluate(table, "NE").value("NE")
 
 
+def test_sampling_rate__of_next_to_nothing__is_taken_quietly():
+    with np.errstate(over="raise"):
+        assert value([0.0, 0.5, 1.0], [0, 0, 1], "PCOC(sampling_rate=1e-320)") == 1.0
+
+
 @pytest.mark.parametrize("rate", [0, -0.1, 1.5, math.nan, "half", True])
 def test_sampling_rate__outside_0_and_1_is_refused(rate):
     with pytest.raises(ArgumentError, match="sampling_rate="):

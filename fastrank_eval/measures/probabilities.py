@@ -51,4 +51,5 @@ def recalibrated(score: np.ndarray, sampling_rate: float) -> np.ndarray:
         return score
     p = score.astype(np.float64)
     # One division by a rate above 0 and a sum of at least 1: no 0/0.
-    return frozen(p / (p + (1.0 - p) / sampling_rate))
+    with np.errstate(over="ignore"):  # of rates below 1e-308: the probability is 0
+        return frozen(p / (p + (1.0 - p) / sampling_rate))
