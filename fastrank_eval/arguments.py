@@ -89,6 +89,14 @@ def at_least_one(part: str, given: Any, otherwise: Any) -> Any:
     return int(given)
 
 
+def open_share(part: str, given: Any) -> float:
+    """A number in ]0, 1[."""
+    numeric = isinstance(given, int | float | np.integer | np.floating)
+    if isinstance(given, bool) or not numeric or not 0 < given < 1:
+        raise ArgumentError(f"{part}={given!r} is not a number between 0 and 1, both excluded.")
+    return float(given)
+
+
 def processors() -> int:
     """Processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):

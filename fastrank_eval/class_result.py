@@ -125,9 +125,37 @@ class ClassResult(Result):
         ArgumentError
             If the average was not, or is left out where there are several.
         """
+        return self._of_average(measure, score, average).value
+
+    def interval(
+        self, measure: str | Measure, score: str | None = None, average: str | None = None
+    ) -> tuple[float, float]:
+        """Confidence interval of an average over samples, rows being independent.
+
+        Parameters
+        ----------
+        measure, score, average
+            As `value` takes them.
+
+        Returns
+        -------
+        low, high : float
+            NaN for the other averages: classes are no sample.
+
+        Raises
+        ------
+        MeasureError, ArgumentError
+            As `value` does.
+        """
+        line = self._of_average(measure, score, average)
+        return line.ci_low, line.ci_high
+
+    def _of_average(
+        self, measure: str | Measure, score: str | None, average: str | None
+    ) -> MeasureValue:
         text = str(self._known(measure))
         score = self._score(score)
-        found = {v.slice: v.value for v in self.values if (v.measure, v.score) == (text, score)}
+        found = {v.slice: v for v in self.values if (v.measure, v.score) == (text, score)}
         if average is None and len(found) == 1:
             return next(iter(found.values()))
         if average not in found:

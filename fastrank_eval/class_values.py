@@ -102,6 +102,7 @@ class ClassValues:
             positives_share=share if self._states.positives.any() else float("nan"),
             aggregate="pooled",
             details=dict(found.details),
+            caution="classes",
         )
 
     def _at_once(self, measure: PooledMeasure) -> MeasureValue:
@@ -176,6 +177,7 @@ class ClassValues:
             dropped=state.dropped(0),
             rows_share=_share(state.rows(0), int(rows.sum())),
             positives_share=_share(state.positives(0), int(positives.sum())),
+            caution="classes",
         )
 
     def _over_rows(self) -> Iterator[MeasureValue]:

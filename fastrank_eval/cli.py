@@ -71,6 +71,15 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 
 @column_options
 @measure_options
 @convention_options
+@option(
+    "Output",
+    "--confidence",
+    type=float,
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Confidence of the intervals about the values, groups being independent clusters.",
+)
 @reading_options
 @option(
     "Output",

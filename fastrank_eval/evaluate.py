@@ -17,6 +17,7 @@ from fastrank_eval.arguments import (
     check_choice,
     column_name,
     column_names,
+    open_share,
     processors,
 )
 from fastrank_eval.batches import Reading
@@ -81,6 +82,7 @@ def evaluate(
     weight_rows: str | None = None,
     score_type: str | None = None,
     sampling_rate: float | None = None,
+    confidence: float = 0.95,
     order: str = "auto",
     presorted: bool = False,
     threads: int | None = None,
@@ -146,6 +148,8 @@ def evaluate(
         In ]0, 1]: the share of the negatives that the models were trained on. Measures of
         probability take p / (p + (1 - p) / rate) for p, but those that say otherwise themselves;
         no other measure changes.
+    confidence : float
+        In ]0, 1[: of the intervals about the values, with groups as independent clusters.
     order : {"auto", "sorted", "grouped", "scattered"}
         ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
         groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
@@ -265,6 +269,7 @@ def evaluate(
         per_group=per_group,
         threads=at_least_one("threads", threads, processors()),
         stretch=at_least_one("batch_rows", batch_rows, STRETCH),
+        confidence=open_share("confidence", confidence),
     )
     allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
     opened = open_source(source, format=format, where=where)
@@ -296,6 +301,7 @@ def evaluate(
     if chosen is not None:
         conventions["profile"] = chosen.name
     conventions["sampling_rate"] = rate
+    conventions["confidence"] = plan.confidence
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
     if where is not None:
         conventions["where"] = str(where)

@@ -53,6 +53,8 @@ class Plan:
     threads : int
     stretch : int
         Rows a worker takes at a time.
+    confidence : float
+        Of intervals, in ]0, 1[.
     """
 
     roles: Roles
@@ -64,6 +66,7 @@ class Plan:
     per_group: bool = True
     threads: int = 1
     stretch: int = STRETCH
+    confidence: float = 0.95
 
     @property
     def weighted(self) -> bool:

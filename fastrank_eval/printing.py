@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from fastrank_eval.uncertainty import FEW_GROUPS
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fastrank_eval.result import Result
+    from fastrank_eval.result import MeasureValue, Result
 
 __all__ = ["markdown", "plain", "terminal"]
 
@@ -80,7 +82,8 @@ def terminal(result: Result, room: int) -> Iterator[RenderableType]:
     result : Result
     room : int
         Columns of the terminal, at least 1. Where they are few, group totals are left to the
-        footer and names and reasons are folded; no digit is ever cut off.
+        footer, intervals stand as a distance under their value, and names and reasons are folded;
+        no digit is ever cut off.
 
     Yields
     ------
@@ -91,17 +94,18 @@ def terminal(result: Result, room: int) -> Iterator[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    content = _table(result)
-    _, *widths = _widths([content.header, *content.rows])
-    if sum(widths) + _GAP * len(widths) > room:
-        content = _table(result, totals=False)
+    for totals, beside in ((True, True), (False, True), (False, False)):
+        content = _table(result, totals, beside)
         _, *widths = _widths([content.header, *content.rows])
+        if sum(widths) + _GAP * len(widths) <= room:
+            break
     header = content.header[1:]
     dropped = header.index("dropped")
     # The name and the reasons share what the numbers leave, and are folded into it.
     left = room - _GAP * len(widths) - sum(widths) + widths[0] + widths[dropped]
-    widths[0] = max(_NARROW, min(widths[0], left - min(widths[dropped], _REASON)))
-    widths[dropped] = max(_REASON, min(widths[dropped], left - widths[0]))
+    narrow, reason = min(_NARROW, widths[0]), min(_REASON, widths[dropped])
+    widths[0] = max(narrow, min(widths[0], left - reason))
+    widths[dropped] = max(reason, min(widths[dropped], left - widths[0]))
     for score, section in groupby(content.rows, key=lambda row: row[0]):
         yield Text(score, style="bold cyan", overflow="fold")
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -111,7 +115,7 @@ def terminal(result: Result, room: int) -> Iterator[RenderableType]:
                 justify="left" if i < content.names - 1 else "right",
                 overflow="fold",
                 width=widths[i],
-                style="bold" if title == "value" else "",
+                style="bold" if title.startswith("value") else "",
             )
         for row in section:
             table.add_row(*map(Text, row[1:]))
@@ -133,7 +137,11 @@ class _Cells:
     rows: list[list[str]]
 
 
-def _table(result: Result, totals: bool = True) -> _Cells:
+def _table(result: Result, totals: bool = True, beside: bool = True) -> _Cells:
+    """Lay cells out: with totals of groups or without; intervals beside values or under them."""
+    intervals = [_interval(v) for v in result.values]
+    known = any(intervals)
+    level = _level(result) if known else ""
     slices = any(v.slice != "all" for v in result.values)
     names = ["score", *["slice"] * slices, "measure"]
     rows = [
@@ -141,17 +149,19 @@ def _table(result: Result, totals: bool = True) -> _Cells:
             printable(v.score),
             *[printable(v.slice)] * slices,
             printable(v.measure) + _aggregate(v.aggregate),
-            _number(v.value, v.aggregate),
+            _number(v.value, v.aggregate) + (f"\n{_reach(v)}" if interval and not beside else ""),
+            *[interval or "n/a"] * (known and beside),
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
             or "none",
             _share(v.rows_share),
             _share(v.positives_share),
         ]
-        for v in result.values
+        for v, interval in zip(result.values, intervals, strict=True)
     ]
     used = "groups used" if totals else "groups\nused"
-    return _Cells([*names, "value", used, "dropped", "rows", "positives"], len(names), rows)
+    value = ["value", level] if known and beside else [f"value\n{level}" if known else "value"]
+    return _Cells([*names, *value, used, "dropped", "rows", "positives"], len(names), rows)
 
 
 def _footer(result: Result) -> tuple[str, ...]:
@@ -173,7 +183,7 @@ def _footer(result: Result) -> tuple[str, ...]:
     chosen = meta.conventions.get("measures")
     if isinstance(chosen, Mapping):
         conventions += _of_measures(chosen)
-    return size, printable(", ".join(conventions)), *_details(result)
+    return size, printable(", ".join(conventions)), *_details(result), *_cautions(result)
 
 
 def _details(result: Result) -> Iterator[str]:
@@ -186,6 +196,58 @@ def _details(result: Result) -> Iterator[str]:
     for (score, known), measures in lines.items():
         model = f" of {score}" if len(result.scores) > 1 else ""
         yield printable(f"{', '.join(measures)}{model}: {known}")
+
+
+def _cautions(result: Result) -> Iterator[str]:
+    """Tell of intervals that are rough, and of errors that one group does not tell."""
+    few = [v for v in result.values if v.caution == "few_groups"]
+    one = [v for v in result.values if v.caution == "one_group"]
+    several = len(result.scores) > 1
+
+    def name(value: MeasureValue) -> str:
+        return value.measure + f" of {value.score}" * several
+
+    if few:
+        by_number: dict[str, list[str]] = {}
+        for v in few:
+            by_number.setdefault(f"{v.effective_groups:.3g}", []).append(name(v))
+        known = "; ".join(f"{number} of {', '.join(of)}" for number, of in by_number.items())
+        yield printable(
+            f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: {known}"
+        )
+    if one:
+        yield printable(f"one group tells no standard error: {', '.join(map(name, one))}")
+
+
+def _level(result: Result) -> str:
+    confidence = result.meta.conventions.get("confidence")
+    return f"{100 * confidence:.12g}% CI" if isinstance(confidence, float) else "CI"
+
+
+def _interval(value: MeasureValue) -> str:
+    """The interval, to two digits of its half width; empty where there is none."""
+    low, high = value.ci_low, value.ci_high
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    digits = _digits((high - low) / 2)
+    if digits is None:
+        return f"[{low:#.6g}, {high:#.6g}]"
+    return f"[{low:,.{digits}f}, {high:,.{digits}f}]"
+
+
+def _reach(value: MeasureValue) -> str:
+    """The larger distance from a value to an end of its interval, to two digits."""
+    far = max(value.ci_high - value.value, value.value - value.ci_low)
+    digits = _digits(far)
+    return f"±{far:.2g}" if digits is None else f"±{far:,.{digits}f}"
+
+
+def _digits(size: float) -> int | None:
+    """Decimals that show a number to two digits; None where they are too many."""
+    if size == 0 or size >= 1e9:
+        return None
+    digits = max(1 - math.floor(math.log10(size)), 0)
+    return digits if digits <= 7 else None
 
 
 def _amount(value: float) -> str:

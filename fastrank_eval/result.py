@@ -33,6 +33,11 @@ _SUMMARY = pa.schema(
         pa.field("slice", pa.string(), nullable=False),
         pa.field("measure", pa.string(), nullable=False),
         pa.field("value", pa.float64()),
+        pa.field("se", pa.float64()),
+        pa.field("ci_low", pa.float64()),
+        pa.field("ci_high", pa.float64()),
+        pa.field("effective_groups", pa.float64()),
+        pa.field("caution", pa.string()),
         pa.field("groups", pa.int64(), nullable=False),
         pa.field("groups_used", pa.int64(), nullable=False),
         pa.field("dropped", pa.map_(pa.string(), pa.int64()), nullable=False),
@@ -73,6 +78,16 @@ class MeasureValue:
         ``"sum"``, each by group weight; ``"pooled"``: it comes of all rows together.
     details : dict of str to float
         What else is known of it: rows whose probability was clamped, a bound of its error ...
+    se : float
+        Standard error with groups as independent clusters; NaN where none is known.
+    ci_low, ci_high : float
+        Ends of the confidence interval, of Student's t with one degree of freedom less than groups;
+        NaN where `se` is. They may lie outside the range of the measure: nothing is cut off.
+    effective_groups : float
+        ``(sum of w)^2 / sum of w^2`` over group weights w; NaN for a pooled measure.
+    caution : str or None
+        ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
+        ``"pooled"``, ``"classes"``: why there is no standard error.
 
     Examples
     --------
@@ -91,6 +106,11 @@ class MeasureValue:
     positives_share: float
     aggregate: str = "mean"
     details: dict[str, float] = field(default_factory=dict)
+    se: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    effective_groups: float = math.nan
+    caution: str | None = None
 
 
 @dataclass(frozen=True)
@@ -190,8 +210,9 @@ class Result:
         Returns
         -------
         pyarrow.Table
-            score, slice, measure, value (null if undefined), groups, groups_used, dropped
-            (map of reason to count), rows_share, positives_share (null without rows or positives),
+            score, slice, measure, value (null if undefined), se, ci_low, ci_high,
+            effective_groups, caution, groups, groups_used, dropped (map of reason to count),
+            rows_share, positives_share (null without rows or positives),
             aggregate ("mean", "geometric mean", "sum" or "pooled"), details (map of what else is
             known to its number).
         """
@@ -201,6 +222,11 @@ class Result:
                 "slice": v.slice,
                 "measure": v.measure,
                 "value": _finite(v.value),
+                "se": _finite(v.se),
+                "ci_low": _finite(v.ci_low),
+                "ci_high": _finite(v.ci_high),
+                "effective_groups": _finite(v.effective_groups),
+                "caution": v.caution,
                 "groups": v.groups,
                 "groups_used": v.groups_used,
                 "dropped": list(v.dropped.items()),
@@ -257,10 +283,45 @@ class Result:
         ArgumentError
             If the score column was not part of it, or is left out where there are several.
         """
+        return self._line(measure, score).value
+
+    def interval(self, measure: str | Measure, score: str | None = None) -> tuple[float, float]:
+        """Confidence interval of a measure over all groups, groups being independent clusters.
+
+        ``value -+ t * se`` with Student's t of one degree of freedom less than groups; of a
+        geometric mean the exponentials of the interval of its logarithm.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            In any accepted spelling.
+        score : str, optional
+            Score column; may be left out if there is one.
+
+        Returns
+        -------
+        low, high : float
+            NaN where no standard error is known. They are not cut off at the range of the measure.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the evaluation.
+        ArgumentError
+            If the score column was not part of it, or is left out where there are several.
+
+        References
+        ----------
+        Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
+        """
+        line = self._line(measure, score)
+        return line.ci_low, line.ci_high
+
+    def _line(self, measure: str | Measure, score: str | None) -> MeasureValue:
         text, score = str(self._known(measure)), self._score(score)
         for v in self.values:
             if (v.measure, v.score, v.slice) == (text, score, "all"):
-                return v.value
+                return v
         raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
 
     def rela_impr(
@@ -455,13 +516,17 @@ class Result:
         -------
         dict
             ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
-            [{"score", "slice", "measure", "value", "groups", "groups_used", "dropped",
+            [{"score", "slice", "measure", "value", "se", "ci_low", "ci_high",
+            "effective_groups", "caution", "groups", "groups_used", "dropped",
             "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
             None for NaN.
         """
         return {
             "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
-            "results": [plain_value(vars(v)) for v in self.values],
+            "results": [
+                {name: plain_value(getattr(v, name)) for name in _SUMMARY.names}
+                for v in self.values
+            ],
         }
 
     def to_json(self, indent: int | None = 2) -> str:

@@ -15,11 +15,12 @@ from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure
+from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure, PooledValue
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.result import MeasureValue
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.states import MeanState
+from fastrank_eval.uncertainty import Uncertainty, around, of_geometric_mean
 from fastrank_eval.validation import decoded
 
 
@@ -30,10 +31,12 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
         state = tally.means[model]
         for m, measure in enumerate(plan.measures):
             details: Mapping[str, float] = {}
+            sure = Uncertainty()
             if isinstance(measure, PooledMeasure):
                 pool = measure.state_in(tally.pools[model])
                 found = measure.pooled_value(pool, partial(in_order, plan.threads))
                 value, details = found.value, found.details
+                sure = _of_pool(found, plan.confidence)
                 used, rows, positives, dropped = tally.groups, tally.rows, tally.positives, {}
                 if found.reason and tally.groups:
                     policy = plan.policy(measure, found.reason)
@@ -43,9 +46,9 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
                         used, rows, positives = 0, 0, 0
                         dropped = {found.reason: tally.groups}
                     else:
-                        value = policy
+                        value, sure = policy, Uncertainty(caution="pooled")
             else:
-                value = _over_groups(state, m, measure)
+                value, sure = _over_groups(state, m, measure, plan.confidence)
                 used, rows, positives = state.used(m), state.rows(m), state.positives(m)
                 dropped = state.dropped(m)
             lines.append(
@@ -61,12 +64,21 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
                     positives_share=_share(positives, tally.positives),
                     aggregate="pooled" if measure.pooled else measure.aggregate,
                     details=dict(details),
+                    se=sure.se,
+                    ci_low=sure.low,
+                    ci_high=sure.high,
+                    effective_groups=sure.effective_groups,
+                    caution=sure.caution,
                 )
             )
     return lines
 
 
-def _over_groups(state: MeanState, m: int, measure: Measure) -> float:
+def _over_groups(
+    state: MeanState, m: int, measure: Measure, confidence: float
+) -> tuple[float, Uncertainty]:
+    weighted = measure.weight != "uniform"
+    moments = state.moments(m, weighted)
     if measure.aggregate == "sum":
         total = state.sum(m)
         if total == float("inf"):
@@ -74,9 +86,22 @@ def _over_groups(state: MeanState, m: int, measure: Measure) -> float:
                 f"{measure}: weights are so large that a sum passes the largest double; scale them "
                 "down."
             )
-        return total
-    mean = state.mean(m, measure.weight != "uniform")
-    return math.exp(mean) if measure.aggregate == "geometric mean" else mean
+        groups = moments.groups
+        return total, around(total, moments.error_of_sum(), groups, confidence, float(groups))
+    mean = state.mean(m, weighted)
+    effective = moments.effective_groups
+    sure = around(mean, moments.error_of_mean(), moments.groups, confidence, effective)
+    if measure.aggregate != "geometric mean":
+        return mean, sure
+    return math.exp(mean), of_geometric_mean(sure, mean)
+
+
+def _of_pool(found: PooledValue, confidence: float) -> Uncertainty:
+    if math.isnan(found.value):
+        return Uncertainty()
+    if not found.clusters:
+        return Uncertainty(caution="pooled")
+    return around(found.value, found.se, found.clusters, confidence, float(found.clusters))
 
 
 def _share(part: int, whole: int) -> float:

@@ -23,6 +23,8 @@ class Mean:
     dropped: dict[str, int] = field(default_factory=dict)
     rows_share: float = NAN
     positives_share: float = NAN
+    se: float = NAN
+    effective_groups: float = 0.0
 
 
 def group_weight(rows: Sequence[Row], weight: str, rel: float, of_pairs: bool) -> float:
@@ -83,11 +85,30 @@ def mean_over_groups(
             mean.value = math.exp(logs / total)
         else:
             mean.value = math.fsum(w * value for w, value, _ in used) / total
+        mean.se, mean.effective_groups = two_pass(name, used, mean.value)
     everything = list(itertools.chain(*groups))
     kept = list(itertools.chain(*(rows for _, _, rows in used)))
     mean.rows_share = share(len(kept), len(everything))
     mean.positives_share = share(positives(kept), positives(everything))
     return mean
+
+
+def two_pass(name: str, used: Sequence[tuple], value: float) -> tuple[float, float]:
+    """Standard error with groups as clusters, from deviations; the effective number of groups."""
+    many, weights = len(used), [w for w, _, _ in used]
+    effective = math.fsum(weights) ** 2 / math.fsum(w * w for w in weights)
+    scale, values, below = 1.0, [v for _, v, _ in used], math.fsum(weights)
+    middle = value
+    if name in COUNTS:
+        values, weights = [w * v for w, v in zip(weights, values, strict=True)], [1.0] * many
+        middle, below, effective = value / many, 1.0, float(many)
+    if name in ("GMAP", "GMbpref"):
+        values = [math.log(max(v, 1e-5)) for v in values]
+        middle, scale = math.log(value), value
+    if many < 2:
+        return NAN, effective
+    squares = math.fsum((w * (v - middle)) ** 2 for w, v in zip(weights, values, strict=True))
+    return scale * math.sqrt(squares * many / (many - 1)) / below, effective
 
 
 def positives(rows: Sequence[Row]) -> int:

@@ -84,9 +84,17 @@ def test_evaluate__defaults__prints_the_default_measures() -> None:
 def test_evaluate__json__is_the_contract() -> None:
     outcome = run("evaluate", "log.parquet", *COLUMNS, "-m", "gauc", "-f", "json")
     report = json.loads(outcome.stdout)
+    # Deviations of both groups, by weight: 3 (1 - 0.6) and 2 (0 - 0.6).
+    error = report["results"][0].pop("se")
+    assert error == pytest.approx((2 * (1.2**2 + 1.2**2)) ** 0.5 / 5, rel=1e-15)
+    low, high = (report["results"][0].pop(end) for end in ("ci_low", "ci_high"))
+    assert (high - low) / 2 / error == pytest.approx(12.7062047, abs=1e-6)
+    effective = report["results"][0].pop("effective_groups")
+    assert effective == pytest.approx(25 / 13, rel=1e-15)
     assert set(report["meta"]) == {"version", "rows", "groups", "conventions", "seconds"}
     assert report["results"] == [
         {"score": "pctr", "slice": "all", "measure": "GAUC", "value": GAUC, "groups": 3,
+         "caution": "few_groups",
          "groups_used": 2, "dropped": {"all_negative": 1}, "rows_share": 5 / 6,
          "positives_share": 1.0, "aggregate": "mean", "details": {}}
     ]  # fmt: skip
@@ -169,6 +177,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "--ties", "item", "--undefined", "zero", "--groups", "with_relevant",
         "--unretrieved", "allow", "--unjudged", "drop", "--weight-rows", "ignore",
         "--profile", "sklearn", "--score-type", "float32", "--sampling-rate", "0.5",
+        "--confidence", "0.9",
         "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
         "--input-format", "parquet", "--memory", "4GB", "--spill-dir", ".",
         "--measures", "GAUC", "--measures", "P@1",
@@ -181,7 +190,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
             "subtopics": "c",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
         "weight_rows": "ignore", "profile": "sklearn", "score_type": "float32",
-        "sampling_rate": 0.5,
+        "sampling_rate": 0.5, "confidence": 0.9,
         "order": "grouped", "presorted": False, "threads": 2,
         "where": "pctr > 0", "limit": 5, "format": "parquet", "per_group": False,
         "memory": "4GB", "spill_dir": ".",

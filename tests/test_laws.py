@@ -62,6 +62,9 @@ def evaluate(source, measures=EVERYTHING, **options):
     )
 
 
+NUMBERS = ("value", "se", "ci_low", "ci_high", "effective_groups")
+
+
 def values_of_groups(result) -> dict[str, np.ndarray]:
     """Every per-group column as an array, NaN where undefined."""
     table = result.per_group
@@ -70,10 +73,12 @@ def values_of_groups(result) -> dict[str, np.ndarray]:
 
 
 def bits(result) -> dict[str, object]:
-    """Every number of a result, to the last bit: the mean, and each group's value by its key."""
+    """Every number of a result, to the last bit: those of its lines, and of each group by key."""
     keys = result.per_group["group"].to_pylist()
     seen: dict[str, object] = {
-        line["measure"]: None if line["value"] is None else float(line["value"]).hex()
+        line["measure"]: [
+            None if line[name] is None else float(line[name]).hex() for name in NUMBERS
+        ]
         for line in result.to_dict()["results"]
     }
     for text, values in values_of_groups(result).items():
@@ -83,7 +88,7 @@ def bits(result) -> dict[str, object]:
 
 def coverage(result) -> list[dict]:
     lines = result.to_dict()["results"]
-    return [{name: line[name] for name in line if name != "value"} for line in lines]
+    return [{name: line[name] for name in line if name not in NUMBERS} for line in lines]
 
 
 # ---- weights -------------------------------------------------------------------------------------
@@ -139,7 +144,8 @@ def test_a_group_of_undefined_value__changes_only_coverage(groups):
         if not math.isnan(values[text][added]):
             continue
         tried += 1
-        assert (new["value"], new["groups_used"]) == (old["value"], old["groups_used"]), text
+        same = (*NUMBERS, "caution", "groups_used")
+        assert [new[name] for name in same] == [old[name] for name in same], text
         assert new["groups"] == old["groups"] + 1
         assert sum(new["dropped"].values()) == sum(old["dropped"].values()) + 1, text
         assert old["rows_share"] == 0 or new["rows_share"] < old["rows_share"]

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -156,7 +157,8 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
         "gain": {"1": 0.5}, "flag": True,
     }  # fmt: skip
     assert read["results"][1] == {
-        "score": "pctr", "slice": "all", "measure": "AUC", "value": None, "groups": 12000,
+        "score": "pctr", "slice": "all", "measure": "AUC", "value": None, "se": None,
+        "ci_low": None, "ci_high": None, "effective_groups": None, "caution": None, "groups": 12000,
         "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,
         "positives_share": None, "aggregate": "pooled", "details": {},
     }  # fmt: skip
@@ -222,6 +224,57 @@ def test_print__usual_widths__every_number_stands_whole(
         assert len(re.findall(rf"(?<![\w.,]){re.escape(whole)}(?![\w.,])", text)) == len(scores)
     for name in (*scores, "all_negative", "few_rows", "ERR(max_grade=1)@10"):
         assert name in text
+
+
+def with_intervals(scores: tuple[str, ...], groups: int) -> Result:
+    plain = one_result(scores, groups=groups)
+    values = [
+        replace(v, se=0.0011, ci_low=v.value - 0.00216, ci_high=v.value + 0.00216,
+                effective_groups=9876.5)
+        if v.measure != "AUC" else replace(v, caution="pooled")
+        for v in plain.values
+    ]  # fmt: skip
+    meta = replace(plain.meta, conventions={"confidence": 0.95})
+    return Result(values, None, meta, plain.scores, plain.measures)
+
+
+@pytest.mark.parametrize("groups", [12_000, 123_456_789])
+def test_print__intervals__stand_beside_values_or_under_them(groups: int) -> None:
+    result = with_intervals(("pctr",), groups)
+    for width, beside in ((80, False), (120, True), (160, True)):
+        lines = on_terminal(result, width)
+        text = "\n".join(lines)
+        assert max(map(len, lines)) <= width
+        assert "95% CI" in text
+        assert ("[0.7102, 0.7145]" in text) == beside
+        assert ("±0.0022" in text) != beside
+        assert len(re.findall(r"(?<![\w.,])0\.712346(?![\w.,])", text)) == 1
+        assert "positives" in text
+    for text in (repr(result), result.to_markdown()):
+        assert "[0.7102, 0.7145]" in text
+        assert "n/a" in text
+
+
+@pytest.mark.parametrize(
+    "low, high, printed",
+    [(17839.3, 18414.7, "[17,839, 18,415]"), (0.5, 0.5, "[0.500000, 0.500000]"),
+     (0.2, 1.04, "[0.20, 1.04]"), (1e-12, 3e-12, "[1.00000e-12, 3.00000e-12]"),
+     (-1e200, 1e200, "[-1.00000e+200, 1.00000e+200]")],
+)  # fmt: skip
+def test_print__interval__has_two_digits_of_its_half(low: float, high: float, printed: str) -> None:
+    entry = MeasureValue("s", "all", "CG", (low + high) / 2, 9, 9, {}, 1.0, 1.0, se=0.1,
+                         ci_low=low, ci_high=high)  # fmt: skip
+    result = Result([entry], None, Meta("1", 9, 9, {}, 1.0), ["s"], ["CG"])
+    assert printed in repr(result)
+
+
+def test_interval__by_any_spelling_and_score() -> None:
+    result = with_intervals(("a", "b"), 12_000)
+    assert result.interval("gauc", "b") == pytest.approx((0.7101856789, 0.7145056789), abs=1e-12)
+    with pytest.raises(ArgumentError, match="several score columns"):
+        result.interval("GAUC")
+    with pytest.raises(MeasureError, match="was not part"):
+        result.interval("RR", "a")
 
 
 def test_print__long_measure__is_folded_and_numbers_are_not() -> None:

@@ -103,15 +103,16 @@ class PooledAUC(OrderedMeasure):
         area = scores.auc(self.max_fpr, in_order)
         if math.isnan(area):
             return undefined(scores.missing(in_order))
-        details = {}
+        details, error, clusters = {}, math.nan, 0
         if self.se is not None:
             from fastrank_eval.auc_variance import row_variance
 
             details[SE_OF_ROWS] = _root(row_variance(scores, area, in_order))
         if self.se == "clustered":
             variance, clusters = state.variance(area, in_order)
-            details |= {SE_OF_CLUSTERS: _root(variance), CLUSTERS: clusters}
-        return PooledValue(area, None, details)
+            error = _root(variance)
+            details |= {SE_OF_CLUSTERS: error, CLUSTERS: clusters}
+        return PooledValue(area, None, details, error, clusters)
 
 
 AUC = PooledAUC()

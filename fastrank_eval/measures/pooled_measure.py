@@ -33,11 +33,17 @@ class PooledValue:
     details : mapping of str to float
         What else is known of it, such as the number of clamped probabilities or a bound of its
         error.
+    se : float
+        Its standard error with groups as clusters; NaN where none is known.
+    clusters : int
+        Groups that `se` rests on.
     """
 
     value: float
     reason: str | None = None
     details: Mapping[str, float] = field(default_factory=dict)
+    se: float = math.nan
+    clusters: int = 0
 
 
 def undefined(reason: str) -> PooledValue:
