@@ -151,8 +151,8 @@ PROFILES: Mapping[str, Profile] = {
             },
             {"nDCG": {**_LINEAR, "ideal": "retrieved"}, "DCG": _LINEAR},
             (
-                "average_precision_score is AvgPrec, the area under precision over recall as a step "
-                "function: tied rows enter at once, where AP averages over their orders",
+                "average_precision_score is AvgPrec, the area under precision over recall as a "
+                "step function: tied rows enter at once, where AP averages over their orders",
                 "balanced_accuracy_score of rows of one class is the recall of that class, where "
                 "BalancedAccuracy is undefined",
                 "dcg_score and ndcg_score refuse groups of one row, ndcg_score negative labels too",
