@@ -79,7 +79,7 @@ profile: $(VENV)/.test
 
 # With an environment of its own, so that `make test` never comes to need a peer.
 conformance: build/conformance-env/.made
-	$(CONFORMANCE) -m pytest tests/conformance --require-peers $(PYTEST_ARGS)
+	$(CONFORMANCE) -m pytest tests/conformance tests/test_neighbours_*.py --require-peers $(PYTEST_ARGS)
 
 conformance-full: build/conformance-env/.full
 	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/PARITY.md $(PYTEST_ARGS)
