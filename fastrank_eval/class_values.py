@@ -13,11 +13,11 @@ from fastrank_eval import class_confusion
 from fastrank_eval.class_states import OVER_PAIRS, ClassPlan, ClassStates, States, over_pairs
 from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures.group_decisions import GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled_measure import PooledMeasure, PooledValue
 from fastrank_eval.result import MeasureValue
-from fastrank_eval.states import MeanState
 from fastrank_eval.summary import summary_lines
 
 #: Measures of all classes at once, by the matrix of what is and what is predicted.

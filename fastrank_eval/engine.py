@@ -19,11 +19,11 @@ from fastrank_eval.chunk import Chunk, Scored
 from fastrank_eval.coverage import Coverage
 from fastrank_eval.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval.labels import Labels
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures.auc import class_weights
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 from fastrank_eval.plan import GroupValues, Plan, Tally, new_pools
 from fastrank_eval.ranking import Ranking, rank, unranked
-from fastrank_eval.states import MeanState
 
 
 def evaluate_chunk(

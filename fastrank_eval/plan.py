@@ -12,10 +12,10 @@ import numpy as np
 from fastrank_eval.chunk import Chunk
 from fastrank_eval.columns import Roles
 from fastrank_eval.labels import Labels
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.ranking import Ranking
-from fastrank_eval.states import MeanState
 
 #: What is kept of all rows together, for each model: by key, for the measures that share it.
 #: Threads share them.

@@ -14,12 +14,12 @@ from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure, PooledValue
 from fastrank_eval.plan import GroupValues, Plan, Tally
 from fastrank_eval.result import MeasureValue
 from fastrank_eval.score_table import ScoreTable
-from fastrank_eval.states import MeanState
 from fastrank_eval.uncertainty import Uncertainty, around, of_geometric_mean
 from fastrank_eval.validation import decoded
 

@@ -141,7 +141,7 @@ def functions() -> Iterator[tuple[str, Any]]:
         for name, value in vars(module).items():
             if callable(value):
                 yield f"{module.__name__}.{name}", value
-    yield "MeanState.add", vars(fastrank_eval.states.MeanState)["add"]
+    yield "MeanState.add", vars(fastrank_eval.mean_state.MeanState)["add"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -12,9 +12,9 @@ from numba import config
 from sklearn.metrics import roc_auc_score
 
 from fastrank_eval.dealt import DealtCodes
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.pooled import PooledScores
 from fastrank_eval.pooled_weights import WeightedScores
-from fastrank_eval.states import MeanState
 from tests.oracles import Row, pair_auc, partial_auc
 
 law = settings(max_examples=150, deadline=None, derandomize=True)

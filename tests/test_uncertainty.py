@@ -13,7 +13,7 @@ from numba import config
 from scipy import stats
 
 import fastrank_eval
-from fastrank_eval.states import MeanState
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.uncertainty import around, t_quantile
 
 law = settings(max_examples=150, deadline=None, derandomize=True)

@@ -11,10 +11,10 @@ import numpy as np
 
 from fastrank_eval.errors import ArgumentError, MeasureError
 from fastrank_eval.evaluate import evaluate
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.base import GROUP_WEIGHTS
 from fastrank_eval.result import Result
-from fastrank_eval.states import MeanState
 
 __all__ = ["ACTIVITIES", "by_activity", "by_cutoff"]
 
