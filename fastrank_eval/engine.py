@@ -17,13 +17,12 @@ import numpy as np
 
 from fastrank_eval.chunk import Chunk, Scored
 from fastrank_eval.coverage import Coverage
-from fastrank_eval.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval.labels import Labels
-from fastrank_eval.mean_state import MeanState
-from fastrank_eval.measures.auc import class_weights
-from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
-from fastrank_eval.plan import GroupValues, Plan, Tally, new_pools
+from fastrank_eval.mean_state import ONE_LINE
+from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.ranking import Ranking, rank, unranked
+from fastrank_eval.settling import RankedGroups, Settled, constant_columns, settled
+from fastrank_eval.tally import Measured, Pools, SharedPools, Sums, Tally
 
 
 def evaluate_chunk(
@@ -46,13 +45,58 @@ def evaluate_chunk(
     GroupValues
         Empty unless ``plan.per_group``.
     """
+    labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
+    seen = GroupValues.empty(chunk, plan)
+    models = measure_chunk(chunk, plan, labels, tally.whole, tally.pools, name, seen=seen)
+    if plan.per_group:
+        seen.put_positives(labels)
+    tally.whole.see(chunk.groups, chunk.columns.rows, int(labels.relevant(1.0).sum()))
+    if plan.slicings:
+        from fastrank_eval.slicing import add_slices
+
+        add_slices(chunk, plan, tally, labels, models, name)
+    return seen
+
+
+def measure_chunk(
+    chunk: Chunk,
+    plan: Plan,
+    labels: Labels,
+    sums: Sums,
+    pools: Pools | None,
+    name: Callable[[int], str],
+    *,
+    lines: np.ndarray = ONE_LINE,
+    seen: GroupValues | None = None,
+) -> list[Measured]:
+    """Compute every measure of whole groups and add it to sums and pools.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    plan : Plan
+    labels : Labels
+        Of the chunk.
+    sums : Sums
+    pools : Pools or None
+        None: they are not added to.
+    name : callable
+    lines : ndarray of int64, shape (groups,), or (0,)
+        The line of the sums that each group is added to; without entries the first.
+    seen : GroupValues, optional
+        Where values of each group are entered, if the plan asks for them.
+
+    Returns
+    -------
+    list of Measured
+        The measures of groups of each model, where somebody needs them again.
+    """
     columns = chunk.columns
-    group_weights = _constant_columns(chunk, plan, name)
-    labels = Labels.of(columns.label, chunk.starts, plan.skip_empty)
+    group_weights = constant_columns(chunk, plan, name)
     coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
     coded = columns.named[len(plan.roles.group_weights) :]
     fields = {field.name: codes for field, codes in zip(plan.roles.fields, coded, strict=True)}
-    seen = GroupValues.empty(chunk, plan)
+    models: list[Measured] = []
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels, fields)
         if plan.ranks or plan.presorted:
@@ -61,20 +105,34 @@ def evaluate_chunk(
             ranking = (
                 rank(scored, plan.ties, in_order, coverage) if plan.ranks else unranked(scored)
             )
+            positives = ranking.relevant(1.0)
+            groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked)
+            found: dict[int, Settled] = {}
             for m, value in _values(plan, ranking):
-                _settle(plan, m, ranking, value, group_weights, tally.means[model], name)
-                if plan.per_group:
-                    seen.put(model, m, ranking, value)
-            if ranking.ranked is not None:
-                _settle_empty(plan, chunk, labels, tally.means[model])
-        for key, pool in tally.pools[model].items():
-            plan.pools[key].add_rows(pool, scored)
-    if plan.per_group:
-        seen.put_positives(labels)
-    tally.positives += int(labels.relevant(1.0).sum())
-    tally.rows += columns.rows
-    tally.groups += chunk.groups
-    return seen
+                one = settled(plan, m, ranking, value, group_weights, name)
+                sums.add(model, m, groups, one, lines)
+                if seen is not None and plan.per_group:
+                    seen.put(model, m, ranking.ranked, one)
+                if plan.keeps_values:
+                    found[m] = one
+            sums.add_empty(model, groups, lines)
+            models.append((groups, found))
+        if pools is not None:
+            for key, pool in pools[model].items():
+                plan.pools[key].add_rows(pool, scored)
+    pair_models(plan, models, sums, lines)
+    return models
+
+
+def pair_models(
+    plan: Plan, models: list[Measured], sums: Sums, lines: np.ndarray = ONE_LINE
+) -> None:
+    """Add the measures of groups of every model beside those of the baseline."""
+    if plan.baseline is None or not models:
+        return
+    for model in plan.rivals:
+        for m in models[model][1]:
+            sums.pair(model, m, models[plan.baseline], models[model], lines)
 
 
 def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
@@ -88,137 +146,13 @@ def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
         yield from zip(together, values, strict=True)
 
 
-def _settle_empty(plan: Plan, chunk: Chunk, labels: Labels, state: MeanState) -> None:
-    """Count the groups that were not ranked because their labels are all 0."""
-    groups = chunk.groups - len(labels.rows)
-    rows = chunk.columns.rows - labels.rows_ranked
-    for m, measure in enumerate(plan.measures):
-        if measure.pooled:
-            continue
-        reason = "no_relevant" if plan.groups == "with_relevant" else measure.undefined_if_empty()
-        if reason:
-            state.drop(m, reason, groups)
-        else:
-            state.add_zeros(m, groups, rows)
-
-
-def _settle(
-    plan: Plan,
-    m: int,
-    ranking: Ranking,
-    value: np.ndarray,
-    group_weights: dict[str, np.ndarray],
-    state: MeanState,
-    name: Callable[[int], str],
-) -> None:
-    """Apply the policy for undefined groups, weigh the groups and add them to the state."""
-    measure = plan.measures[m]
-    positives = ranking.relevant(1.0)
-    if plan.groups == "with_relevant":
-        left_out = positives == 0
-        state.drop(m, "no_relevant", int(np.count_nonzero(left_out)))
-        value[left_out] = np.nan
-        unsettled = np.isnan(value) & ~left_out
-    else:
-        unsettled = np.isnan(value)
-    if unsettled.any():
-        for reason, holds in measure.reasons(ranking):
-            mine = unsettled & holds
-            count = int(np.count_nonzero(mine))
-            if not count:
-                continue
-            unsettled &= ~holds
-            policy = plan.policy(measure, reason)
-            if policy == "error":
-                at = int(np.argmax(mine))
-                group = at if ranking.ranked is None else int(ranking.ranked[at])
-                raise UndefinedError(
-                    f"{measure} is undefined for the group "
-                    f"{name(group)} ({reason}), and undefined groups "
-                    "are an error; choose undefined='skip', 'zero' or 'one'."
-                )
-            if policy == "skip":
-                state.drop(m, reason, count)
-            else:
-                value[mine] = policy
-    weights = _group_weights(measure, ranking, group_weights)
-    used = measure.settled(value)
-    if weights is not None:
-        weightless = (weights == 0) & ~np.isnan(value)
-        if weightless.any():
-            state.drop(m, "zero_weight", int(np.count_nonzero(weightless)))
-            used = np.where(weightless, np.nan, used)
-    if unsettled.any() or not state.add(m, used, weights, ranking.rows, positives):
-        remedy = ", or take gain='linear' or a table of gains" if "gain" in measure.chosen else ""
-        raise MeasureError(
-            f"{measure}: grades or weights are so large that a sum passes the largest double; "
-            f"scale them down{remedy}."
-        )
-
-
-def _group_weights(
-    measure: Measure, ranking: Ranking, columns: dict[str, np.ndarray]
-) -> np.ndarray | None:
-    """What each group counts for; None where each counts 1."""
-    kind = measure.weight
-    if kind == "uniform":
-        return None
-    if kind not in GROUP_WEIGHTS:
-        column = columns[kind]
-        if ranking.ranked is None:
-            return column
-        ranked = ranking.ranked
-        return ranking.once_for_all(("column", kind), lambda: column[ranked])
-    rel = measure.rel_or_default
-
-    def weigh() -> np.ndarray:
-        if measure.uses_row_weights:
-            positive, negative = class_weights(ranking, rel)
-        else:
-            positive = ranking.relevant(rel)
-            negative = ranking.retrieved - ranking.relevant_retrieved(rel)
-            if kind == "impressions":
-                return ranking.retrieved.astype(np.float64)
-        if kind == "impressions":
-            return (positive + negative).astype(np.float64)
-        if kind == "positives":
-            return positive.astype(np.float64)
-        return positive.astype(np.float64) * negative
-
-    if ranking.weights is not None:
-        # Sums of row weights in the order of the scores: their last bits are the model's own.
-        return weigh()
-    return ranking.once_for_all(("group weight", measure.uses_row_weights, kind, rel), weigh)
-
-
-def _constant_columns(
-    chunk: Chunk, plan: Plan, name: Callable[[int], str]
-) -> dict[str, np.ndarray]:
-    """Columns used as group weights, one value a group; refuse one that varies inside a group."""
-    found = {}
-    firsts = chunk.starts[:-1]
-    for title, column in zip(plan.roles.group_weights, chunk.columns.named, strict=False):
-        varies = column[1:] != column[:-1]
-        varies[firsts[1:] - 1] = False
-        if varies.any():
-            row = int(np.argmax(varies)) + 1
-            group = int(np.searchsorted(chunk.starts, row, side="right")) - 1
-            raise ColumnError(
-                f"group weight column '{title}' is not constant inside the group "
-                f"{name(group)}: {column[row - 1]:g} is followed by "
-                f"{column[row]:g}; a group weight has one value a group."
-            )
-        found[title] = column[firsts]
-    return found
-
-
 class Tallies:
     """A tally for each thread."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tallies: list[Tally] = []
-        self._pools = new_pools(plan)
+        self._pools = SharedPools(plan)
         self._own = threading.local()
         self._lock = threading.Lock()
 

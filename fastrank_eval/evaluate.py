@@ -40,7 +40,7 @@ from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.measures.probabilities import sampling_rate_of
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.memory import Budget, budget
-from fastrank_eval.plan import STRETCH, GroupValues, Plan, Tally, stretch_of
+from fastrank_eval.plan import STRETCH, GroupValues, Plan, stretch_of
 from fastrank_eval.profiles import DEFAULTS, profile_of, with_options
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.result import Meta, Result
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from fastrank_eval.fields import FieldCodes
+    from fastrank_eval.tally import Tally
 
 #: Rows looked at to see whether keys are scattered.
 _PEEK = 1 << 16
@@ -313,7 +314,7 @@ def evaluate(
     return Result(
         lines,
         table,
-        Meta(__version__, tally.rows, tally.groups, conventions, seconds, fresh),
+        Meta(__version__, tally.whole.rows(), tally.whole.groups(), conventions, seconds, fresh),
         roles.scores,
         [str(m) for m in wanted],
         {str(m): str(used) for m, used in zip(asked, measured, strict=True) if m != used},

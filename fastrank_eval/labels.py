@@ -95,6 +95,15 @@ class Labels:
 
         return self.once(("relevant", rel), count)
 
+    def relevant_of_all(self, rel: float) -> np.ndarray:
+        """Rows with grade >= `rel`, above 0, in each group, ranked or not. int64."""
+        relevant = self.relevant(rel)
+        if self.ranked is None:
+            return relevant
+        found = np.zeros(len(self.starts) - 1, np.int64)
+        found[self.ranked] = relevant
+        return found
+
     def relevant_rows(self, rel: float) -> np.ndarray:
         """The rows whose label is at least `rel`, ascending."""
 

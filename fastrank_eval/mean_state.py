@@ -261,9 +261,9 @@ def _add_alike(  # type: ignore[no-untyped-def]
             counts[line, 1] += used_rows
             counts[line, 2] += used_positives
             line = lines[g]
-            used = 0
-            used_rows = 0
-            used_positives = 0
+            used = np.int64(0)
+            used_rows = np.int64(0)
+            used_positives = np.int64(0)
         used += 1
         used_rows += rows[g]
         used_positives += positives[g]
@@ -337,9 +337,9 @@ def _add_weighed(  # type: ignore[no-untyped-def]
             counts[line, 1] += used_rows
             counts[line, 2] += used_positives
             line = lines[g]
-            used = 0
-            used_rows = 0
-            used_positives = 0
+            used = np.int64(0)
+            used_rows = np.int64(0)
+            used_positives = np.int64(0)
         used += 1
         used_rows += rows[g]
         used_positives += positives[g]

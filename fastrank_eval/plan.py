@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastrank_eval.chunk import Chunk
 from fastrank_eval.columns import Roles
 from fastrank_eval.labels import Labels
-from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.pooled_measure import PooledMeasure
-from fastrank_eval.ranking import Ranking
 
-#: What is kept of all rows together, for each model: by key, for the measures that share it.
-#: Threads share them.
-Pools: TypeAlias = list[dict[Hashable, Any]]
+if TYPE_CHECKING:
+    from fastrank_eval.settling import Settled
+    from fastrank_eval.slicing import Slicing
 
 #: Rows a worker takes at a time, and the fewest where there are less than enough for all.
 STRETCH = 1 << 20
@@ -55,6 +53,12 @@ class Plan:
         Rows a worker takes at a time.
     confidence : float
         Of intervals, in ]0, 1[.
+    baseline : int or None
+        The model that every other is compared with; None: nothing is compared.
+    slicings : tuple of Slicing
+        By what the rows are cut into slices, each of which has values of its own.
+    min_groups : int
+        Slices with fewer groups are left out.
     """
 
     roles: Roles
@@ -67,6 +71,9 @@ class Plan:
     threads: int = 1
     stretch: int = STRETCH
     confidence: float = 0.95
+    baseline: int | None = None
+    slicings: tuple[Slicing, ...] = ()
+    min_groups: int = 1
 
     @property
     def weighted(self) -> bool:
@@ -94,6 +101,17 @@ class Plan:
         if self.weighted or self.roles.unretrieved == "allow":
             return bool(of_groups)
         return any(m.needs_places for m in of_groups)
+
+    @property
+    def rivals(self) -> list[int]:
+        """The models that are compared with the baseline."""
+        models = range(len(self.roles.scores))
+        return [] if self.baseline is None else [m for m in models if m != self.baseline]
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether a chunk's values are read again: by slices, or beside those of another model."""
+        return bool(self.slicings) or self.baseline is not None
 
     @property
     def keeps_order(self) -> bool:
@@ -129,33 +147,6 @@ class Plan:
         return by_key
 
 
-def new_pools(plan: Plan) -> Pools:
-    """Empty pools for a plan."""
-    return [
-        {key: m.new_state(plan.weighted, plan.threads) for key, m in plan.pools.items()}
-        for _ in plan.roles.scores
-    ]
-
-
-class Tally:
-    """Everything a thread adds up by itself; tallies merge in any order."""
-
-    def __init__(self, plan: Plan, pools: Pools | None = None) -> None:
-        self.rows = 0
-        self.positives = 0
-        self.groups = 0
-        self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
-        self.pools = new_pools(plan) if pools is None else pools
-
-    def merge(self, other: Tally) -> None:
-        """Add the tally of another thread that shares the pools."""
-        self.rows += other.rows
-        self.positives += other.positives
-        self.groups += other.groups
-        for mine, theirs in zip(self.means, other.means, strict=True):
-            mine.merge(theirs)
-
-
 @dataclass(slots=True)
 class GroupValues:
     """Per-group results of consecutive groups.
@@ -165,11 +156,14 @@ class GroupValues:
     rows, positives : ndarray of int64, shape (groups,)
     values : ndarray of float64, shape (models, measures, groups)
         NaN where undefined; unused for pooled measures.
+    weights : ndarray of float64, shape (models, measures, groups), or None
+        What each group counts for, 0 where it is left out; only where models are compared.
     """
 
     rows: np.ndarray
     positives: np.ndarray
     values: np.ndarray
+    weights: np.ndarray | None = None
 
     @classmethod
     def empty(cls, chunk: Chunk, plan: Plan) -> GroupValues:
@@ -180,19 +174,39 @@ class GroupValues:
             if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
                 values[:, m] = np.nan
         rows = np.diff(chunk.starts) if plan.per_group else np.empty(0, np.int64)
-        return cls(rows, np.zeros(groups, np.int64), values)
+        weights = None if plan.baseline is None else (~np.isnan(values)).astype(np.float64)
+        return cls(rows, np.zeros(groups, np.int64), values, weights)
 
     def one(self, group: int) -> GroupValues:
         """The results of one group."""
         here = slice(group, group + 1)
-        return GroupValues(self.rows[here], self.positives[here], self.values[:, :, here])
+        weights = None if self.weights is None else self.weights[:, :, here]
+        return GroupValues(self.rows[here], self.positives[here], self.values[:, :, here], weights)
 
-    def put(self, model: int, m: int, ranking: Ranking, value: np.ndarray) -> None:
+    @classmethod
+    def together(cls, parts: Sequence[GroupValues]) -> GroupValues:
+        """The results of all groups, part after part."""
+        weights = [part.weights for part in parts if part.weights is not None]
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.positives for part in parts]),
+            np.concatenate([part.values for part in parts], axis=2),
+            np.concatenate(weights, axis=2) if weights else None,
+        )
+
+    def take(self, groups: np.ndarray) -> GroupValues:
+        """The results of some groups, in that order."""
+        weights = None if self.weights is None else self.weights[:, :, groups]
+        return GroupValues(
+            self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
+        )
+
+    def put(self, model: int, m: int, ranked: np.ndarray | None, settled: Settled) -> None:
         """Enter a measure's values of the ranked groups."""
-        if ranking.ranked is None:
-            self.values[model, m] = value
-        else:
-            self.values[model, m, ranking.ranked] = value
+        here = slice(None) if ranked is None else ranked
+        self.values[model, m, here] = settled.value
+        if self.weights is not None:
+            self.weights[model, m, here] = settled.terms()[1]
 
     def put_positives(self, labels: Labels) -> None:
         """Enter the rows of grade >= 1 of the ranked groups."""

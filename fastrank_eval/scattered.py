@@ -18,12 +18,13 @@ from fastrank_eval.gathering import Gathering, Span
 from fastrank_eval.groups import Keys, key_text, keys_at
 from fastrank_eval.memory import Budget
 from fastrank_eval.outofcore import Sorter, WideKeys
-from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.progress import report
 from fastrank_eval.sources.unread import Part, first_rows
 from fastrank_eval.spilling import spill_folder
 from fastrank_eval.stream import Piece, evaluate_stream
 from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.tally import Tally
 from fastrank_eval.validation import columns_of, keys_of
 
 #: The sorter keeps this share of what rows may take: results are worked out beside it.
@@ -201,10 +202,5 @@ def in_order_of_appearance(pieces: list[Piece]) -> tuple[list[Keys], list[GroupV
     appeared = np.argsort(np.concatenate([piece.firsts for piece in pieces]))
     columns = zip(*(piece.keys for piece in pieces), strict=True)
     keys = tuple(pa.concat_arrays(list(column)) for column in columns)
-    values = [cast(GroupValues, piece.values) for piece in pieces]
-    together = GroupValues(
-        np.concatenate([value.rows for value in values])[appeared],
-        np.concatenate([value.positives for value in values])[appeared],
-        np.concatenate([value.values for value in values], axis=2)[:, :, appeared],
-    )
-    return [keys_at(keys, appeared)], [together]
+    together = GroupValues.together([cast(GroupValues, piece.values) for piece in pieces])
+    return [keys_at(keys, appeared)], [together.take(appeared)]

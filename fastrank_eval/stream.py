@@ -27,9 +27,10 @@ from fastrank_eval.groups import (
     keys_at,
     same_key,
 )
-from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.sources.unread import Part
 from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.tally import Tally
 from fastrank_eval.validation import columns_of
 
 #: Groups that span stretches wait until there are this many.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,70 +18,98 @@ from fastrank_eval.groups import Keys
 from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure, PooledValue
-from fastrank_eval.plan import GroupValues, Plan, Tally
+from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.result import MeasureValue
 from fastrank_eval.score_table import ScoreTable
+from fastrank_eval.tally import Sums, Tally
 from fastrank_eval.uncertainty import Uncertainty, around, of_geometric_mean
 from fastrank_eval.validation import decoded
 
 
 def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
-    """One line for each model and measure, with its coverage."""
+    """One line for each model, slice and measure, with its coverage; slices after all rows."""
     lines = []
     for model, name in enumerate(plan.roles.scores):
-        state = tally.means[model]
+        pools = tally.pools[model]
         for m, measure in enumerate(plan.measures):
-            details: Mapping[str, float] = {}
-            sure = Uncertainty()
-            if isinstance(measure, PooledMeasure):
-                pool = measure.state_in(tally.pools[model])
-                found = measure.pooled_value(pool, partial(in_order, plan.threads))
-                value, details = found.value, found.details
-                sure = _of_pool(found, plan.confidence)
-                used, rows, positives, dropped = tally.groups, tally.rows, tally.positives, {}
-                if found.reason and tally.groups:
-                    policy = plan.policy(measure, found.reason)
-                    if policy == "error":
-                        raise _undefined_pool(measure, found.reason)
-                    if policy == "skip":
-                        used, rows, positives = 0, 0, 0
-                        dropped = {found.reason: tally.groups}
-                    else:
-                        value, sure = policy, Uncertainty(caution="pooled")
-            else:
-                value, sure = _over_groups(state, m, measure, plan.confidence)
-                used, rows, positives = state.used(m), state.rows(m), state.positives(m)
-                dropped = state.dropped(m)
-            lines.append(
-                MeasureValue(
-                    score=name,
-                    slice="all",
-                    measure=str(measure),
-                    value=value,
-                    groups=tally.groups,
-                    groups_used=used,
-                    dropped=dropped,
-                    rows_share=_share(rows, tally.rows),
-                    positives_share=_share(positives, tally.positives),
-                    aggregate="pooled" if measure.pooled else measure.aggregate,
-                    details=dict(details),
-                    se=sure.se,
-                    ci_low=sure.low,
-                    ci_high=sure.high,
-                    effective_groups=sure.effective_groups,
-                    caution=sure.caution,
-                )
-            )
+            lines.append(_line(plan, tally.whole, 0, pools, model, m, score=name, measure=measure))
+    for slicing, sums, shared in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
+        seen = {int(line) for line in sums.lines}
+        for line, label in slicing.labels(seen):
+            if sums.groups(line) < plan.min_groups:
+                continue
+            for model, name in enumerate(plan.roles.scores):
+                pools = shared.of(line)[model]
+                for m, measure in enumerate(plan.measures):
+                    one = _line(plan, sums, line, pools, model, m, score=name, measure=measure)
+                    lines.append(replace(one, slice=label))
     return lines
 
 
+def _line(
+    plan: Plan,
+    sums: Sums,
+    line: int,
+    pools: Mapping[Hashable, Any],
+    model: int,
+    m: int,
+    *,
+    score: str,
+    measure: Measure,
+) -> MeasureValue:
+    state, groups = sums.means[model], sums.groups(line)
+    details: Mapping[str, float] = {}
+    sure = Uncertainty()
+    if isinstance(measure, PooledMeasure):
+        pool = measure.state_in(pools)
+        found = measure.pooled_value(pool, partial(in_order, plan.threads))
+        value, details = found.value, found.details
+        sure = _of_pool(found, plan.confidence)
+        used, rows, positives, dropped = groups, sums.rows(line), sums.positives(line), {}
+        if found.reason and groups:
+            policy = plan.policy(measure, found.reason)
+            if policy == "error":
+                raise _undefined_pool(measure, found.reason)
+            if policy == "skip":
+                used, rows, positives = 0, 0, 0
+                dropped = {found.reason: groups}
+            else:
+                value, sure = policy, Uncertainty(caution="pooled")
+    else:
+        value, sure = _over_groups(state, m, line, measure, plan.confidence)
+        used, rows, positives = (
+            state.used(m, line),
+            state.rows(m, line),
+            state.positives(m, line),
+        )
+        dropped = state.dropped(m, line)
+    return MeasureValue(
+        score=score,
+        slice="all",
+        measure=str(measure),
+        value=value,
+        groups=groups,
+        groups_used=used,
+        dropped=dropped,
+        rows_share=_share(rows, sums.rows(line)),
+        positives_share=_share(positives, sums.positives(line)),
+        aggregate="pooled" if measure.pooled else measure.aggregate,
+        details=dict(details),
+        se=sure.se,
+        ci_low=sure.low,
+        ci_high=sure.high,
+        effective_groups=sure.effective_groups,
+        caution=sure.caution,
+    )
+
+
 def _over_groups(
-    state: MeanState, m: int, measure: Measure, confidence: float
+    state: MeanState, m: int, line: int, measure: Measure, confidence: float
 ) -> tuple[float, Uncertainty]:
     weighted = measure.weight != "uniform"
-    moments = state.moments(m, weighted)
+    moments = state.moments(m, weighted, line)
     if measure.aggregate == "sum":
-        total = state.sum(m)
+        total = state.sum(m, line)
         if total == float("inf"):
             raise MeasureError(
                 f"{measure}: weights are so large that a sum passes the largest double; scale them "
@@ -88,7 +117,7 @@ def _over_groups(
             )
         groups = moments.groups
         return total, around(total, moments.error_of_sum(), groups, confidence, float(groups))
-    mean = state.mean(m, weighted)
+    mean = state.mean(m, weighted, line)
     effective = moments.effective_groups
     sure = around(mean, moments.error_of_mean(), moments.groups, confidence, effective)
     if measure.aggregate != "geometric mean":

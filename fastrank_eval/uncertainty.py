@@ -59,12 +59,15 @@ class Moments:
         """
         if self.groups < 2 or not self.weights:
             return math.nan
+        return root(self.deviations() * self.groups, (self.groups - 1) * self.weights**4)
+
+    def deviations(self) -> int:
+        """``(sum of w)^2`` times the sum of ``(p - mean w)^2``, in the fourth power of the unit."""
         p, w = self.values, self.weights
         if self.products is None or self.squared_weights is None:
             # Weights of 1 each: w is their number, in the unit of p.
-            return _root(self.groups * self.squares - p * p, (self.groups - 1) * w * w)
-        deviations = self.squares * w * w - 2 * p * w * self.products + p * p * self.squared_weights
-        return _root(deviations * self.groups, (self.groups - 1) * w**4)
+            return (self.groups * self.squares - p * p) * (w * w // self.groups)
+        return self.squares * w * w - 2 * p * w * self.products + p * p * self.squared_weights
 
     def error_of_sum(self) -> float:
         """The standard error of ``sum of p``, the number of groups being given; NaN below two.
@@ -74,7 +77,7 @@ class Moments:
         if self.groups < 2:
             return math.nan
         deviations = self.groups * self.squares - self.values**2
-        return _root(deviations, (self.groups - 1) << (2 * self.unit))
+        return root(deviations, (self.groups - 1) << (2 * self.unit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +200,14 @@ def _within(t: float, degrees: int) -> float:
     return 2 / math.pi * (angle + sine * total * (degrees > 1))
 
 
-def _root(above: int, below: int) -> float:
-    """``sqrt(above / below)`` of whole numbers of any size; inf past the largest double."""
+def root(above: int, below: int) -> float:
+    """``sqrt(above / below)`` of whole numbers of any size; inf past the largest double.
+
+    Parameters
+    ----------
+    above, below : int
+        At least 0, and more than 0.
+    """
     if not above:
         return 0.0
     # So many bits of the quotient that its root has more than a double.

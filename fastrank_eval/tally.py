@@ -1,0 +1,212 @@
+"""Everything that a run adds up: sums over groups, of all rows or slice by slice, and pools."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fastrank_eval.mean_state import ONE_LINE, LineCounts, MeanState
+from fastrank_eval.paired_state import PairedState
+from fastrank_eval.plan import Plan
+from fastrank_eval.settling import RankedGroups, Settled, empty_reason, too_large
+
+#: What is kept of all rows together, for each model: by key, for the measures that share it.
+#: Threads share them.
+Pools: TypeAlias = list[dict[Hashable, Any]]
+#: One model's settled measures of groups, by their position in the plan.
+Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Settled]]
+
+# Counters of a line.
+_GROUPS, _ROWS, _POSITIVES = range(3)
+
+
+def new_pools(plan: Plan) -> Pools:
+    """Empty pools for a plan."""
+    return [
+        {key: m.new_state(plan.weighted, plan.threads) for key, m in plan.pools.items()}
+        for _ in plan.roles.scores
+    ]
+
+
+class Sums:
+    """What is added up over groups: of all rows on one line, or of each slice on a line of its own.
+
+    Parameters
+    ----------
+    plan : Plan
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._seen = LineCounts(3)
+        self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
+        self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
+
+    def see(
+        self,
+        groups: np.ndarray | int,
+        rows: np.ndarray | int,
+        positives: np.ndarray | int,
+    ) -> None:
+        """Count groups, rows and positives of each line."""
+        for column, numbers in enumerate((groups, rows, positives)):
+            self._seen.add(column, numbers)
+
+    def add(
+        self,
+        model: int,
+        m: int,
+        groups: RankedGroups,
+        settled: Settled,
+        lines: np.ndarray = ONE_LINE,
+    ) -> None:
+        """Add a measure of one model over the ranked groups of a chunk.
+
+        Parameters
+        ----------
+        model, m : int
+        groups : RankedGroups
+        settled : Settled
+        lines : ndarray of int64, shape (groups,), or (0,)
+            The line of each group of the chunk.
+        """
+        state = self.means[model]
+        mine = groups.lines(lines)
+        for reason, dropped in settled.lines_dropped(mine):
+            state.drop(m, reason, dropped)
+        if not state.add(m, settled.used, settled.weights, groups.rows, groups.positives, mine):
+            raise too_large(self._plan.measures[m])
+
+    def add_empty(self, model: int, groups: RankedGroups, lines: np.ndarray = ONE_LINE) -> None:
+        """Add the groups of a chunk that were not ranked to every measure of a model."""
+        if groups.ranked is None:
+            return
+        number, rows = groups.empty_on(lines)
+        for m, measure in enumerate(self._plan.measures):
+            if measure.pooled:
+                continue
+            reason = empty_reason(self._plan, measure)
+            if reason:
+                self.means[model].drop(m, reason, number)
+            else:
+                self.means[model].add_zeros(m, number, rows)
+
+    def pair(
+        self, model: int, m: int, base: Measured, other: Measured, lines: np.ndarray = ONE_LINE
+    ) -> None:
+        """Add a measure of the base model and another over the groups of a chunk."""
+        state = self.pairs[model]
+        (base_groups, base_values), (groups, values) = base, other
+        mine, theirs = base_values[m], values[m]
+        empty = float("nan") if empty_reason(self._plan, self._plan.measures[m]) else 0.0
+        if base_groups.ranked is groups.ranked:
+            here = groups.lines(lines)
+            state.add(m, mine.used, theirs.used, mine.weights, theirs.weights, here)
+            if groups.ranked is not None and empty == 0:
+                state.add_zeros(m, groups.empty_on(lines)[0])
+            return
+        # A model that leaves rows unscored ranks every group.
+        state.add(
+            m,
+            base_groups.spread(mine.used, empty),
+            groups.spread(theirs.used, empty),
+            None if mine.weights is None else base_groups.spread(mine.weights, 1.0),
+            None if theirs.weights is None else groups.spread(theirs.weights, 1.0),
+            lines,
+        )
+
+    def merge(self, other: Sums) -> None:
+        """Add the sums of another thread."""
+        self._seen.merge(other._seen)
+        for mine, theirs in zip(self.means, other.means, strict=True):
+            mine.merge(theirs)
+        for model, pair in self.pairs.items():
+            pair.merge(other.pairs[model])
+
+    def groups(self, line: int = 0) -> int:
+        """Groups seen."""
+        return self._seen.at(line, _GROUPS)
+
+    def rows(self, line: int = 0) -> int:
+        """Rows seen."""
+        return self._seen.at(line, _ROWS)
+
+    def positives(self, line: int = 0) -> int:
+        """Rows of grade >= 1 seen."""
+        return self._seen.at(line, _POSITIVES)
+
+    @property
+    def lines(self) -> np.ndarray:
+        """Lines on which a group was seen."""
+        return np.flatnonzero(self._seen.table[:, _GROUPS])
+
+
+class LinePools:
+    """Pools of each slice, made when its first row comes; threads share them.
+
+    Parameters
+    ----------
+    plan : Plan
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._lock = threading.Lock()
+        self._lines: dict[int, Pools] = {}
+
+    def of(self, line: int) -> Pools:
+        """The pools of one slice."""
+        with self._lock:
+            if line not in self._lines:
+                self._lines[line] = new_pools(self._plan)
+            return self._lines[line]
+
+
+class SharedPools:
+    """The pools that the threads of a run share: of all rows, and of each slice.
+
+    Parameters
+    ----------
+    plan : Plan
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.whole = new_pools(plan)
+        self.slices = [LinePools(plan) for _ in plan.slicings]
+
+
+class Tally:
+    """Everything a thread adds up by itself; tallies merge in any order.
+
+    Parameters
+    ----------
+    plan : Plan
+    pools : SharedPools, optional
+        Those of the run.
+
+    Attributes
+    ----------
+    whole : Sums
+        Of all rows.
+    slices : list of Sums
+        For each slicing.
+    """
+
+    def __init__(self, plan: Plan, pools: SharedPools | None = None) -> None:
+        self.whole = Sums(plan)
+        self.slices = [Sums(plan) for _ in plan.slicings]
+        self.shared = SharedPools(plan) if pools is None else pools
+
+    @property
+    def pools(self) -> Pools:
+        """What is kept of all rows together, for each model."""
+        return self.shared.whole
+
+    def merge(self, other: Tally) -> None:
+        """Add the tally of another thread that shares the pools."""
+        self.whole.merge(other.whole)
+        for mine, theirs in zip(self.slices, other.slices, strict=True):
+            mine.merge(theirs)
