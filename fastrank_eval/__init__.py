@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from fastrank_eval.evaluate import evaluate
     from fastrank_eval.explanation import explain
+    from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.measures import (
         AP,
         AP_IA,
@@ -141,9 +142,10 @@ if TYPE_CHECKING:
         parse_measures,
         pFound,
     )
+    from fastrank_eval.meta import Meta
     from fastrank_eval.progress import Progress
     from fastrank_eval.relative_improvement import rela_impr
-    from fastrank_eval.result import MeasureValue, Meta, Result
+    from fastrank_eval.result import Result
     from fastrank_eval.sources import open_source
     from fastrank_eval.thresholds import BestThreshold, best_threshold, confusion
 
@@ -151,7 +153,6 @@ __version__ = "0.1.0"
 
 _ERRORS = "fastrank_eval.errors"
 _MEASURES = "fastrank_eval.measures"
-_RESULT = "fastrank_eval.result"
 
 _MODULES = {"neighbours", "trec"}
 _HOME = {
@@ -239,8 +240,8 @@ _HOME = {
     "IPrec11": _MEASURES,
     "Measure": _MEASURES,
     "MeasureError": _ERRORS,
-    "MeasureValue": _RESULT,
-    "Meta": _RESULT,
+    "MeasureValue": "fastrank_eval.measure_value",
+    "Meta": "fastrank_eval.meta",
     "NumNonrelRet": _MEASURES,
     "NumRel": _MEASURES,
     "NumRelRet": _MEASURES,
@@ -254,7 +255,7 @@ _HOME = {
     "RBPres": _MEASURES,
     "RIG": _MEASURES,
     "RelP": _MEASURES,
-    "Result": _RESULT,
+    "Result": "fastrank_eval.result",
     "RnDCG": _MEASURES,
     "Rprec": _MEASURES,
     "SetAP": _MEASURES,

@@ -9,7 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.errors import ArgumentError, MeasureError
-from fastrank_eval.result import MeasureValue, Meta, Result, plain_value
+from fastrank_eval.measure_value import MeasureValue
+from fastrank_eval.meta import Meta
+from fastrank_eval.plain_values import plain_value
+from fastrank_eval.result import Result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

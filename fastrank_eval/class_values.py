@@ -14,10 +14,10 @@ from fastrank_eval.class_states import OVER_PAIRS, ClassPlan, ClassStates, State
 from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.mean_state import MeanState
+from fastrank_eval.measure_value import MeasureValue
 from fastrank_eval.measures.group_decisions import GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled_measure import PooledMeasure, PooledValue
-from fastrank_eval.result import MeasureValue
 from fastrank_eval.summary import summary_lines
 
 #: Measures of all classes at once, by the matrix of what is and what is predicted.

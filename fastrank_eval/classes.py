@@ -27,8 +27,8 @@ from fastrank_eval.measures.group_decisions import GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled_auc import PooledAUC
 from fastrank_eval.measures.pooled_measure import PooledMeasure
+from fastrank_eval.meta import Meta
 from fastrank_eval.progress import Progress, reporting_to
-from fastrank_eval.result import Meta
 from fastrank_eval.sources import open_source
 from fastrank_eval.undefined import undefined_policies, undefined_text
 from fastrank_eval.ungrouped import each_stretch

@@ -14,7 +14,8 @@ from fastrank_eval.uncertainty import FEW_GROUPS
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fastrank_eval.result import MeasureValue, Result
+    from fastrank_eval.measure_value import MeasureValue
+    from fastrank_eval.result import Result
 
 __all__ = ["markdown", "plain", "terminal"]
 

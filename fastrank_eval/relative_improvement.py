@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from fastrank_eval.errors import ArgumentError
+from fastrank_eval.errors import ArgumentError, MeasureError
 
-__all__ = ["rela_impr"]
+if TYPE_CHECKING:
+    from fastrank_eval.measures import Measure
+
+__all__ = ["refuse_without_chance", "rela_impr"]
 
 #: What a random order is worth.
 _CHANCE = 0.5
@@ -54,3 +58,12 @@ def rela_impr(value: float, base: float) -> float:
     if math.isnan(value) or math.isnan(base) or base <= _CHANCE:
         return math.nan
     return (value - _CHANCE) / (base - _CHANCE) - 1.0
+
+
+def refuse_without_chance(known: Measure) -> None:
+    """Refuse a measure of which a random order is not worth 0.5: any but AUC and GAUC, whole."""
+    partial = known.chosen.get("max_fpr") or 1
+    if known.name not in ("AUC", "GAUC") or partial < 1:
+        raise MeasureError(
+            f"RelaImpr takes chance for 0.5, which {known} has none of; it compares AUC and GAUC."
+        )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.errors import ArgumentError, MeasureError, near
-from fastrank_eval.relative_improvement import rela_impr
+from fastrank_eval.errors import ArgumentError, MeasureError
+from fastrank_eval.held_names import held_measure, held_score, refuse_pooled
+from fastrank_eval.measure_value import MeasureValue, summary_csv, summary_lines, summary_table
+from fastrank_eval.meta import Meta
+from fastrank_eval.plain_values import plain_value
+from fastrank_eval.relative_improvement import refuse_without_chance, rela_impr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,124 +26,6 @@ if TYPE_CHECKING:
     from fastrank_eval.score_table import ScoreTable
 
 __all__ = ["MeasureValue", "Meta", "Result"]
-
-_SUMMARY = pa.schema(
-    [
-        pa.field("score", pa.string(), nullable=False),
-        pa.field("slice", pa.string(), nullable=False),
-        pa.field("measure", pa.string(), nullable=False),
-        pa.field("value", pa.float64()),
-        pa.field("se", pa.float64()),
-        pa.field("ci_low", pa.float64()),
-        pa.field("ci_high", pa.float64()),
-        pa.field("effective_groups", pa.float64()),
-        pa.field("caution", pa.string()),
-        pa.field("groups", pa.int64(), nullable=False),
-        pa.field("groups_used", pa.int64(), nullable=False),
-        pa.field("dropped", pa.map_(pa.string(), pa.int64()), nullable=False),
-        pa.field("rows_share", pa.float64()),
-        pa.field("positives_share", pa.float64()),
-        pa.field("aggregate", pa.string(), nullable=False),
-        pa.field("details", pa.map_(pa.string(), pa.float64()), nullable=False),
-    ]
-)
-
-
-@dataclass(frozen=True)
-class MeasureValue:
-    """One number with its coverage.
-
-    Parameters
-    ----------
-    score : str
-        Score column, that is, the model.
-    slice : str
-        Part of the rows it speaks of; ``"all"`` for all of them.
-    measure : str
-        Canonical text of the measure.
-    value : float
-        The value; NaN where undefined.
-    groups : int
-        Groups seen.
-    groups_used : int
-        Groups in the mean or sum; for a pooled measure, groups whose rows are in the pool.
-    dropped : dict of str to int
-        Groups left out, by reason.
-    rows_share : float
-        Rows of the groups used over all rows, in [0, 1]; NaN without rows.
-    positives_share : float
-        Positives of the groups used over all positives, in [0, 1]; NaN without positives.
-    aggregate : str
-        What `value` is of the values of the groups: their ``"mean"``, ``"geometric mean"`` or
-        ``"sum"``, each by group weight; ``"pooled"``: it comes of all rows together.
-    details : dict of str to float
-        What else is known of it: rows whose probability was clamped, a bound of its error ...
-    se : float
-        Standard error with groups as independent clusters; NaN where none is known.
-    ci_low, ci_high : float
-        Ends of the confidence interval, of Student's t with one degree of freedom less than groups;
-        NaN where `se` is. They may lie outside the range of the measure: nothing is cut off.
-    effective_groups : float
-        ``(sum of w)^2 / sum of w^2`` over group weights w; NaN for a pooled measure.
-    caution : str or None
-        ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
-        ``"pooled"``, ``"classes"``: why there is no standard error.
-
-    Examples
-    --------
-    >>> MeasureValue("pctr", "all", "GAUC", 0.75, 4, 3, {"all_negative": 1}, 0.8, 1.0).value
-    0.75
-    """
-
-    score: str
-    slice: str
-    measure: str
-    value: float
-    groups: int
-    groups_used: int
-    dropped: dict[str, int]
-    rows_share: float
-    positives_share: float
-    aggregate: str = "mean"
-    details: dict[str, float] = field(default_factory=dict)
-    se: float = math.nan
-    ci_low: float = math.nan
-    ci_high: float = math.nan
-    effective_groups: float = math.nan
-    caution: str | None = None
-
-
-@dataclass(frozen=True)
-class Meta:
-    """What the values rest on: version, size of the input, conventions in force, time taken.
-
-    Parameters
-    ----------
-    version : str
-        Version of fastrank_eval.
-    rows : int
-        Rows read.
-    groups : int
-        Groups found.
-    conventions : dict
-        Every convention in force, by name.
-    seconds : float
-        Wall time of the evaluation, reading included.
-    compiled : int
-        Loops that were compiled on the way, which only a first run does.
-
-    Examples
-    --------
-    >>> Meta("1.0", 1000, 40, {"ties": "expected"}, 0.5).rows
-    1000
-    """
-
-    version: str
-    rows: int
-    groups: int
-    conventions: dict[str, object]
-    seconds: float
-    compiled: int = 0
 
 
 class Result:
@@ -216,28 +98,7 @@ class Result:
             aggregate ("mean", "geometric mean", "sum" or "pooled"), details (map of what else is
             known to its number).
         """
-        rows = [
-            {
-                "score": v.score,
-                "slice": v.slice,
-                "measure": v.measure,
-                "value": _finite(v.value),
-                "se": _finite(v.se),
-                "ci_low": _finite(v.ci_low),
-                "ci_high": _finite(v.ci_high),
-                "effective_groups": _finite(v.effective_groups),
-                "caution": v.caution,
-                "groups": v.groups,
-                "groups_used": v.groups_used,
-                "dropped": list(v.dropped.items()),
-                "rows_share": _finite(v.rows_share),
-                "positives_share": _finite(v.positives_share),
-                "aggregate": v.aggregate,
-                "details": list(v.details.items()),
-            }
-            for v in self.values
-        ]
-        return pa.Table.from_pylist(rows, schema=_SUMMARY)
+        return summary_table(self.values)
 
     @property
     def per_group(self) -> pa.Table:
@@ -360,12 +221,7 @@ class Result:
         Zhou et al. (2018), doi:10.1145/3219819.3219823.
         """
         known = self._known(measure)
-        partial = known.chosen.get("max_fpr") or 1
-        if known.name not in ("AUC", "GAUC") or partial < 1:
-            raise MeasureError(
-                f"RelaImpr takes chance for 0.5, which {known} has none of; it compares AUC and "
-                "GAUC."
-            )
+        refuse_without_chance(known)
         if isinstance(base, Result):
             return rela_impr(self.value(known, score), base.value(known, base_score))
         return rela_impr(self.value(known, score), self.value(known, base))
@@ -394,14 +250,7 @@ class Result:
         score, wanted = key if isinstance(key, tuple) else (None, key)
         known = self._known(wanted)
         score = self._score(score)
-        if known.pooled:
-            from fastrank_eval.measures import registry
-
-            kin = "GAUC" if known.name == "AUC" else f"Group{known.name}"
-            raise MeasureError(
-                f"{known} pools the rows of all groups and has no value per group"
-                + (f"; {kin} is the {known.name} of each group." if kin in registry else ".")
-            )
+        refuse_pooled(known)
         # By place, because a key column may carry the name of a measure: measures stand last.
         texts = self._of_groups
         before_last = (len(self.scores) - self.scores.index(score)) * len(texts)
@@ -479,35 +328,10 @@ class Result:
         return [text for text in self.measures if not measure(text).pooled]
 
     def _known(self, wanted: str | Measure) -> Measure:
-        from fastrank_eval.measures import measure
-
-        found = measure(wanted)
-        if str(found) not in self.measures and str(found) in self._asked:
-            used = measure(self._asked[str(found)])
-            if all(used.chosen[name] == found.chosen[name] for name in found.given):
-                found = used
-        if str(found) not in self.measures:
-            raise MeasureError(
-                f"measure {found} was not part of this evaluation, which holds "
-                f"{', '.join(self.measures)}.{near(str(found), self.measures)}"
-            )
-        return found
+        return held_measure(wanted, self.measures, self._asked)
 
     def _score(self, wanted: str | None) -> str:
-        if wanted is None and len(self.scores) == 1:
-            return self.scores[0]
-        names = ", ".join(map(repr, self.scores))
-        if wanted is None:
-            raise ArgumentError(
-                f"this evaluation has several score columns ({names}): name the one you mean, "
-                f"as in result[{self.scores[0]!r}, {self.measures[0]!r}]."
-            )
-        if wanted not in self.scores:
-            raise ArgumentError(
-                f"score column {wanted!r} was not part of this evaluation, which holds "
-                f"{names}.{near(wanted, self.scores)}"
-            )
-        return wanted
+        return held_score(wanted, self.scores, self.measures)
 
     def to_dict(self) -> dict[str, Any]:
         """Build the JSON contract.
@@ -523,10 +347,7 @@ class Result:
         """
         return {
             "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
-            "results": [
-                {name: plain_value(getattr(v, name)) for name in _SUMMARY.names}
-                for v in self.values
-            ],
+            "results": summary_lines(self.values),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -553,16 +374,7 @@ class Result:
             A header and one line a score, slice and measure; values with all their digits, empty
             where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
         """
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(_SUMMARY.names)
-        for row in self.to_dict()["results"]:
-            maps = {
-                name: ";".join(f"{key}={number}" for key, number in row[name].items())
-                for name in ("dropped", "details")
-            }
-            writer.writerow((row | maps).values())
-        return out.getvalue()
+        return summary_csv(self.to_dict()["results"])
 
     def to_markdown(self) -> str:
         """Write the report as a markdown table with the conventions under it.
@@ -585,22 +397,3 @@ class Result:
         from fastrank_eval.printing import terminal
 
         yield from terminal(self, options.max_width)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def plain_value(value: object) -> Any:
-    """Turn `value` into what JSON knows, NaN into None."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_value(inner) for key, inner in value.items()}
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, np.generic):
-        return plain_value(value.item())
-    if isinstance(value, float):
-        return _finite(value)
-    if isinstance(value, Iterable):
-        return [plain_value(inner) for inner in value]
-    return str(value)

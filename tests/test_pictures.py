@@ -24,9 +24,9 @@ from fastrank_eval import ArgumentError, OutputError, UndefinedError
 from fastrank_eval.cli import cli
 from fastrank_eval.curve_commands import KINDS as COMMAND_KINDS
 from fastrank_eval.curves import KINDS, Curve
+from fastrank_eval.meta import Meta
 from fastrank_eval.pictures import files
 from fastrank_eval.pictures.rates import thinned
-from fastrank_eval.result import Meta
 
 BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
 HOSTILE = ("$\\frac{a}{b}$ <script>alert('x')</script>", '_hidden & "co"\n', "long " * 30)

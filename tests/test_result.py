@@ -15,8 +15,10 @@ import pytest
 from rich.console import Console
 
 from fastrank_eval.errors import ArgumentError, FastRankEvalError, MeasureError
+from fastrank_eval.measure_value import MeasureValue
 from fastrank_eval.measures import measure
-from fastrank_eval.result import MeasureValue, Meta, Result
+from fastrank_eval.meta import Meta
+from fastrank_eval.result import Result
 
 NAN = math.nan
 

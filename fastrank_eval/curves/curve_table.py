@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval.errors import ArgumentError, near
-from fastrank_eval.result import Meta, plain_value
+from fastrank_eval.meta import Meta
+from fastrank_eval.plain_values import plain_value
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

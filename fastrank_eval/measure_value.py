@@ -1,0 +1,146 @@
+"""One number with its coverage; many of them as the summary of a result, a line each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from fastrank_eval.plain_values import finite, plain_value
+
+__all__ = ["MeasureValue", "summary_csv", "summary_lines", "summary_table"]
+
+_SUMMARY = pa.schema(
+    [
+        pa.field("score", pa.string(), nullable=False),
+        pa.field("slice", pa.string(), nullable=False),
+        pa.field("measure", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+        pa.field("se", pa.float64()),
+        pa.field("ci_low", pa.float64()),
+        pa.field("ci_high", pa.float64()),
+        pa.field("effective_groups", pa.float64()),
+        pa.field("caution", pa.string()),
+        pa.field("groups", pa.int64(), nullable=False),
+        pa.field("groups_used", pa.int64(), nullable=False),
+        pa.field("dropped", pa.map_(pa.string(), pa.int64()), nullable=False),
+        pa.field("rows_share", pa.float64()),
+        pa.field("positives_share", pa.float64()),
+        pa.field("aggregate", pa.string(), nullable=False),
+        pa.field("details", pa.map_(pa.string(), pa.float64()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class MeasureValue:
+    """One number with its coverage.
+
+    Parameters
+    ----------
+    score : str
+        Score column, that is, the model.
+    slice : str
+        Part of the rows it speaks of; ``"all"`` for all of them.
+    measure : str
+        Canonical text of the measure.
+    value : float
+        The value; NaN where undefined.
+    groups : int
+        Groups seen.
+    groups_used : int
+        Groups in the mean or sum; for a pooled measure, groups whose rows are in the pool.
+    dropped : dict of str to int
+        Groups left out, by reason.
+    rows_share : float
+        Rows of the groups used over all rows, in [0, 1]; NaN without rows.
+    positives_share : float
+        Positives of the groups used over all positives, in [0, 1]; NaN without positives.
+    aggregate : str
+        What `value` is of the values of the groups: their ``"mean"``, ``"geometric mean"`` or
+        ``"sum"``, each by group weight; ``"pooled"``: it comes of all rows together.
+    details : dict of str to float
+        What else is known of it: rows whose probability was clamped, a bound of its error ...
+    se : float
+        Standard error with groups as independent clusters; NaN where none is known.
+    ci_low, ci_high : float
+        Ends of the confidence interval, of Student's t with one degree of freedom less than groups;
+        NaN where `se` is. They may lie outside the range of the measure: nothing is cut off.
+    effective_groups : float
+        ``(sum of w)^2 / sum of w^2`` over group weights w; NaN for a pooled measure.
+    caution : str or None
+        ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
+        ``"pooled"``, ``"classes"``: why there is no standard error.
+
+    Examples
+    --------
+    >>> MeasureValue("pctr", "all", "GAUC", 0.75, 4, 3, {"all_negative": 1}, 0.8, 1.0).value
+    0.75
+    """
+
+    score: str
+    slice: str
+    measure: str
+    value: float
+    groups: int
+    groups_used: int
+    dropped: dict[str, int]
+    rows_share: float
+    positives_share: float
+    aggregate: str = "mean"
+    details: dict[str, float] = field(default_factory=dict)
+    se: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    effective_groups: float = math.nan
+    caution: str | None = None
+
+
+def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
+    """One row a value; null where a number is undefined."""
+    rows = [
+        {
+            "score": v.score,
+            "slice": v.slice,
+            "measure": v.measure,
+            "value": finite(v.value),
+            "se": finite(v.se),
+            "ci_low": finite(v.ci_low),
+            "ci_high": finite(v.ci_high),
+            "effective_groups": finite(v.effective_groups),
+            "caution": v.caution,
+            "groups": v.groups,
+            "groups_used": v.groups_used,
+            "dropped": list(v.dropped.items()),
+            "rows_share": finite(v.rows_share),
+            "positives_share": finite(v.positives_share),
+            "aggregate": v.aggregate,
+            "details": list(v.details.items()),
+        }
+        for v in values
+    ]
+    return pa.Table.from_pylist(rows, schema=_SUMMARY)
+
+
+def summary_lines(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
+    """The same as plain Python values, None for NaN."""
+    return [{name: plain_value(getattr(v, name)) for name in _SUMMARY.names} for v in values]
+
+
+def summary_csv(lines: Iterable[dict[str, Any]]) -> str:
+    """A header and these lines; maps as ``name=number`` joined by semicolons."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_SUMMARY.names)
+    for row in lines:
+        maps = {
+            name: ";".join(f"{key}={number}" for key, number in row[name].items())
+            for name in ("dropped", "details")
+        }
+        writer.writerow((row | maps).values())
+    return out.getvalue()
