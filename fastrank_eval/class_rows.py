@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.arguments import column_name, column_names
+from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.arrow_values import arrow_column, bytes_column
 from fastrank_eval.chunk import Chunk, Scored
 from fastrank_eval.columns import Columns, Roles, frozen
@@ -19,7 +20,7 @@ from fastrank_eval.faults import BadRows
 from fastrank_eval.labels import Labels
 from fastrank_eval.sources import require_columns
 from fastrank_eval.sources.literals import plain_type
-from fastrank_eval.validation import as_array, columns_of, decoded
+from fastrank_eval.validation import columns_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ import threading
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.columns import frozen
-from fastrank_eval.validation import as_array, decoded, refuse_unhashable
+from fastrank_eval.validation import refuse_unhashable
 from fastrank_eval.words import KeyWords
 
 

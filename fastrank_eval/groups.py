@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, fixed_items
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.columns import frozen, row_column
 from fastrank_eval.kernel import kernel
 from fastrank_eval.numbering import number_integers
 from fastrank_eval.scratch import scratch
-from fastrank_eval.validation import as_array, fixed_items
 
 Keys = tuple[pa.Array, ...]
 

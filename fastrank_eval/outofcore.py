@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.columns import Columns, frozen
 from fastrank_eval.dealing import Dealer, DealtRows, hashed
 from fastrank_eval.errors import FastRankEvalError, SpillError
 from fastrank_eval.memory import amount
-from fastrank_eval.validation import as_array
 from fastrank_eval.words import KeyWords
 
 __all__ = ["Sorter", "WideKeys"]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import decoded, fixed_items
 from fastrank_eval.scratch import scratch
 from fastrank_eval.sources.unread import Part, Unread, cut
-from fastrank_eval.validation import decoded, fixed_items
 
 #: Parts that follow one another, and the number of their first row in the whole input.
 Stretch = tuple[list[Part], int]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array
 from fastrank_eval.columns import row_column
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
 from fastrank_eval.ordering import broken_order, order_by_score
-from fastrank_eval.validation import as_array
 
 TIES = ("expected", "input", "item", "best", "worst")
 

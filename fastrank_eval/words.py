@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, fixed_items
 from fastrank_eval.arrow_values import arrow_column, bytes_column
 from fastrank_eval.columns import frozen, row_column
 from fastrank_eval.groups import fixed_width
 from fastrank_eval.kernel import kernel
 from fastrank_eval.scratch import scratch
-from fastrank_eval.validation import as_array, fixed_items
 
 #: Bytes of the longest string that is written out: 64 hexadecimal digits and a few more.
 LONGEST = 71

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.evaluate import evaluate
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.sources import open_source
-from fastrank_eval.validation import as_array, decoded
 
 __all__ = ["Grouped", "Grouping", "groupings", "several"]
 

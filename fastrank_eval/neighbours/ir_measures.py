@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array
 from fastrank_eval.arrow_values import column_with_nulls
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluate import evaluate
 from fastrank_eval.neighbours.ir_measures_names import Wanted, wanted
 from fastrank_eval.profiles import PROFILES
 from fastrank_eval.trec import join, read_qrels, read_run
-from fastrank_eval.validation import as_array
 
 if TYPE_CHECKING:
     from fastrank_eval.measures import Measure

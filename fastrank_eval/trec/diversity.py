@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.errors import ArgumentError, SourceError
 from fastrank_eval.subtopics import MOST
@@ -14,7 +15,6 @@ from fastrank_eval.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.trec.reading import rows_of
 from fastrank_eval.trec.repeats import numbered
 from fastrank_eval.trec.tables import SUBTOPICS, is_nested
-from fastrank_eval.validation import as_array
 
 __all__ = ["read_diversity_qrels"]
 

@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.columns import frozen
 from fastrank_eval.trec.pairs import Pairs, joined_chunks, marked, query_starts
-from fastrank_eval.validation import as_array
 
 __all__ = ["Keyed", "in_threads", "places_among"]
 

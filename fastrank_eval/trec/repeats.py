@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.errors import ArgumentError, SourceError, near
 from fastrank_eval.trec.keyed import Keyed
-from fastrank_eval.validation import as_array
 
 __all__ = ["DUPLICATES", "check_choice", "numbered", "without_repeats"]
 

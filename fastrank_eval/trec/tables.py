@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.arrow_values import arrow_column, bytes_column
 from fastrank_eval.errors import ColumnError, SourceError
 from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.sources.reading import first_line, type_name
 from fastrank_eval.trec.lines import QRELS, Layout
-from fastrank_eval.validation import as_array, decoded
 
 __all__ = ["SUBTOPICS", "batches_of_columns", "batches_of_mapping", "is_nested"]
 

@@ -1,0 +1,171 @@
+"""Columns of scores to doubles of the same order and ties, or of the same value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.array_views import as_array, decoded
+from fastrank_eval.columns import Roles, frozen
+from fastrank_eval.errors import ColumnError
+from fastrank_eval.number_columns import filled, numbers, refuse, refuse_nulls
+
+__all__ = ["score_column"]
+
+#: Integers up to here are doubles too.
+_EXACT = 1 << 53
+_SIGN = np.uint64(1 << 63)
+_INFINITY_BITS = np.uint64(0x7FF0000000000000)
+# Doubles in ascending order, numbered: the place of minus infinity, of -0.0 and of infinity.
+_MINUS_INFINITY = np.uint64(0x000FFFFFFFFFFFFF)
+_MINUS_ZERO = np.uint64(0x7FFFFFFFFFFFFFFF)
+_INFINITY = np.uint64(0xFFF0000000000000)
+
+
+def score_column(
+    column: pa.Array, name: str, roles: Roles, first_row: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Validate a column of scores.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+    name : str
+    roles : Roles
+        Null policy and precision, and what scores are read as.
+    first_row : int
+        Number of the column's first row in the whole input.
+
+    Returns
+    -------
+    values : ndarray of float32 or float64, shape (rows,)
+    mask : ndarray of bool, shape (rows,), or None
+        Rows that the model has not scored.
+
+    Raises
+    ------
+    ColumnError
+        Null where not allowed, NaN, outside the range that `roles` asks for, or no number.
+    """
+    column = decoded(column)
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        raise ColumnError(
+            f"score column '{name}' has type {kind}, which has no exact binary form; "
+            "cast it to float64 or to an integer."
+        )
+    mask = None
+    if column.null_count:
+        if roles.unretrieved == "error":
+            refuse_nulls(
+                column,
+                name,
+                "score",
+                first_row,
+                "pass unretrieved='allow' if a null means that the row was not retrieved",
+            )
+        mask = as_array(column.is_null()).view(np.bool_)
+        column = filled(column)
+    values = numbers(column, name, "score", "float16, float32, float64 or an integer")
+    if roles.single_precision and values.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            values = frozen(values.astype(np.float32))
+    if values.dtype.kind == "f":
+        # The minimum is NaN as soon as one value is: one vectorised pass, no array of flags.
+        if values.size and np.isnan(values.min()):
+            refuse(
+                np.isnan,
+                values,
+                (name, "score", kind),
+                first_row,
+                "is NaN",
+                "a NaN has no rank: drop these rows or mend the model's output",
+            )
+    elif values.dtype.itemsize <= 2:
+        values = values.astype(np.float32)
+    elif values.dtype.itemsize == 4:
+        values = values.astype(np.float64)
+    elif roles.score_kind == "order":
+        values = _ordered_doubles(values, name, first_row)
+    else:
+        values = _exact_doubles(values, name, first_row)
+    if (
+        roles.score_kind == "finite number"
+        and values.size
+        and not np.isfinite([values.min(), values.max()]).all()
+    ):
+        refuse(
+            np.isinf,
+            values,
+            (name, "score", kind),
+            first_row,
+            "is infinite",
+            "MSE and other measures that take scores as numbers need finite ones",
+        )
+    if roles.score_kind == "probability":
+        _refuse_improbable(values, name, kind, first_row)
+    return values, mask
+
+
+def _refuse_improbable(values: np.ndarray, name: str, kind: pa.DataType, first_row: int) -> None:
+    if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
+        refuse(
+            lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
+            values,
+            (name, "score", kind),
+            first_row,
+            "is no probability",
+            "LogLoss and other measures of probability take scores in [0, 1]: apply the model's "
+            "sigmoid, or leave these measures out",
+        )
+
+
+def _exact_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+    """64-bit integers as the same numbers."""
+    if values.size and not (values.min() >= -_EXACT and values.max() <= _EXACT):
+        refuse(
+            lambda scores: (scores > _EXACT) | (scores.astype(np.float64) < -_EXACT),
+            values,
+            (name, "score", values.dtype),
+            first_row,
+            "is an integer beyond 2^53, which no double holds exactly",
+            "measures that take scores as numbers need them smaller, or as float64",
+        )
+    return frozen(values.astype(np.float64))
+
+
+def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+    """64-bit integers as doubles of the same order and the same ties (not of the same value).
+
+    A double's bits, read as sign and magnitude, are ordered as the doubles are: the integer's
+    magnitude becomes the bits. float64(values) would merge neighbours beyond 2**53.
+    """
+    if values.dtype.kind == "u":
+        # Ascending from just above minus infinity; the pair -0.0 and 0.0 is one place, not two.
+        ascending = values + _MINUS_INFINITY
+        ascending += ascending >= _MINUS_ZERO
+        bits = np.where(ascending >= _SIGN, ascending ^ _SIGN, ~ascending)
+    else:
+        bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
+    if values.size and _beyond_order(np.array([values.min(), values.max()])).any():
+        refuse(
+            _beyond_order,
+            values,
+            (name, "score", values.dtype),
+            first_row,
+            "stands within 2^53 of the end of its type and cannot be ordered exactly",
+            "shift the scores or cast them to float64",
+        )
+    return frozen(bits.view(np.float64))
+
+
+def _magnitude(values: np.ndarray) -> np.ndarray:
+    bits = values.view(np.uint64)
+    return np.where(values < 0, np.uint64(0) - bits, bits)
+
+
+def _beyond_order(values: np.ndarray) -> np.ndarray:
+    """64-bit integers that have no place among the finite doubles."""
+    if values.dtype.kind == "u":
+        return values > _INFINITY - _MINUS_INFINITY - np.uint64(2)
+    return _magnitude(values) >= _INFINITY_BITS
