@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastrank_eval.codes import codes_of, scores_of
-from fastrank_eval.pooled import products
+from fastrank_eval.pooled_pairs import products
 from fastrank_eval.pooled_weights import area_under
 
 #: Rows that a thread collects before it puts them into bins.

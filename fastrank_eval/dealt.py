@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastrank_eval.kernel import kernel
+from fastrank_eval.scratch import scratch
 
 #: Bits of the lower part of a code, by its size: sign, exponent and 3 bits choose the bucket.
 LOWER_BITS = {4: 20, 8: 49}
@@ -130,6 +131,24 @@ class DealtCodes:
         self._near_rows[:] = 0
         self._ends[:] = 0
         self._used[0] = 0
+
+
+class DealtBuckets:
+    """What several threads have dealt, as one."""
+
+    def __init__(self, dealt: list[DealtCodes]) -> None:
+        self._parts = [(part, part.chunks(), part.held()) for part in dealt]
+        self.rows = np.sum([held for _, _, held in self._parts], axis=0)
+
+    def codes(self, bucket: int) -> np.ndarray:
+        """Codes of a bucket, in scratch."""
+        codes = scratch("codes", int(self.rows[bucket]), self._parts[0][0].kind)
+        done = 0
+        for part, chunks, held in self._parts:
+            here = int(held[bucket])
+            part.collect(bucket, chunks, codes[done : done + here])
+            done += here
+        return codes
 
 
 def _ascending(of_buckets: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ number of distinct scores, and for float32 no further than a byte or two for eac
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,8 +21,9 @@ import numpy as np
 
 from fastrank_eval.codes import bits_of, codes_of, distinct_codes, distinct_sorted
 from fastrank_eval.columns import frozen
-from fastrank_eval.dealt import LOWER_BITS, DealtCodes
+from fastrank_eval.dealt import LOWER_BITS, DealtBuckets, DealtCodes
 from fastrank_eval.pooled_counts import Counted, merged, with_rows
+from fastrank_eval.pooled_pairs import area_from_pairs, area_of, products
 from fastrank_eval.pooled_places import located, located_in_bucket, located_in_table
 from fastrank_eval.pooled_weights import InOrder, area_under
 from fastrank_eval.score_steps import ScoreSteps
@@ -188,7 +189,7 @@ class PooledScores:
     def _count_rows(self, dealt: list[DealtCodes]) -> None:
         if not dealt:
             return
-        buckets = _Buckets(dealt)
+        buckets = DealtBuckets(dealt)
         wanted = np.flatnonzero(buckets.rows).tolist()
 
         def counted(bucket: int) -> Counted:
@@ -218,7 +219,7 @@ class PooledScores:
                 return area_under(*self.steps(in_order).runs(), max_fpr)
             if self._area is None:
                 known = self._steps
-                self._area = self._whole_area(in_order) if known is None else _area_of(known)
+                self._area = self._whole_area(in_order) if known is None else area_of(known)
             return self._area
 
     def _whole_area(self, in_order: InOrder) -> float:
@@ -235,7 +236,7 @@ class PooledScores:
             won += twice + 2 * positives * rows
             total += positives
             rows += here
-        return _from_pairs(won, rows, total)
+        return area_from_pairs(won, rows, total)
 
     def steps(self, in_order: InOrder = map) -> ScoreSteps:
         """Where positives stand among the others, which takes little longer than `auc`.
@@ -253,7 +254,7 @@ class PooledScores:
                     below, through = found.below + lower, found.through + lower
                     parts.append((found.codes, found.number, below, through))
                     lower += found.rows
-                self._steps = _steps_of(parts, lower) if parts else ScoreSteps.empty()
+                self._steps = ScoreSteps.of_places(parts, lower) if parts else ScoreSteps.empty()
             return self._steps
 
     def missing(self, in_order: InOrder = map) -> str | None:
@@ -307,7 +308,7 @@ class PooledScores:
     def _finding_dealt(self) -> tuple[list[int], Callable[[int], Found]]:
         positive = np.sort(np.concatenate(self._positive))
         lower_bits = LOWER_BITS[positive.dtype.itemsize]
-        buckets = _Buckets(self._full + self._dealt)
+        buckets = DealtBuckets(self._full + self._dealt)
         edges = np.arange(len(buckets.rows), dtype=positive.dtype) << lower_bits
         first = [*np.searchsorted(positive, edges).tolist(), len(positive)]
         lower = [0, *np.cumsum(buckets.rows).tolist()]
@@ -378,55 +379,3 @@ class PooledScores:
             codes = held.astype(np.uint32) | np.uint32(bucket << LOWER_BITS[4])
             rows, positives = rows[held], positives[held]
         return codes[::-1], positives[::-1], (rows - positives)[::-1]
-
-
-class _Buckets:
-    """What several threads have dealt, as one."""
-
-    def __init__(self, dealt: list[DealtCodes]) -> None:
-        self._parts = [(part, part.chunks(), part.held()) for part in dealt]
-        self.rows = np.sum([held for _, _, held in self._parts], axis=0)
-
-    def codes(self, bucket: int) -> np.ndarray:
-        """Codes of a bucket, in scratch."""
-        codes = scratch("codes", int(self.rows[bucket]), self._parts[0][0].kind)
-        done = 0
-        for part, chunks, held in self._parts:
-            here = int(held[bucket])
-            part.collect(bucket, chunks, codes[done : done + here])
-            done += here
-        return codes
-
-
-def _steps_of(parts: Sequence[tuple[np.ndarray, ...]], rows: int) -> ScoreSteps:
-    """From ascending positives, their number, and the rows below them and up to them."""
-    codes, number, below, through = (np.concatenate(part) for part in zip(*parts, strict=True))
-    before = np.cumsum(number) - number
-    lower = below - before
-    tied = through - below - number
-    edges = np.concatenate([[0], lower + tied])
-    between = np.append(lower, rows - number.sum()) - edges
-    return ScoreSteps.of(codes[::-1], number[::-1], tied[::-1], between[::-1])
-
-
-def _area_of(steps: ScoreSteps) -> float:
-    """The area that `_from_pairs` finds, from the same whole numbers."""
-    above = np.cumsum(steps.between)[:-1] + np.cumsum(steps.others)
-    others = int(steps.between.sum() + steps.others.sum())
-    won_twice = products(steps.positives, 2 * (others - above) + steps.others)
-    pairs = int(steps.positives.sum()) * others
-    return won_twice / (2 * pairs) if pairs else float("nan")
-
-
-def products(number: np.ndarray, rows: np.ndarray) -> int:
-    """The exact sum of products of counts below 2**48."""
-    if int(number.sum()) * int(rows.max(initial=0)) < 1 << 63:
-        return int(np.dot(number, rows))
-    return sum(int(np.sum(number * (rows >> s & 0xFFFF))) << s for s in (0, 16, 32))
-
-
-def _from_pairs(won_twice: int, rows: int, positives: int) -> float:
-    """AUC from twice the rows each positive stands above, tied rows (itself too) counted once."""
-    pairs = positives * (rows - positives)
-    # Against the positives among the rows, half of all pairs are won.
-    return (won_twice - positives * positives) / (2 * pairs) if pairs else float("nan")

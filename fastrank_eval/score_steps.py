@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -58,6 +59,25 @@ class ScoreSteps:
             for column in (scores_of(codes), positives, others, between)
         )
         return cls(score, positives, others, between)
+
+    @classmethod
+    def of_places(cls, parts: Sequence[tuple[np.ndarray, ...]], rows: int) -> Self:
+        """From ascending positives, their number, and the rows below them and up to them.
+
+        Parameters
+        ----------
+        parts : sequence of tuple of ndarray
+            Distinct codes of positives with these numbers, a part after another.
+        rows : int
+            All rows.
+        """
+        codes, number, below, through = (np.concatenate(part) for part in zip(*parts, strict=True))
+        before = np.cumsum(number) - number
+        lower = below - before
+        tied = through - below - number
+        edges = np.concatenate([[0], lower + tied])
+        between = np.append(lower, rows - number.sum()) - edges
+        return cls.of(codes[::-1], number[::-1], tied[::-1], between[::-1])
 
     @classmethod
     def of_table(cls, table: ScoreTable) -> Self:
