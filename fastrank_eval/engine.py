@@ -112,7 +112,7 @@ def measure_chunk(
                 one = settled(plan, m, ranking, value, group_weights, name)
                 sums.add(model, m, groups, one, lines)
                 if seen is not None and plan.per_group:
-                    seen.put(model, m, ranking.ranked, one)
+                    seen.put(model, m, groups, one)
                 if plan.keeps_values:
                     found[m] = one
             sums.add_empty(model, groups, lines)

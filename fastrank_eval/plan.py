@@ -16,7 +16,7 @@ from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.pooled_measure import PooledMeasure
 
 if TYPE_CHECKING:
-    from fastrank_eval.settling import Settled
+    from fastrank_eval.settling import RankedGroups, Settled
     from fastrank_eval.slicing import Slicing
 
 #: Rows a worker takes at a time, and the fewest where there are less than enough for all.
@@ -156,14 +156,14 @@ class GroupValues:
     rows, positives : ndarray of int64, shape (groups,)
     values : ndarray of float64, shape (models, measures, groups)
         NaN where undefined; unused for pooled measures.
-    weights : ndarray of float64, shape (models, measures, groups), or None
-        What each group counts for, 0 where it is left out; only where models are compared.
+    weights : dict of (int, int) to ndarray of float64, shape (groups,)
+        What each group counts for under a model's measure; 1 where there is no entry.
     """
 
     rows: np.ndarray
     positives: np.ndarray
     values: np.ndarray
-    weights: np.ndarray | None = None
+    weights: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, chunk: Chunk, plan: Plan) -> GroupValues:
@@ -174,43 +174,41 @@ class GroupValues:
             if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
                 values[:, m] = np.nan
         rows = np.diff(chunk.starts) if plan.per_group else np.empty(0, np.int64)
-        weights = None if plan.baseline is None else (~np.isnan(values)).astype(np.float64)
-        return cls(rows, np.zeros(groups, np.int64), values, weights)
-
-    def one(self, group: int) -> GroupValues:
-        """The results of one group."""
-        here = slice(group, group + 1)
-        weights = None if self.weights is None else self.weights[:, :, here]
-        return GroupValues(self.rows[here], self.positives[here], self.values[:, :, here], weights)
+        return cls(rows, np.zeros(groups, np.int64), values)
 
     @classmethod
     def together(cls, parts: Sequence[GroupValues]) -> GroupValues:
         """The results of all groups, part after part."""
-        weights = [part.weights for part in parts if part.weights is not None]
+        joined: dict[tuple[int, ...], np.ndarray] = {}
+
+        def join(weights: list[np.ndarray]) -> np.ndarray:
+            # Models and measures share most weights.
+            return joined.setdefault(tuple(map(id, weights)), np.concatenate(weights))
+
         return cls(
             np.concatenate([part.rows for part in parts]),
             np.concatenate([part.positives for part in parts]),
             np.concatenate([part.values for part in parts], axis=2),
-            np.concatenate(weights, axis=2) if weights else None,
+            {at: join([part.weights[at] for part in parts]) for at in parts[0].weights},
         )
 
-    def take(self, groups: np.ndarray) -> GroupValues:
+    def take(self, groups: np.ndarray | slice) -> GroupValues:
         """The results of some groups, in that order."""
-        weights = None if self.weights is None else self.weights[:, :, groups]
+        taken: dict[int, np.ndarray] = {}
+        weights = {
+            at: taken.setdefault(id(weight), weight[groups]) for at, weight in self.weights.items()
+        }
         return GroupValues(
             self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
         )
 
-    def put(self, model: int, m: int, ranked: np.ndarray | None, settled: Settled) -> None:
+    def put(self, model: int, m: int, groups: RankedGroups, settled: Settled) -> None:
         """Enter a measure's values of the ranked groups."""
-        here = slice(None) if ranked is None else ranked
+        here = slice(None) if groups.ranked is None else groups.ranked
         self.values[model, m, here] = settled.value
-        if self.weights is not None:
-            self.weights[model, m, here] = settled.terms()[1]
+        if settled.weights is not None:
+            self.weights[model, m] = groups.spread(settled.weights, 0.0)
 
     def put_positives(self, labels: Labels) -> None:
-        """Enter the rows of grade >= 1 of the ranked groups."""
-        if labels.ranked is None:
-            self.positives = labels.relevant(1.0)
-        else:
-            self.positives[labels.ranked] = labels.relevant(1.0)
+        """Enter the rows of grade >= 1 of each group."""
+        self.positives = labels.relevant_of_all(1.0)

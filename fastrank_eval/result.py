@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
     from fastrank_eval.score_table import ScoreTable
 
-__all__ = ["MeasureValue", "Meta", "Result"]
+__all__ = ["Result"]
 
 
 class Result:

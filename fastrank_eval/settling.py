@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -37,12 +37,6 @@ class Settled:
     weights: np.ndarray | None
     left_out: tuple[tuple[str, np.ndarray], ...]
 
-    def terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted values and weights, both 0 where a group is left out."""
-        there = ~np.isnan(self.used)
-        weights = there.astype(np.float64) if self.weights is None else self.weights * there
-        return np.where(there, self.used, 0.0) * weights, weights
-
     def lines_dropped(self, lines: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
         """Groups of each line left out, by reason."""
         if not len(lines):
@@ -68,6 +62,8 @@ class RankedGroups:
     rows: np.ndarray
     positives: np.ndarray
     ranked: np.ndarray | None
+    # With the values themselves, so that no other array takes their place in memory.
+    _spread: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
     def groups(self) -> int:
@@ -97,9 +93,12 @@ class RankedGroups:
         """Values of all groups, of those of the ranked ones and that of the others."""
         if self.ranked is None:
             return values
-        found = np.full(self.groups, empty)
-        found[self.ranked] = values
-        return found
+        known = self._spread.get((id(values), empty))
+        if known is None:
+            found = np.full(self.groups, empty)
+            found[self.ranked] = values
+            known = self._spread[id(values), empty] = values, found
+        return known[1]
 
 
 def empty_reason(plan: Plan, measure: Measure) -> str | None:

@@ -169,7 +169,7 @@ def evaluate_stream(
         values = evaluate_chunk(chunk, plan, tallies.mine(), name)
         for g, (_, _, piece) in enumerate(seams):
             if piece is not None:
-                piece.values = values.one(g)
+                piece.values = values.take(slice(g, g + 1))
         seams.clear()
         seam_rows = 0
 

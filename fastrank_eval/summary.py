@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import decoded
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.engine import in_order
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
 from fastrank_eval.mean_state import MeanState
+from fastrank_eval.measure_value import MeasureValue
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure, PooledValue
 from fastrank_eval.plan import GroupValues, Plan
-from fastrank_eval.result import MeasureValue
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.tally import Sums, Tally
 from fastrank_eval.uncertainty import Uncertainty, around, of_geometric_mean
-from fastrank_eval.validation import decoded
 
 
 def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:

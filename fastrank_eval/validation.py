@@ -14,7 +14,7 @@ from fastrank_eval.number_columns import filled, numbers, refuse, refuse_nulls
 from fastrank_eval.score_columns import score_column
 from fastrank_eval.subtopics import subtopics_column
 
-__all__ = ["columns_of", "decoded", "keys_of", "refuse_unhashable"]
+__all__ = ["columns_of", "keys_of", "refuse_unhashable"]
 
 
 def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
