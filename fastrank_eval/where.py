@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import ClassVar
 
-from fastrank_eval.errors import ArgumentError
+from fastrank_eval.tokens import NUMBER, TokenReader
 
 __all__ = [
     "Among",
@@ -35,17 +35,13 @@ __all__ = [
     "parse",
 ]
 
-#: Parentheses and nots inside one another; each takes a few calls of Python's stack.
-_DEPTH = 50
-_SHOWN = 100
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SPELLING = {"==": "=", "<>": "!="}
-_KEYWORDS = {"and", "or", "not", "in", "between", "is", "null", "true", "false"}
 _TOKEN = re.compile(
-    r"""(?P<blank>\s+)
+    rf"""(?P<blank>\s+)
     |(?P<text>'(?:[^']|'')*')
     |(?P<quoted>"(?:[^"]|"")+")
-    |(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w))
+    |(?P<number>[+-]?{NUMBER})
     |(?P<word>[^\W\d]\w*)
     |(?P<operator>==|!=|<>|<=|>=|[=<>(),])""",
     re.VERBOSE,
@@ -156,34 +152,18 @@ found three. Text stands in single quotes: 'three'.
     return found
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    at: int
-
-    @property
-    def keyword(self) -> str:
-        """The keyword that this is, in lower case, else ``""``."""
-        word = self.text.lower()
-        return word if self.kind == "word" and word in _KEYWORDS else ""
-
-    @property
-    def names(self) -> str:
-        """The column that this names, else ``""``."""
-        if self.kind == "quoted":
-            return self.text[1:-1].replace('""', '"')
-        return self.text if self.kind == "word" and not self.keyword else ""
-
-
-class _Parser:
+class _Parser(TokenReader):
     """Reads tokens from left to right, one method a rule of the grammar."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._split()
-        self._place = 0
-        self._depth = 0
+    called = "where"
+    parts = "a column, a literal or an operator"
+    keywords = frozenset({"and", "or", "not", "in", "between", "is", "null", "true", "false"})
+    closed_by: ClassVar = {"'": "'", '"': '"'}
+    deepest = 50
+
+    def _token_at(self, at: int) -> tuple[str, int] | None:
+        match = _TOKEN.match(self._text, at)
+        return None if match is None else (str(match.lastgroup), match.end())
 
     def condition(self) -> Node:
         parts = [self._conjunction()]
@@ -205,9 +185,7 @@ class _Parser:
         nested = self._next.text == "(" or self._next.keyword == "not"
         if not nested:
             return self._predicate()
-        self._depth += 1
-        if self._depth > _DEPTH:
-            self._fail(f"at most {_DEPTH} parentheses and nots inside one another")
+        self._deeper()
         if self._skip("not"):
             found: Node = Not(self._term())
         else:
@@ -303,51 +281,3 @@ class _Parser:
             return None
         self._place += 1
         return found
-
-    @property
-    def _next(self) -> _Token:
-        return self._tokens[self._place]
-
-    def _skip(self, word: str) -> bool:
-        here = self._next
-        if here.keyword != word and not (here.kind == "operator" and here.text == word):
-            return False
-        self._place += 1
-        return True
-
-    def _split(self) -> list[_Token]:
-        tokens, at = [], 0
-        while at < len(self._text):
-            match = _TOKEN.match(self._text, at)
-            if match is None:
-                sign = self._text[at]
-                remedy = ""
-                if sign in "'\"":
-                    self._fail(f"a closing {sign} for the one", at=at)
-                if not sign.isdecimal():
-                    remedy = (
-                        "Names of other signs than letters, digits and _ stand in double quotes."
-                    )
-                self._fail("a column, a literal or an operator", remedy, at)
-            if match.lastgroup != "blank":
-                tokens.append(_Token(str(match.lastgroup), match.group(), at))
-            at = match.end()
-        return [*tokens, _Token("end", "", at)]
-
-    def _fail(self, expected: str, remedy: str = "", at: int | None = None) -> NoReturn:
-        if at is None:
-            at = self._next.at
-            found = f", found {_short(self._next.text)}" if self._next.text else ", found the end"
-        else:
-            found = ""
-        lo = max(0, at - _SHOWN // 2)
-        shown = self._text[lo : lo + _SHOWN]
-        shown = f"{'...' * (lo > 0)}{shown}{'...' * (lo + _SHOWN < len(self._text))}"
-        raise ArgumentError(
-            f'where "{shown}": expected {expected} at character {at + 1}{found}.'
-            + f" {remedy}" * bool(remedy)
-        )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}..."
