@@ -34,7 +34,7 @@ from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.memory import budget
 from fastrank_eval.meta import Meta
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, stretch_of
-from fastrank_eval.profiles import DEFAULTS, profile_of, with_options
+from fastrank_eval.profiles import DEFAULTS, measures_in_force, names_asked, profile_of
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.summary import summary_lines
@@ -145,10 +145,8 @@ def run(
             raise ArgumentError(f"presorted=True contradicts order={order!r}; give one of them.")
         order = "sorted"
     asked = measures_asked(measures)
-    measured = asked if chosen is None else chosen.measured(asked)
     rate = sampling_rate_of(sampling_rate)
-    if rate != 1:
-        measured = tuple(with_options(m, {"sampling_rate": rate}) for m in measured)
+    measured = measures_in_force(asked, chosen, rate)
     wanted = tuple(dict.fromkeys(measured))
     roles = Roles(
         group=column_names("group", group),
@@ -232,7 +230,7 @@ def run(
         perf_counter() - started,
         compilations() - compiled,
     )
-    renamed = {str(m): str(used) for m, used in zip(asked, measured, strict=True) if m != used}
+    renamed = names_asked(asked, measured)
     return Evaluation(plan, tally, keys, values, opened.schema, lines, meta, renamed)
 
 

@@ -32,16 +32,14 @@ def held_measure(
         If it is not among them.
     """
     from fastrank_eval.measures import measure
+    from fastrank_eval.measures.text import computed
 
-    found = measure(wanted)
-    if str(found) not in measures and str(found) in asked:
-        used = measure(asked[str(found)])
-        if all(used.chosen[name] == found.chosen[name] for name in found.given):
-            found = used
-    if str(found) not in measures:
+    known = measure(wanted)
+    found = computed(known, measures, asked)
+    if found is None:
         raise MeasureError(
-            f"measure {found} was not part of this evaluation, which holds "
-            f"{', '.join(measures)}.{near(str(found), measures)}"
+            f"measure {known} was not part of this evaluation, which holds "
+            f"{', '.join(measures)}.{near(str(known), measures)}"
         )
     return found
 

@@ -239,8 +239,9 @@ def _add_alike(  # type: ignore[no-untyped-def]
     begin, values, bits, rows, positives, lines, low, cells, counts
 ):
     """Add from one group on; the group whose exponent does not fit, -1 for one not finite."""
-    window = cells.shape[1]
-    line = np.int64(0)
+    # Unsigned places: below the window and beyond it are one comparison, and none is negative.
+    window = np.uint64(cells.shape[1])
+    line = np.uint64(0)
     used = np.int64(0)
     used_rows = np.int64(0)
     used_positives = np.int64(0)
@@ -250,17 +251,17 @@ def _add_alike(  # type: ignore[no-untyped-def]
             continue
         b = bits[g]
         exponent = (b >> 52) & 0x7FF
-        fits = exponent >= low and exponent - low < window and exponent != 0x7FF
-        if value != 0.0 and not fits:
+        at = np.uint64(exponent - low)
+        if value != 0.0 and (at >= window or exponent == 0x7FF):
             counts[line, 0] += used
             counts[line, 1] += used_rows
             counts[line, 2] += used_positives
             return g if exponent != 0x7FF else -1
-        if lines.shape[0] > 0 and lines[g] != line:
+        if lines.shape[0] > 0 and np.uint64(lines[g]) != line:
             counts[line, 0] += used
             counts[line, 1] += used_rows
             counts[line, 2] += used_positives
-            line = lines[g]
+            line = np.uint64(lines[g])
             used = np.int64(0)
             used_rows = np.int64(0)
             used_positives = np.int64(0)
@@ -278,7 +279,6 @@ def _add_alike(  # type: ignore[no-untyped-def]
         if b < 0:
             lower = -lower
             upper = -upper
-        at = exponent - low
         cells[line, at, 0] += lower
         cells[line, at, 1] += upper
         cells[line, at, 2] += square & 0x3FFFFFF
@@ -307,10 +307,10 @@ def _add_weighed(  # type: ignore[no-untyped-def]
     counts,
 ):
     """Add from one group on; the group whose exponents do not fit, -1 for one not finite."""
-    window = cells.shape[1]
-    weight_window = weight_cells.shape[1]
-    product_window = product_cells.shape[1]
-    line = np.int64(0)
+    window = np.uint64(cells.shape[1])
+    weight_window = np.uint64(weight_cells.shape[1])
+    product_window = np.uint64(product_cells.shape[1])
+    line = np.uint64(0)
     used = np.int64(0)
     used_rows = np.int64(0)
     used_positives = np.int64(0)
@@ -322,21 +322,23 @@ def _add_weighed(  # type: ignore[no-untyped-def]
         exponent = (b >> 52) & 0x7FF
         c = weights[g]
         of_weight = (c >> 52) & 0x7FF
+        at = np.uint64(exponent - low)
+        at_weight = np.uint64(of_weight - weight_low)
         across = exponent - (exponent > 0) + of_weight - (of_weight > 0)
-        fits = of_weight >= weight_low and of_weight - weight_low < weight_window
+        at_product = np.uint64(across - product_low)
+        fits = at_weight < weight_window
         if product != 0.0:
-            fits = fits and exponent >= low and exponent - low < window
-            fits = fits and across >= product_low and across - product_low < product_window
+            fits = fits and at < window and at_product < product_window
         if not fits or exponent == 0x7FF or of_weight == 0x7FF:
             counts[line, 0] += used
             counts[line, 1] += used_rows
             counts[line, 2] += used_positives
             return g if exponent != 0x7FF and of_weight != 0x7FF else -1
-        if lines.shape[0] > 0 and lines[g] != line:
+        if lines.shape[0] > 0 and np.uint64(lines[g]) != line:
             counts[line, 0] += used
             counts[line, 1] += used_rows
             counts[line, 2] += used_positives
-            line = lines[g]
+            line = np.uint64(lines[g])
             used = np.int64(0)
             used_rows = np.int64(0)
             used_positives = np.int64(0)
@@ -348,11 +350,10 @@ def _add_weighed(  # type: ignore[no-untyped-def]
             mantissa |= 1 << 52
         weight = mantissa >> 27
         square = weight * weight
-        at = of_weight - weight_low
-        weight_cells[line, at, 0] += mantissa & 0x7FFFFFF
-        weight_cells[line, at, 1] += weight
-        weight_cells[line, at, 2] += square & 0x3FFFFFF
-        weight_cells[line, at, 3] += square >> 26
+        weight_cells[line, at_weight, 0] += mantissa & 0x7FFFFFF
+        weight_cells[line, at_weight, 1] += weight
+        weight_cells[line, at_weight, 2] += square & 0x3FFFFFF
+        weight_cells[line, at_weight, 3] += square >> 26
         if product == 0.0:
             continue
         mantissa = b & 0xFFFFFFFFFFFFF
@@ -364,15 +365,13 @@ def _add_weighed(  # type: ignore[no-untyped-def]
         if b < 0:
             lower = -lower
             upper = -upper
-        at = exponent - low
         cells[line, at, 0] += lower
         cells[line, at, 1] += upper
         cells[line, at, 2] += square & 0x3FFFFFF
         cells[line, at, 3] += square >> 26
         crossed = upper * weight
-        at = across - product_low
-        product_cells[line, at, 0] += crossed & 0x3FFFFFF
-        product_cells[line, at, 1] += crossed >> 26
+        product_cells[line, at_product, 0] += crossed & 0x3FFFFFF
+        product_cells[line, at_product, 1] += crossed >> 26
     counts[line, 0] += used
     counts[line, 1] += used_rows
     counts[line, 2] += used_positives

@@ -75,6 +75,21 @@ def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
     return found
 
 
+def measures_in_force(
+    asked: tuple[Measure, ...], profile: Profile | None, sampling_rate: float
+) -> tuple[Measure, ...]:
+    """What is computed where these are asked for, one for each of them."""
+    measured = asked if profile is None else profile.measured(asked)
+    if sampling_rate != 1:
+        measured = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measured)
+    return measured
+
+
+def names_asked(asked: tuple[Measure, ...], measured: tuple[Measure, ...]) -> dict[str, str]:
+    """What measures were called that are computed with other options, to their texts."""
+    return {str(m): str(used) for m, used in zip(asked, measured, strict=True) if m != used}
+
+
 _LINEAR = {"gain": "linear"}
 _TREC = {
     "ties": "item",

@@ -240,7 +240,7 @@ class Measure:
 
     def _as_text(self) -> str:
         options = ", ".join(
-            f"{param.name}={_text(self.chosen[param.name])}"
+            f"{param.name}={text_of(self.chosen[param.name])}"
             for param in self.options
             if not _same(self.chosen[param.name], param.default)
         )
@@ -299,7 +299,7 @@ class Measure:
     def options_in_force(self) -> dict[str, Any]:
         """Every option with its value, defaults included, in plain types."""
         return {
-            name: {_text(g): gain for g, gain in value} if isinstance(value, tuple) else value
+            name: {text_of(g): gain for g, gain in value} if isinstance(value, tuple) else value
             for name, value in self.chosen.items()
         }
 
@@ -347,7 +347,8 @@ def _same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """The value of an option as it is written."""
     if isinstance(value, tuple):
-        return "{" + ", ".join(f"{_text(grade)}: {_text(gain)}" for grade, gain in value) + "}"
+        return "{" + ", ".join(f"{text_of(grade)}: {text_of(gain)}" for grade, gain in value) + "}"
     return repr(value)

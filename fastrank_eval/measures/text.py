@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
 from fastrank_eval.errors import MeasureError
-from fastrank_eval.measures.base import Measure, registry, spelled
+from fastrank_eval.measures.base import Measure, registry, spelled, text_of
 
 #: Names of trec_eval that carry a number and names of ndeval with a hyphen, and how we write them.
 _TREC = [
@@ -105,6 +105,48 @@ def _read(spelling: str) -> Measure:
     found = registry[name](cutoff, **preset, **options)
     found.check_complete()
     return found
+
+
+def names_measure(name: str) -> bool:
+    """Whether a measure is called so, without its options and a cutoff after ``@``."""
+    for theirs, ours in _TREC:
+        if theirs.fullmatch(name):
+            name = theirs.sub(ours, name)
+    return re.split("[(@]", name)[0].lower() in spelled
+
+
+def spelled_out(found: Measure) -> str:
+    """The text of a measure with all options that were given, be it as their defaults.
+
+    A profile leaves those alone, so that ``nDCG`` and ``nDCG(gain='exp')`` may differ under it.
+    """
+    options = ", ".join(
+        f"{param.name}={text_of(found.chosen[param.name])}"
+        for param in found.options
+        if param.name in found.given
+    )
+    text = f"{found.name}({options})" if options else found.name
+    return text if found.cutoff is None else f"{text}@{found.cutoff}"
+
+
+def computed(found: Measure, measures: Sequence[str], asked: Mapping[str, str]) -> Measure | None:
+    """What an evaluation computed where this measure is meant; None if it did not.
+
+    Parameters
+    ----------
+    found : Measure
+    measures : sequence of str
+        Texts of what it computed.
+    asked : mapping of str to str
+        What those were called that a profile gave other options.
+    """
+    if str(found) in measures:
+        return found
+    if str(found) in asked:
+        used = measure(asked[str(found)])
+        if all(used.chosen[name] == found.chosen[name] for name in found.given):
+            return used if str(used) in measures else None
+    return None
 
 
 def _unreadable(spelling: str) -> str:
