@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from fastrank_eval.evaluate import evaluate
     from fastrank_eval.explanation import explain
+    from fastrank_eval.gates import Gate, GateFailure, Verdict, gate
     from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.measures import (
         AP,
@@ -211,6 +212,8 @@ __all__ = [
     "FieldRCE",
     "G",
     "GMbpref",
+    "Gate",
+    "GateFailure",
     "Gini",
     "GroupAccuracy",
     "GroupBalancedAccuracy",
@@ -258,6 +261,7 @@ __all__ = [
     "UndefinedError",
     "Unjudged",
     "Utility",
+    "Verdict",
     "__version__",
     "alpha_DCG",
     "alpha_nDCG",
@@ -269,6 +273,7 @@ __all__ = [
     "evaluate",
     "evaluate_classes",
     "explain",
+    "gate",
     "infAP",
     "measure",
     "nDCG",
@@ -284,6 +289,7 @@ __all__ = [
 ]
 
 _ERRORS = "fastrank_eval.errors"
+_GATES = "fastrank_eval.gates"
 _THRESHOLDS = "fastrank_eval.thresholds"
 
 _MODULES = {"neighbours", "trec"}
@@ -295,6 +301,8 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "ColumnError": _ERRORS,
     "Curve": "fastrank_eval.curves",
     "FastRankEvalError": _ERRORS,
+    "Gate": _GATES,
+    "GateFailure": _GATES,
     "MeasureError": _ERRORS,
     "MeasureValue": "fastrank_eval.measure_value",
     "Meta": "fastrank_eval.meta",
@@ -305,12 +313,14 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "SourceError": _ERRORS,
     "SpillError": _ERRORS,
     "UndefinedError": _ERRORS,
+    "Verdict": _GATES,
     "best_threshold": _THRESHOLDS,
     "confusion": _THRESHOLDS,
     "curve": "fastrank_eval.curves",
     "evaluate": "fastrank_eval.evaluate",
     "evaluate_classes": "fastrank_eval.classes",
     "explain": "fastrank_eval.explanation",
+    "gate": _GATES,
     "neighbours": "fastrank_eval.neighbours",
     "open_source": "fastrank_eval.sources",
     "rela_impr": "fastrank_eval.relative_improvement",

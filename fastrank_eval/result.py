@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.curves import Curve
+    from fastrank_eval.gates import Gate, Verdict
     from fastrank_eval.measures import Measure
     from fastrank_eval.score_table import ScoreTable
 
@@ -225,6 +226,31 @@ class Result:
         if isinstance(base, Result):
             return rela_impr(self.value(known, score), base.value(known, base_score))
         return rela_impr(self.value(known, score), self.value(known, base))
+
+    def check(self, *fail_if: str | Gate) -> Verdict:
+        """Tell whether the result passes gates, conditions that must not hold.
+
+        Parameters
+        ----------
+        *fail_if : str or Gate
+            ``"GAUC < 0.6"``, ``"GAUC[*] ci_low < 0.55"`` ...; see :func:`fastrank_eval.gate`.
+
+        Returns
+        -------
+        Verdict
+            True where it passes all of them; tells the reasons where not. A gate that cannot be
+            told (a slice or measure that the result has not got, no group, NaN) is not passed.
+
+        Raises
+        ------
+        ArgumentError
+            If none is given, or one does not follow the grammar.
+        """
+        from fastrank_eval.gates import judge
+
+        return judge(
+            fail_if, self.values, rows=self.meta.rows, groups=self.meta.groups, asked=self._asked
+        )
 
     def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
         """Values per group: ``result["nDCG@10"]`` or ``result["model_a", "nDCG@10"]``.
