@@ -16,6 +16,7 @@ from fastrank_eval import __version__
 from fastrank_eval.classes_command import classes
 from fastrank_eval.curve_commands import curve, plot
 from fastrank_eval.errors import ArgumentError, OutputError
+from fastrank_eval.gate_option import fail_if_option, leave_if_failed, read_gates
 from fastrank_eval.options import (
     choice,
     column_options,
@@ -64,8 +65,10 @@ Examples:
   fastrank-eval evaluate judged.csv -g query -l grade -s bm25 -m "nDCG@10,ERR@20,AP(rel=2)"
   fastrank-eval evaluate logs -g user_id -l click -s pctr --where "day = '2026-11-19' and slot < 3"
   producer | fastrank-eval evaluate - -g session -l click -s pctr --presorted
+  fastrank-eval evaluate logs -g user_id -l click -s pctr --fail-if "GAUC ci_low < 0.6"
 
-Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 hung up.""",
+Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
+143 terminated, 129 hung up.""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @column_options
@@ -106,6 +109,7 @@ Exit codes: 0 done, 2 bad input or output, 130 interrupted, 143 terminated, 129 
     help="Also write the values of every group; .parquet, .arrow or .csv (bytes as hexadecimal).",
 )
 @option("Output", "--overwrite", is_flag=True, help="Replace output files that exist.")
+@fail_if_option
 @option(
     "Output",
     "-q",
@@ -126,6 +130,7 @@ def evaluate(
     output: str | None,
     per_group_file: str | None,
     overwrite: bool,
+    fail_if: tuple[str, ...],
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -145,13 +150,15 @@ def evaluate(
     with signals_held():
         from fastrank_eval.evaluate import evaluate as run
 
+    asked = ",".join(measures)
+    gates = read_gates(fail_if, asked, score, options["profile"], options["sampling_rate"])
     with progress_bar(quiet) as progress:
         result = run(
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
             label=label,
             score=score[0] if len(score) == 1 else score,
-            measures=",".join(measures),
+            measures=asked,
             order=order,
             presorted=presorted,
             per_group=per_group_file is not None,
@@ -172,6 +179,8 @@ def evaluate(
             part.write_text(_report(result, form, _FILE_WIDTH), encoding="utf-8")
     for file in files if not quiet else ():
         note(f"wrote {file}")
+    if gates:
+        leave_if_failed(result.check(*gates))
 
 
 @cli.command(
