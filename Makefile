@@ -18,7 +18,7 @@ MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 # NumPy's scalars warn where compiled integers wrap, as hashes do on purpose.
 KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policies.py \
 	tests/test_seed_examples.py tests/test_groups.py tests/test_entries.py \
-	tests/test_pooled.py tests/test_states.py tests/test_words.py \
+	tests/test_pooled.py tests/test_states.py tests/test_paired_state.py tests/test_words.py \
 	tests/test_packed.py tests/test_pooled_measures.py tests/test_decisions.py \
 	tests/test_probability.py tests/test_diversity.py tests/test_trec_diversity.py \
 	tests/test_trec_join.py tests/test_trec_reading.py tests/test_trec_report.py
@@ -28,7 +28,7 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
 	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
 	fastrank_eval/pooled_weights.py,fastrank_eval/ranking.py,$\
-	fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
+	fastrank_eval/mean_state.py,fastrank_eval/paired_state.py,fastrank_eval/slicing.py,fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
 KERNEL_COVERAGE := 90
 
 .PHONY: help demo test lint bench bench-scale profile conformance \
