@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastrank_eval.arrow_values import arrow_column
 
 if TYPE_CHECKING:
-    from fastrank_eval.fields import FieldCodes
+    from fastrank_eval.fields import CodedColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Roles:
         Item (document) id, for ``ties="item"``.
     group_weights : tuple of str
         Columns that measures name as group weights.
-    fields : tuple of FieldCodes
+    fields : tuple of CodedColumn
         Columns whose values measures tell apart.
     unretrieved : str
         ``"error"`` or ``"allow"``: what a null score means.
@@ -55,7 +55,7 @@ class Roles:
     weight: str | None = None
     item: str | None = None
     group_weights: tuple[str, ...] = ()
-    fields: tuple[FieldCodes, ...] = ()
+    fields: tuple[CodedColumn, ...] = ()
     unretrieved: str = "error"
     unjudged: str = "error"
     judgments: bool = False

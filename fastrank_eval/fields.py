@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,17 @@ from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.columns import frozen
 from fastrank_eval.validation import refuse_unhashable
 from fastrank_eval.words import KeyWords
+
+
+class CodedColumn(Protocol):
+    """Anything that turns a column into small integers which mean the same in every batch."""
+
+    @property
+    def name(self) -> str:
+        """The column to read."""
+
+    def codes(self, column: pa.Array) -> np.ndarray:
+        """An int32 for each row, from 0; threads may call it at the same time."""
 
 
 class FieldCodes:
@@ -65,6 +77,34 @@ class FieldCodes:
             codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
         numbers = np.array(codes, np.int32)
         return frozen(numbers[as_array(found.indices)])
+
+    def __len__(self) -> int:
+        """How many values have a number."""
+        return len(self._codes)
+
+    def values(self) -> pa.Array:
+        """The value of each number; the inverse of `codes`.
+
+        Returns
+        -------
+        pyarrow.Array, shape (numbers,)
+            Of the type of the column, dictionaries decoded; null where the value is.
+        """
+        with self._lock:
+            words, found = self._words, list(self._codes)
+        if words is None:
+            return pa.nulls(0)
+        kept = [key for key in found if key is not None]
+        width = -(-max([1, *map(len, kept)]) // 8)
+        if not words.text:
+            width = max(-(-words.kind.bit_width // 64), 1)
+        rows = np.frombuffer(b"".join(key.ljust(8 * width, b"\0") for key in kept), np.int64)
+        values = words.keys(list(rows.reshape(len(kept), width).T))
+        if len(kept) == len(found):
+            return values
+        at = found.index(None)
+        null = pa.nulls(1, values.type)
+        return pa.concat_arrays([values.slice(0, at), null, values.slice(at)])
 
     @staticmethod
     def _bytes_of(words: KeyWords, values: pa.Array) -> list[bytes]:
