@@ -1,8 +1,24 @@
-"""Slices: which are asked for and what they are called."""
+"""Slices: which are asked for, which one each row belongs to, and what they are called.
+
+The rooms, each importing only from those named before it: `spec` (slicings as values), `spec_text`
+(texts to them), `labels` (values and bins as text), `edges` (values and edges that compare
+exactly), `periods` (days and hours), `part_codes` (values of one column as codes), `bin_codes` (its
+bins), `activity` (counts of groups), `quantiles` (edges of bins of equally many rows), and `slicing`
+(all of it together, and crosses).
+"""
 
 from __future__ import annotations
 
+from fastrank_eval.slices.slicing import SliceCodes, Slices, Slicing, open_slicing
 from fastrank_eval.slices.spec import SliceSpec
 from fastrank_eval.slices.spec_text import parse, slices_asked
 
-__all__ = ["SliceSpec", "parse", "slices_asked"]
+__all__ = [
+    "SliceCodes",
+    "SliceSpec",
+    "Slices",
+    "Slicing",
+    "open_slicing",
+    "parse",
+    "slices_asked",
+]
