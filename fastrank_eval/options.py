@@ -22,6 +22,7 @@ __all__ = [
     "option",
     "reading_options",
     "score_option",
+    "slice_options",
     "threads_option",
     "together",
     "weight_option",
@@ -143,6 +144,27 @@ measure_options = together(
         show_default=True,
         metavar="LIST",
         help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
+    ),
+)
+slice_options = together(
+    option(
+        "Slices",
+        "--by",
+        multiple=True,
+        metavar="SLICES",
+        help="Evaluate each slice of the rows too: slot for each of its values, slot,country for "
+        "each combination, age:18,25,35 between edges, age:quantile5 in bins of equally many rows, "
+        "age:width10, ts:hour, day, week, month, hour_of_day or day_of_week, @rows:1,5,20,100 and "
+        "@positives:0,1,5 by how many rows a group has. Repeat it for several.",
+    ),
+    option(
+        "Slices",
+        "--min-groups",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Leave out slices of fewer groups, and say how many they were.",
     ),
 )
 convention_options = together(
