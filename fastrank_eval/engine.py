@@ -94,8 +94,7 @@ def measure_chunk(
     columns = chunk.columns
     group_weights = constant_columns(chunk, plan, name)
     coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
-    coded = columns.named[len(plan.roles.group_weights) :]
-    fields = {field.name: codes for field, codes in zip(plan.roles.fields, coded, strict=True)}
+    fields = plan.field_codes(columns.named)
     models: list[Measured] = []
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels, fields)

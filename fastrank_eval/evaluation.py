@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from fastrank_eval.fields import FieldCodes
+    from fastrank_eval.slices import SliceSpec
 
 _COUNTING = "counting bad rows"
 
@@ -116,6 +117,8 @@ def run(
     format: str | None = None,  # noqa: A002 - what the option is called everywhere
     progress: Callable[[Progress], object] | None = None,
     baseline: str | None = None,
+    by: str | SliceSpec | Sequence[str | SliceSpec] = (),
+    min_groups: int = 1,
 ) -> Evaluation:
     """Check the arguments, read the rows once and add them up; see `evaluate` and `compare`."""
     started, compiled = perf_counter(), compilations()
@@ -184,9 +187,18 @@ def run(
         stretch=at_least_one("batch_rows", batch_rows, STRETCH),
         confidence=open_share("confidence", confidence),
         baseline=_baseline(baseline, roles.scores),
+        min_groups=at_least_one("min_groups", min_groups, 1),
     )
     allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
     opened = open_source(source, format=format, where=where)
+    most = at_least_one("limit", limit, None)
+    if by:
+        from fastrank_eval.slices import open_slicing
+
+        slicing = open_slicing(by, opened, most)
+        plan = replace(plan, slicing=slicing)
+        roles = replace(roles, fields=(*roles.fields, *slicing.columns))
+        plan = replace(plan, roles=roles)
     parts = roles.by_column()
     for name, part in parts.items():
         hint = near(name, GROUP_WEIGHTS) if part == "group weight" else ""
@@ -197,7 +209,7 @@ def run(
         require_columns(opened.schema, [name], role=part)
     if subtopics is not None:
         require_columns(opened.schema, [subtopics], role="subtopics")
-    reading = Reading(opened, tuple(parts), at_least_one("limit", limit, None))
+    reading = Reading(opened, tuple(parts), most)
     if batch_rows is None:
         plan = replace(plan, stretch=stretch_of(reading.rows, plan.threads))
     with reporting_to(progress):
@@ -217,6 +229,9 @@ def run(
     conventions["sampling_rate"] = rate
     conventions["confidence"] = plan.confidence
     conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
+    if plan.slicing is not None:
+        conventions["by"] = [str(slicing.spec) for slicing in plan.slicing.slices]
+        conventions["min_groups"] = plan.min_groups
     if where is not None:
         conventions["where"] = str(where)
     if limit is not None:

@@ -17,7 +17,7 @@ from fastrank_eval.measures.pooled_measure import PooledMeasure
 
 if TYPE_CHECKING:
     from fastrank_eval.settling import RankedGroups, Settled
-    from fastrank_eval.slicing import Slicing
+    from fastrank_eval.slices import SliceCodes, Slicing
 
 #: Rows a worker takes at a time, and the fewest where there are less than enough for all.
 STRETCH = 1 << 20
@@ -55,7 +55,7 @@ class Plan:
         Of intervals, in ]0, 1[.
     baseline : int or None
         The model that every other is compared with; None: nothing is compared.
-    slicings : tuple of Slicing
+    slicing : Slicing or None
         By what the rows are cut into slices, each of which has values of its own.
     min_groups : int
         Slices with fewer groups are left out.
@@ -72,7 +72,7 @@ class Plan:
     stretch: int = STRETCH
     confidence: float = 0.95
     baseline: int | None = None
-    slicings: tuple[Slicing, ...] = ()
+    slicing: Slicing | None = None
     min_groups: int = 1
 
     @property
@@ -108,10 +108,22 @@ class Plan:
         models = range(len(self.roles.scores))
         return [] if self.baseline is None else [m for m in models if m != self.baseline]
 
+    def field_codes(self, named: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """The codes of columns that measures tell apart, of the columns that `Columns` names."""
+        slices = 0 if self.slicing is None else len(self.slicing.columns)
+        fields = self.roles.fields[: len(self.roles.fields) - slices]
+        coded = named[len(self.roles.group_weights) :]
+        return {field.name: codes for field, codes in zip(fields, coded, strict=False)}
+
+    @property
+    def slicings(self) -> tuple[SliceCodes, ...]:
+        """What numbers the slices, for each way of cutting the rows."""
+        return () if self.slicing is None else self.slicing.slices
+
     @property
     def keeps_values(self) -> bool:
         """Whether a chunk's values are read again: by slices, or beside those of another model."""
-        return bool(self.slicings) or self.baseline is not None
+        return self.slicing is not None or self.baseline is not None
 
     @property
     def keeps_order(self) -> bool:

@@ -6,8 +6,7 @@ the values it has anyway, and any other is cut, each part being a group of its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,35 +16,8 @@ from fastrank_eval.engine import measure_chunk, pair_models
 from fastrank_eval.kernel import kernel
 from fastrank_eval.labels import Labels
 from fastrank_eval.plan import Plan
+from fastrank_eval.slices import SliceCodes
 from fastrank_eval.tally import LinePools, Measured, Sums, Tally
-
-
-class Slicing(Protocol):
-    """By what rows are cut into slices, as the engine sees it."""
-
-    @property
-    def name(self) -> str:
-        """As a reader would write it."""
-
-    def lines(
-        self, fields: Mapping[str, np.ndarray], rows: np.ndarray, positives: np.ndarray
-    ) -> np.ndarray:
-        """The slice of each row, or of each group where no column bears on it, as a small number.
-
-        Parameters
-        ----------
-        fields : mapping of str to ndarray of int32, shape (rows,)
-            Codes of columns.
-        rows, positives : ndarray of int64, shape (groups,)
-            What each group holds.
-
-        Returns
-        -------
-        ndarray of int64, shape (rows,) or (groups,)
-        """
-
-    def labels(self, lines: set[int]) -> list[tuple[int, str]]:
-        """Slices with their labels, in the order of what they stand for."""
 
 
 def add_slices(
@@ -70,35 +42,32 @@ def add_slices(
     name : callable
         A group's key as a reader would write it, for messages.
     """
+    if plan.slicing is None:
+        return
     starts = chunk.starts
     rows, relevant = np.diff(starts), labels.relevant_of_all(1.0)
-    coded = chunk.columns.named[len(plan.roles.group_weights) :]
-    fields = {field.name: codes for field, codes in zip(plan.roles.fields, coded, strict=True)}
-    for slicing, sums, pools in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
-        lines = slicing.lines(fields, rows, relevant)
-        of_groups = lines if len(lines) == chunk.groups else _one_each(lines, starts)
+    coded = chunk.columns.named[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
+    of_rows = plan.slicing.codes(coded, rows, relevant)
+    for by, codes, sums, pools in zip(
+        plan.slicing.slices, of_rows, tally.slices, tally.shared.slices, strict=True
+    ):
+        lines = frozen(codes.astype(np.int64))
+        of_groups = lines[starts[:-1]] if _is_constant(lines, starts) else None
         if of_groups is not None:
             _add_whole_groups(plan, sums, of_groups, rows, relevant, models)
             if not plan.pools:
                 continue
-            lines = np.repeat(of_groups, rows)
-        part, part_lines, group = _cut(chunk, frozen(np.ascontiguousarray(lines, np.int64)))
+        part, part_lines, group = _cut(chunk, lines)
         if of_groups is None:
 
-            def named(at: int, group: np.ndarray = group, slicing: Slicing = slicing) -> str:
-                return f"{name(int(group[at]))} (a slice by {slicing.name})"
+            def named(at: int, group: np.ndarray = group, by: SliceCodes = by) -> str:
+                return f"{name(int(group[at]))} (in a slice by {by.spec})"
 
             cut = Labels.of(part.columns.label, part.starts, plan.skip_empty)
             measure_chunk(part, plan, cut, sums, None, named, lines=part_lines)
             _see(sums, part_lines, np.diff(part.starts), cut.relevant_of_all(1.0))
         if plan.pools:
             _add_to_pools(part, part_lines, plan, pools)
-
-
-def _one_each(lines: np.ndarray, starts: np.ndarray) -> np.ndarray | None:
-    """The line of each group, if no group has rows on several."""
-    lines = frozen(np.ascontiguousarray(lines, np.int64))
-    return lines[starts[:-1]] if _is_constant(lines, starts) else None
 
 
 def _add_whole_groups(
@@ -110,7 +79,7 @@ def _add_whole_groups(
     models: list[Measured],
 ) -> None:
     """Add groups that lie in one slice each: their values are known."""
-    lines = frozen(np.ascontiguousarray(lines, np.int64))
+    lines = frozen(lines)
     for model, (groups, found) in enumerate(models):
         for m, settled in found.items():
             sums.add(model, m, groups, settled, lines)
@@ -145,8 +114,7 @@ def _add_to_pools(part: Chunk, lines: np.ndarray, plan: Plan, pools: LinePools) 
         lo, hi = int(part.starts[first]), int(part.starts[beyond])
         chunk = Chunk(part.columns.slice(lo, hi), part.starts[first : beyond + 1] - lo)
         labels = Labels.of(chunk.columns.label, chunk.starts, skip_empty=False)
-        coded = chunk.columns.named[len(plan.roles.group_weights) :]
-        fields = {f.name: codes for f, codes in zip(plan.roles.fields, coded, strict=True)}
+        fields = plan.field_codes(chunk.columns.named)
         for model, kept in enumerate(pools.of(int(lines[first]))):
             scored = Scored.of(chunk, model, labels, fields)
             for key, pool in kept.items():

@@ -34,8 +34,8 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
         for m, measure in enumerate(plan.measures):
             lines.append(_line(plan, tally.whole, 0, pools, model, m, score=name, measure=measure))
     for slicing, sums, shared in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
-        seen = {int(line) for line in sums.lines}
-        for line, label in slicing.labels(seen):
+        slices = slicing.slices()
+        for line, label in zip(slices.codes.tolist(), slices.labels, strict=True):
             if sums.groups(line) < plan.min_groups:
                 continue
             for model, name in enumerate(plan.roles.scores):

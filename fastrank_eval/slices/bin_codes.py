@@ -10,6 +10,7 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.columns import frozen
 from fastrank_eval.errors import ArgumentError, ColumnError
@@ -27,7 +28,6 @@ from fastrank_eval.slices.part_codes import (
     ranks_of,
 )
 from fastrank_eval.slices.spec import Edges, Part, Period, Width, number_text
-from fastrank_eval.validation import as_array, decoded
 
 __all__ = ["BinCodes", "WidthCodes", "bins", "check_ordered", "part_codes"]
 

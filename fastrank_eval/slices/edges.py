@@ -9,11 +9,11 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, decoded, fixed_items
 from fastrank_eval.arrow_values import arrow_column, bytes_column
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.slices.spec import Edges, Part
 from fastrank_eval.sources.literals import plain_type
-from fastrank_eval.validation import as_array, decoded, fixed_items
 
 __all__ = ["comparable", "edges_of", "is_ordered", "values_of"]
 

@@ -8,6 +8,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.errors import ArgumentError, ColumnError
 from fastrank_eval.fields import CodedColumn, FieldCodes
@@ -16,7 +17,6 @@ from fastrank_eval.slices.labels import value_texts
 from fastrank_eval.slices.periods import days_and_hours, period_texts, period_values, periods
 from fastrank_eval.slices.spec import Part, Period
 from fastrank_eval.sources.literals import plain_type
-from fastrank_eval.validation import as_array, decoded
 
 __all__ = [
     "MOST_SLICES",

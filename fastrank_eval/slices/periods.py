@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import as_array, fixed_items
 from fastrank_eval.arrow_values import column_with_nulls
 from fastrank_eval.errors import ColumnError
 from fastrank_eval.slices.labels import NULL, value_texts
 from fastrank_eval.sources.reading import first_line
-from fastrank_eval.validation import as_array, fixed_items
 
 __all__ = ["days_and_hours", "period_texts", "period_values", "periods"]
 

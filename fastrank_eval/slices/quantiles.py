@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import decoded
 from fastrank_eval.batches import Reading
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.slices.edges import comparable, values_of
 from fastrank_eval.sources import Source
-from fastrank_eval.validation import decoded
 
 __all__ = ["Distribution", "distributions", "quantile_edges"]
 
