@@ -52,22 +52,12 @@ def add_slices(
         plan.slicing.slices, of_rows, tally.slices, tally.shared.slices, strict=True
     ):
         lines = frozen(codes.astype(np.int64))
-        of_groups = lines[starts[:-1]] if _is_constant(lines, starts) else None
-        if of_groups is not None:
-            _add_whole_groups(plan, sums, of_groups, rows, relevant, models)
-            if not plan.pools:
-                continue
-        part, part_lines, group = _cut(chunk, lines)
-        if of_groups is None:
-
-            def named(at: int, group: np.ndarray = group, by: SliceCodes = by) -> str:
-                return f"{name(int(group[at]))} (in a slice by {by.spec})"
-
-            cut = Labels.of(part.columns.label, part.starts, plan.skip_empty)
-            measure_chunk(part, plan, cut, sums, None, named, lines=part_lines)
-            _see(sums, part_lines, np.diff(part.starts), cut.relevant_of_all(1.0))
+        if _is_constant(lines, starts):
+            _add_whole_groups(plan, sums, lines[starts[:-1]], rows, relevant, models)
+        else:
+            _add_cut_groups(chunk, plan, sums, lines, name, by)
         if plan.pools:
-            _add_to_pools(part, part_lines, plan, pools)
+            _add_to_pools(chunk, plan, lines, pools)
 
 
 def _add_whole_groups(
@@ -88,6 +78,31 @@ def _add_whole_groups(
     _see(sums, lines, rows, positives)
 
 
+def _add_cut_groups(
+    chunk: Chunk,
+    plan: Plan,
+    sums: Sums,
+    lines: np.ndarray,
+    name: Callable[[int], str],
+    by: SliceCodes,
+) -> None:
+    """Add the part of each group that lies in each slice as a group of its own."""
+    rows = chunk.columns.rows
+    order, group, line = (np.empty(rows, np.int64) for _ in range(3))
+    starts, slices = np.empty(rows + 1, np.int64), int(lines.max()) + 1
+    counts, met = np.zeros(slices, np.int64), np.empty(slices, np.int64)
+    parts = _cut(lines, chunk.starts, counts, met, order, starts, line, group)
+    cut = Chunk(chunk.columns.take(order), frozen(starts[: parts + 1].copy()))
+    line = frozen(line[:parts].copy())
+
+    def named(at: int) -> str:
+        return f"{name(int(group[at]))} (in a slice by {by.spec})"
+
+    labels = Labels.of(cut.columns.label, cut.starts, plan.skip_empty)
+    measure_chunk(cut, plan, labels, sums, None, named, lines=line)
+    _see(sums, line, np.diff(cut.starts), labels.relevant_of_all(1.0))
+
+
 def _see(sums: Sums, lines: np.ndarray, rows: np.ndarray, positives: np.ndarray) -> None:
     count = np.bincount(lines)
     of_rows, of_positives = np.zeros_like(count), np.zeros_like(count)
@@ -96,27 +111,21 @@ def _see(sums: Sums, lines: np.ndarray, rows: np.ndarray, positives: np.ndarray)
     sums.see(count, of_rows, of_positives)
 
 
-def _cut(chunk: Chunk, lines: np.ndarray) -> tuple[Chunk, np.ndarray, np.ndarray]:
-    """The same rows line by line, groups of a line in their order; the line and group of each."""
-    rows = chunk.columns.rows
-    number = int(lines.max()) + 1 if rows else 0
+def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: LinePools) -> None:
+    """Add the rows of each slice to what is kept of all of them, group after group."""
+    rows, slices = chunk.columns.rows, int(lines.max()) + 1
     order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
-    line, group = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    groups = _deal(lines, chunk.starts, np.zeros(number + 1, np.int64), order, starts, line, group)
-    part = Chunk(chunk.columns.take(order), starts[: groups + 1].copy())
-    return part, line[:groups].copy(), group[:groups].copy()
-
-
-def _add_to_pools(part: Chunk, lines: np.ndarray, plan: Plan, pools: LinePools) -> None:
-    """Add the rows of each line to what is kept of it."""
-    edges = np.flatnonzero(np.append(True, lines[1:] != lines[:-1])) if len(lines) else lines
-    for first, beyond in zip(edges, [*edges[1:], len(lines)], strict=True):
-        lo, hi = int(part.starts[first]), int(part.starts[beyond])
-        chunk = Chunk(part.columns.slice(lo, hi), part.starts[first : beyond + 1] - lo)
-        labels = Labels.of(chunk.columns.label, chunk.starts, skip_empty=False)
-        fields = plan.field_codes(chunk.columns.named)
-        for model, kept in enumerate(pools.of(int(lines[first]))):
-            scored = Scored.of(chunk, model, labels, fields)
+    places, edges = np.zeros(slices + 1, np.int64), np.zeros(slices + 1, np.int64)
+    _deal(lines, chunk.starts, places, order, np.empty(rows, np.int64), starts, edges)
+    columns = chunk.columns.take(order)
+    for line in np.flatnonzero(np.diff(edges)).tolist():
+        first, beyond = int(edges[line]), int(edges[line + 1])
+        lo, hi = int(starts[first]), int(starts[beyond])
+        part = Chunk(columns.slice(lo, hi), frozen(starts[first : beyond + 1] - lo))
+        labels = Labels.of(part.columns.label, part.starts, skip_empty=False)
+        fields = plan.field_codes(part.columns.named)
+        for model, kept in enumerate(pools.of(line)):
+            scored = Scored.of(part, model, labels, fields)
             for key, pool in kept.items():
                 plan.pools[key].add_rows(pool, scored)
 
@@ -132,8 +141,38 @@ def _is_constant(lines, starts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _deal(lines, starts, places, order, cuts, line, group):  # type: ignore[no-untyped-def]
-    """Rows by line, stably; where a line or a group begins anew, and how many such there are."""
+def _cut(lines, starts, counts, met, order, cuts, line, group):  # type: ignore[no-untyped-def]
+    """Rows of each group by line, lines as they come; where parts begin; how many there are."""
+    found = 0
+    for g in range(starts.shape[0] - 1):
+        first = found
+        for i in range(starts[g], starts[g + 1]):
+            k = lines[i]
+            if counts[k] == 0:
+                met[found - first] = k
+                line[found] = k
+                group[found] = g
+                found += 1
+            counts[k] += 1
+        at = starts[g]
+        for part in range(first, found):
+            cuts[part] = at
+            k = met[part - first]
+            at += counts[k]
+            counts[k] = cuts[part]
+        for i in range(starts[g], starts[g + 1]):
+            k = lines[i]
+            order[counts[k]] = i
+            counts[k] += 1
+        for part in range(first, found):
+            counts[met[part - first]] = 0
+    cuts[found] = lines.shape[0]
+    return found
+
+
+@kernel
+def _deal(lines, starts, places, order, group, cuts, edges):  # type: ignore[no-untyped-def]
+    """Rows by line, stably; where parts of groups begin, and which of these begin a line."""
     for i in range(lines.shape[0]):
         places[lines[i] + 1] += 1
     for k in range(1, places.shape[0]):
@@ -145,13 +184,15 @@ def _deal(lines, starts, places, order, cuts, line, group):  # type: ignore[no-u
             order[at] = i
             group[at] = g
     found = 0
-    for at in range(order.shape[0]):
-        here = lines[order[at]]
-        if at == 0 or here != lines[order[at - 1]] or group[at] != group[at - 1]:
-            cuts[found] = at
-            line[found] = here
-            # Never past what has been read.
-            group[found] = group[at]
-            found += 1
+    at = 0
+    for k in range(places.shape[0] - 1):
+        edges[k] = found
+        first = at
+        # Now the end of the line.
+        while at < places[k]:
+            if at == first or group[at] != group[at - 1]:
+                cuts[found] = at
+                found += 1
+            at += 1
+    edges[places.shape[0] - 1] = found
     cuts[found] = order.shape[0]
-    return found
