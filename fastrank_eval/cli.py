@@ -24,6 +24,7 @@ from fastrank_eval.options import (
     measure_options,
     option,
     reading_options,
+    slice_options,
 )
 from fastrank_eval.shell import (
     SectionedCommand,
@@ -73,6 +74,7 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @column_options
 @measure_options
+@slice_options
 @convention_options
 @option(
     "Output",

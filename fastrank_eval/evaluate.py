@@ -14,6 +14,8 @@ from fastrank_eval.summary import per_group_table, score_tables
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+    from fastrank_eval.slices import SliceSpec
+
 
 def evaluate(
     source: object,
@@ -35,6 +37,8 @@ def evaluate(
     score_type: str | None = None,
     sampling_rate: float | None = None,
     confidence: float = 0.95,
+    by: str | SliceSpec | Sequence[str | SliceSpec] = (),
+    min_groups: int = 1,
     order: str = "auto",
     presorted: bool = False,
     threads: int | None = None,
@@ -102,6 +106,16 @@ def evaluate(
         no other measure changes.
     confidence : float
         In ]0, 1[: of the intervals about the values, with groups as independent clusters.
+    by : str, SliceSpec or sequence of them
+        Slices of the rows that are evaluated too, in the same pass: ``"slot"`` for each value of a
+        column, ``"slot,country"`` for each combination, ``"age:18,25,35"`` between edges,
+        ``"age:quantile5"`` in bins of equally many rows (one more pass over that column),
+        ``"age:width10"``, ``"ts:day"`` (hour, week, month, hour_of_day, day_of_week),
+        ``"@rows:1,5,20"`` and ``"@positives:0,1,5"`` by how many rows, or rows of grade >= 1, a
+        group has. Null is a slice of its own. Of a group that lies in several slices each takes its
+        rows, as a group of their own.
+    min_groups : int
+        Slices of fewer groups are left out; `Meta.conventions` tells how many.
     order : {"auto", "sorted", "grouped", "scattered"}
         ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
         groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
@@ -174,6 +188,8 @@ def evaluate(
         score_type=score_type,
         sampling_rate=sampling_rate,
         confidence=confidence,
+        by=by,
+        min_groups=min_groups,
         order=order,
         presorted=presorted,
         threads=threads,

@@ -232,6 +232,11 @@ def run(
     if plan.slicing is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicing.slices]
         conventions["min_groups"] = plan.min_groups
+        conventions["slices_left_out"] = sum(
+            int(sums.groups(line) < plan.min_groups)
+            for sums in tally.slices
+            for line in sums.lines.tolist()
+        )
     if where is not None:
         conventions["where"] = str(where)
     if limit is not None:
