@@ -15,7 +15,7 @@ from fastrank_eval.columns import frozen
 from fastrank_eval.exact_cells import LOW_BITS, SCALE, Cells
 from fastrank_eval.kernel import kernel
 from fastrank_eval.mean_state import ONE_LINE, LineCounts
-from fastrank_eval.uncertainty import Moments, root
+from fastrank_eval.uncertainty import Moments, root_of_quotient
 
 # Counters of a line.
 _WINS, _TIES, _LOSSES, _ONLY_BASE, _ONLY_OTHER = range(5)
@@ -171,7 +171,7 @@ class PairedState:
         spread = float("nan")
         if both > 1:
             deviations = both * gaps.squares(line) - total * total
-            spread = root(deviations, both * (both - 1) << (2 * unit))
+            spread = root_of_quotient(deviations, both * (both - 1) << (2 * unit))
         return GroupPairs(wins, ties, losses, base, other, mean, spread)
 
 
@@ -197,7 +197,7 @@ def error_of_difference(base: Moments, other: Moments, cross: CrossMoments, grou
     )
     mine, theirs = base.deviations(), other.deviations()
     total = wa**4 * theirs + wb**4 * mine - 2 * wa**2 * wb**2 * crossed
-    return root(total * groups, (groups - 1) * wa**4 * wb**4)
+    return root_of_quotient(total * groups, (groups - 1) * wa**4 * wb**4)
 
 
 def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: int) -> float:
@@ -206,7 +206,7 @@ def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: in
         return float("nan")
     squares = base.squares + other.squares - 2 * cross.values
     difference = other.values - base.values
-    return root(groups * squares - difference**2, (groups - 1) << (2 * base.unit))
+    return root_of_quotient(groups * squares - difference**2, (groups - 1) << (2 * base.unit))
 
 
 def _terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -59,7 +59,7 @@ class Moments:
         """
         if self.groups < 2 or not self.weights:
             return math.nan
-        return root(self.deviations() * self.groups, (self.groups - 1) * self.weights**4)
+        return root_of_quotient(self.deviations() * self.groups, (self.groups - 1) * self.weights**4)
 
     def deviations(self) -> int:
         """``(sum of w)^2`` times the sum of ``(p - mean w)^2``, in the fourth power of the unit."""
@@ -77,7 +77,7 @@ class Moments:
         if self.groups < 2:
             return math.nan
         deviations = self.groups * self.squares - self.values**2
-        return root(deviations, (self.groups - 1) << (2 * self.unit))
+        return root_of_quotient(deviations, (self.groups - 1) << (2 * self.unit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def _within(t: float, degrees: int) -> float:
     return 2 / math.pi * (angle + sine * total * (degrees > 1))
 
 
-def root(above: int, below: int) -> float:
+def root_of_quotient(above: int, below: int) -> float:
     """``sqrt(above / below)`` of whole numbers of any size; inf past the largest double.
 
     Parameters
