@@ -19,12 +19,14 @@ MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policies.py \
 	tests/test_seed_examples.py tests/test_groups.py tests/test_entries.py \
 	tests/test_pooled.py tests/test_states.py tests/test_paired_state.py tests/test_words.py \
+	tests/test_group_sums.py tests/test_cluster_moments.py tests/test_clustered_measures.py \
 	tests/test_packed.py tests/test_pooled_measures.py tests/test_decisions.py \
 	tests/test_probability.py tests/test_diversity.py tests/test_trec_diversity.py \
 	tests/test_trec_join.py tests/test_trec_reading.py tests/test_trec_report.py
 KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eval/coverage.py,fastrank_eval/dealing.py,$\
 	fastrank_eval/dealt.py,$\
 	fastrank_eval/entries.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
+	fastrank_eval/group_sums.py,fastrank_eval/group_confusion.py,fastrank_eval/cluster_moments.py,$\
 	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
 	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
 	fastrank_eval/pooled_weights.py,fastrank_eval/ranking.py,$\

@@ -26,10 +26,13 @@ class Chunk:
         Their rows.
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
+    grouped : bool
+        Whether rows have groups; otherwise all stand as one, and nothing is known of clusters.
     """
 
     columns: Columns
     starts: np.ndarray
+    grouped: bool = True
 
     @property
     def groups(self) -> int:

@@ -232,7 +232,7 @@ def scored_rows(label: np.ndarray, score: np.ndarray, weight: np.ndarray | None)
     columns = Columns(0, (), frozen(label), (frozen(score),), (None,), weight, None, ())
     starts = np.array([0, len(label)])
     labels = Labels.of(columns.label, starts, skip_empty=False)
-    return Scored.of(Chunk(columns, starts), 0, labels)
+    return Scored.of(Chunk(columns, starts, grouped=False), 0, labels)
 
 
 def _maps(given: object) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastrank_eval.states import ExactSums
+from fastrank_eval.clustered_sums import ClusteredSums
 
 
 class Confusion(NamedTuple):
@@ -55,7 +55,7 @@ class Confusion(NamedTuple):
         return Confusion(*(np.ldexp(cell, down) for cell in self))
 
 
-class ConfusionSums(ExactSums):
+class ConfusionSums(ClusteredSums):
     """A confusion matrix: int64 counts, or exact sums of weights.
 
     Parameters
@@ -68,27 +68,31 @@ class ConfusionSums(ExactSums):
     CELLS = ("TN", "FN", "FP", "TP")
 
     def __init__(self, weighted: bool) -> None:
-        super().__init__(len(self.CELLS))
+        super().__init__(len(self.CELLS), len(self.CELLS))
         self.weighted = weighted
-
-    def add_counts(self, hits: int, predicted: int, positive: int, rows: int) -> None:
-        """Add rows, given the positives predicted, all predicted, all positives and all."""
-        false = predicted - hits
-        for term, count in enumerate((rows - positive - false, positive - hits, false, hits)):
-            self.count(term, count)
 
     def _exact(self) -> list[Fraction]:
         return [self.exact(term) for term in range(len(self.CELLS))]
 
     def confusion(self) -> Confusion:
         """The matrix as one case; of weights, times a power of two."""
-        exact = self._exact()
-        if self.weighted:
-            total = sum(exact)
-            scale = total.denominator.bit_length() - total.numerator.bit_length()
-            exact = [cell * Fraction(2) ** scale for cell in exact]
+        exact = [cell * Fraction(2) ** self._power() for cell in self._exact()]
         tn, fn, fp, tp = (np.array([float(cell)]) for cell in exact)
         return Confusion(tp, fp, fn, tn)
+
+    def unscaled(self, slopes: Confusion) -> list[float]:
+        """Derivatives by the sums, in the order of `CELLS`, from those by `confusion`."""
+        by_name = dict(zip(("TP", "FP", "FN", "TN"), slopes, strict=True))
+        power = self._power()
+        with np.errstate(over="ignore"):
+            return [float(np.ldexp(by_name[name][0], power)) for name in self.CELLS]
+
+    def _power(self) -> int:
+        """Times two to the power of this, weights come to about 1; counts stay as they are."""
+        total = sum(self._exact())
+        if not self.weighted or not total:
+            return 0
+        return total.denominator.bit_length() - total.numerator.bit_length()
 
     def details(self) -> dict[str, float]:
         """The cells by their names, the true positives first."""

@@ -95,14 +95,17 @@ class Labels:
 
         return self.once(("relevant", rel), count)
 
-    def relevant_of_all(self, rel: float) -> np.ndarray:
-        """Rows with grade >= `rel`, above 0, in each group, ranked or not. int64."""
-        relevant = self.relevant(rel)
+    def relevant_of_each(self, rel: float) -> np.ndarray:
+        """Rows with grade >= `rel` in each group, ranked or not. int64, shape (groups,)."""
         if self.ranked is None:
-            return relevant
-        found = np.zeros(len(self.starts) - 1, np.int64)
-        found[self.ranked] = relevant
-        return found
+            return self.relevant(rel)
+
+        def spread() -> np.ndarray:
+            counts = np.zeros(len(self.starts) - 1, np.int64)
+            counts[self.labelled.ranked] = self.relevant(rel)
+            return counts
+
+        return self.once(("relevant of each group", rel), spread)
 
     def relevant_rows(self, rel: float) -> np.ndarray:
         """The rows whose label is at least `rel`, ascending."""

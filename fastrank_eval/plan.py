@@ -223,4 +223,4 @@ class GroupValues:
 
     def put_positives(self, labels: Labels) -> None:
         """Enter the rows of grade >= 1 of each group."""
-        self.positives = labels.relevant_of_all(1.0)
+        self.positives = labels.relevant_of_each(1.0)

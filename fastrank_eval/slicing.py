@@ -45,7 +45,7 @@ def add_slices(
     if plan.slicing is None:
         return
     starts = chunk.starts
-    rows, relevant = np.diff(starts), labels.relevant_of_all(1.0)
+    rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
     coded = chunk.columns.named[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
     of_rows = plan.slicing.codes(coded, rows, relevant)
     for by, codes, sums, pools in zip(
@@ -100,7 +100,7 @@ def _add_cut_groups(
 
     labels = Labels.of(cut.columns.label, cut.starts, plan.skip_empty)
     measure_chunk(cut, plan, labels, sums, None, named, lines=line)
-    _see(sums, line, np.diff(cut.starts), labels.relevant_of_all(1.0))
+    _see(sums, line, np.diff(cut.starts), labels.relevant_of_each(1.0))
 
 
 def _see(sums: Sums, lines: np.ndarray, rows: np.ndarray, positives: np.ndarray) -> None:

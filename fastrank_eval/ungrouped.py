@@ -100,7 +100,7 @@ def states_of(
         starts = np.array([0, columns.rows])
         labels = Labels.of(columns.label, starts, skip_empty=False)
         for model, name in enumerate(roles.scores):
-            scored = Scored.of(Chunk(columns, starts), model, labels)
+            scored = Scored.of(Chunk(columns, starts, grouped=False), model, labels)
             for m, state in zip(measures, states[name], strict=True):
                 m.add_rows(state, scored)
 

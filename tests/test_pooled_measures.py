@@ -49,7 +49,10 @@ def evaluate(source, measures=TEXTS, **options):
 
 
 def bits(result) -> dict[str, tuple]:
-    return {v.measure: (v.value.hex(), v.dropped, v.details) for v in result}
+    return {
+        v.measure: (v.value.hex(), v.dropped, v.details, v.se.hex(), v.effective_groups.hex())
+        for v in result
+    }
 
 
 CASES = {

@@ -170,12 +170,12 @@ def log_of(groups: int, seed: int = 3) -> dict[str, np.ndarray]:
 
 def test_result__interval_and_tables__agree():
     log = log_of(400)
-    measures = "GAUC,nDCG@10,RR,NumRel,GMAP,AUC(se='clustered'),AUC,LogLoss"
+    measures = "GAUC,nDCG@10,RR,NumRel,GMAP,AUC(se='clustered'),AUC,KS,LogLoss,PPV"
     result = fastrank_eval.evaluate(log, **PLACES, measures=measures, confidence=0.9)
     found = {line.measure: line for line in result}
-    for text in ("GAUC", "nDCG@10", "RR", "NumRel", "AUC(se='clustered')"):
+    for text in ("GAUC", "nDCG@10", "RR", "NumRel", "AUC(se='clustered')", "LogLoss", "PPV"):
         line = found[text]
-        clusters = 400 if text.startswith("AUC") else line.groups_used
+        clusters = 400 if line.aggregate == "pooled" else line.groups_used
         reach = stats.t.ppf(0.95, clusters - 1) * line.se
         assert result.interval(text) == pytest.approx((line.value - reach, line.value + reach))
         assert line.caution is None
@@ -187,7 +187,7 @@ def test_result__interval_and_tables__agree():
     assert found["GMAP"].se == pytest.approx(found["GMAP"].value * error, rel=1e-6)
     wanted = math.exp(logs.mean() - reach), math.exp(logs.mean() + reach)
     assert result.interval("GMAP") == pytest.approx(wanted, rel=1e-6)
-    for text in ("AUC", "LogLoss"):
+    for text in ("AUC", "KS"):
         assert all(map(math.isnan, result.interval(text)))
         assert found[text].caution == "pooled"
     for name in ("se", "ci_low", "ci_high", "effective_groups", "caution"):

@@ -35,7 +35,9 @@ BINS = Param("bins", None, "how many bins; it has to be given", whole(1, most=10
 class _CalibrationError(OrderedMeasure):
     """What becomes of the gaps between mean prediction and share of positives of each bin.
 
-    Bins of equal width are sums, those of equal count are cut from the table of scores.
+    Bins of equal width are sums, those of equal count are cut from the table of scores. No standard
+    error is given: a gap has no derivative at 0, which is where a calibrated model's gaps are, and
+    its estimate there is too high by as much as it varies.
     """
 
     options = (BINS, BY, REL, SAMPLING_RATE)

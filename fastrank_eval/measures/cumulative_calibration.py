@@ -17,7 +17,6 @@ from fastrank_eval.measures.pooled_measure import (
     OrderedMeasure,
     PooledMeasure,
     PooledValue,
-    SummedMeasure,
     undefined,
 )
 from fastrank_eval.measures.probabilities import SAMPLING_RATE, recalibrated
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
     from fastrank_eval.pooled_weights import InOrder
 
 
-class _Spread(SummedMeasure):
+class _Spread(PooledMeasure):
     """What clicks of a calibrated model vary by, where rows have weights."""
-
-    terms = ("variance", "weight")
 
     def __init__(self, sampling_rate: float) -> None:
         super().__init__()
@@ -40,6 +37,9 @@ class _Spread(SummedMeasure):
 
     def state_key(self) -> Hashable:
         return "variance of clicks", self.rate
+
+    def new_state(self, weighted: bool, threads: int) -> ExactSums:
+        return ExactSums(2)
 
     def add_rows(self, state: ExactSums, scored: Scored) -> None:
         if scored.weight is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,13 +11,12 @@ import numpy as np
 from fastrank_eval.confusion_matrix import (
     Confusion,
     ConfusionSums,
-    cells_of,
     f_score,
-    least_of,
     ratio,
 )
+from fastrank_eval.group_confusion import sum_cells
 from fastrank_eval.measures.base import REL, Param, number
-from fastrank_eval.measures.pooled_measure import PooledMeasure, PooledValue
+from fastrank_eval.measures.pooled_measure import ClusteredMeasure, PooledValue
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
@@ -41,11 +40,38 @@ _NOTHING = {
 }
 
 
-class Decision(PooledMeasure):
+#: How often each cell counts, in the order of `Confusion`.
+_SIDES = {
+    "tp": (1, 0, 0, 0),
+    "fp": (0, 1, 0, 0),
+    "fn": (0, 0, 1, 0),
+    "tn": (0, 0, 0, 1),
+    "positive": (1, 0, 1, 0),
+    "negative": (0, 1, 0, 1),
+    "predicted": (1, 1, 0, 0),
+    "rejected": (0, 0, 1, 1),
+    "right": (1, 0, 0, 1),
+    "wrong": (0, 1, 1, 0),
+    "all": (1, 1, 1, 1),
+}
+
+
+def _slopes_of_share(
+    confusion: Confusion, above: Sequence[float], below: Sequence[float]
+) -> Confusion:
+    """The derivatives by each cell of one weighted sum of the cells over another."""
+    part, whole = (np.array(side) @ np.array(confusion) for side in (above, below))
+    value = ratio(part, whole)
+    return Confusion(*(ratio(a - value * b, whole) for a, b in zip(above, below, strict=True)))
+
+
+class Decision(ClusteredMeasure):
     """A measure of predictions at a threshold: a formula of the confusion matrix."""
 
     scores = "number"
     options: ClassVar[tuple[Param, ...]] = (THRESHOLD, REL)
+    #: Where it is a share: of what, above the line and below.
+    share: ClassVar[tuple[str, str]]
     #: Of `_NOTHING`, what leaves it undefined, in the order in which they are named.
     undefined_by: ClassVar[tuple[str, ...]] = ()
 
@@ -53,6 +79,11 @@ class Decision(PooledMeasure):
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
         """The measure of each case, by its options; NaN where undefined."""
         raise NotImplementedError  # pragma: no cover - abstract
+
+    @classmethod
+    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
+        """The derivatives of defined values by each cell."""
+        return _slopes_of_share(confusion, *(_SIDES[side] for side in cls.share))
 
     @classmethod
     def why_undefined(
@@ -71,24 +102,20 @@ class Decision(PooledMeasure):
     def new_state(self, weighted: bool, threads: int) -> ConfusionSums:
         return ConfusionSums(weighted)
 
-    def add_rows(self, state: ConfusionSums, scored: Scored) -> None:
-        least = least_of(scored.score.dtype, self.threshold)
-        positive = scored.labels.relevant_rows(self.rel)
-        if scored.weight is None:
-            hits = int(np.count_nonzero(scored.score[positive] >= least))
-            predicted = int(np.count_nonzero(scored.score >= least))
-            state.add_counts(hits, predicted, len(positive), len(scored.score))
-        else:
-            state.add(0, scored.weight, cells_of(scored.score, least, positive))
+    def sum_rows(self, state: ConfusionSums, scored: Scored) -> np.ndarray | None:
+        return sum_cells(state, scored, self.threshold, self.rel)
 
     def pooled_value(self, state: ConfusionSums, in_order: InOrder) -> PooledValue:
         confusion = state.confusion()
         value = float(self.of_confusion(confusion, self.chosen)[0])
         details = state.details()
         if not math.isnan(value):
-            return PooledValue(value, None, details)
+            return self.with_error(PooledValue(value, None, details), state)
         why = (name for name, holds in self.why_undefined(confusion, state.weighted) if holds[0])
         return PooledValue(value, next(why), details)
+
+    def derivatives(self, state: ConfusionSums) -> list[float]:
+        return state.unscaled(self.slopes(state.confusion(), self.chosen))
 
 
 class PositivePredictiveValue(Decision):
@@ -100,6 +127,7 @@ class PositivePredictiveValue(Decision):
     reference = "Kent et al. (1955), doi:10.1002/asi.5090060209"
     spellings = ("positive_predictive_value", "precision_score")
     undefined_by = ("none_predicted",)
+    share = ("tp", "predicted")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -115,6 +143,7 @@ class NegativePredictiveValue(Decision):
     reference = "Vecchio (1966), doi:10.1056/NEJM196605262742104"
     spellings = ("negative_predictive_value",)
     undefined_by = ("all_predicted",)
+    share = ("tn", "rejected")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -130,6 +159,7 @@ class TruePositiveRate(Decision):
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     spellings = ("TruePositiveRate", "Sensitivity", "recall_score")
     undefined_by = ("all_negative",)
+    share = ("tp", "positive")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -146,6 +176,7 @@ class FalseNegativeRate(Decision):
     spellings = ("FalseNegativeRate", "MissRate")
     higher_is_better = False
     undefined_by = ("all_negative",)
+    share = ("fn", "positive")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -161,6 +192,7 @@ class TrueNegativeRate(Decision):
     reference = "Yerushalmy (1947), doi:10.2307/4586294"
     spellings = ("TrueNegativeRate", "Specificity", "specificity_score")
     undefined_by = ("all_positive",)
+    share = ("tn", "negative")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -177,6 +209,7 @@ class FalsePositiveRate(Decision):
     spellings = ("FalsePositiveRate", "Fallout")
     higher_is_better = False
     undefined_by = ("all_positive",)
+    share = ("fp", "negative")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -202,6 +235,14 @@ class FScoreAtThreshold(Decision):
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
         return f_score(confusion, float(chosen["beta"]))
 
+    @classmethod
+    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
+        recall = float(chosen["beta"]) ** 2
+        # Both weights at most 1, so that no beta overflows.
+        missed, false = (1.0, 1.0 / recall) if recall > 1 else (recall, 1.0)
+        hits = missed + false
+        return _slopes_of_share(confusion, (hits, 0, 0, 0), (hits, false, missed, 0))
+
 
 class AccuracyAtThreshold(Decision):
     """Accuracy, the share of rows that are predicted right."""
@@ -211,6 +252,7 @@ class AccuracyAtThreshold(Decision):
     formula = "(TP + TN) / (TP + FP + FN + TN)"
     reference = "none"
     spellings = ("Acc", "accuracy_score")
+    share = ("right", "all")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -226,6 +268,7 @@ class ErrorRateAtThreshold(Decision):
     reference = "none"
     spellings = ("zero_one_loss",)
     higher_is_better = False
+    share = ("wrong", "all")
 
     @staticmethod
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
@@ -246,6 +289,12 @@ class BalancedAccuracyAtThreshold(Decision):
     def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
         tpr = ratio(confusion.tp, confusion.positive)
         return (tpr + ratio(confusion.tn, confusion.negative)) / 2
+
+    @classmethod
+    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
+        rates = (TruePositiveRate, TrueNegativeRate)
+        of_rates = (rate.slopes(confusion, chosen) for rate in rates)
+        return Confusion(*((p + n) / 2 for p, n in zip(*of_rates, strict=True)))
 
 
 class MatthewsCorrelation(Decision):
@@ -270,6 +319,26 @@ class MatthewsCorrelation(Decision):
             below = np.where(tiny, math.prod(np.sqrt(side) for side in sides), below)
         found: np.ndarray = np.clip(ratio(c.tp * c.tn - c.fp * c.fn, below), -1.0, 1.0)
         return found
+
+    @classmethod
+    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
+        c = confusion
+        half = cls.of_confusion(c, chosen) / 2
+        # Each root by itself, so that no product of two of them overflows.
+        sides = (c.predicted, c.positive, c.rejected, c.negative)
+        predicted, positive, rejected, negative = map(np.sqrt, sides)
+
+        def slope(opposite: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+            above = opposite / predicted / rejected / positive / negative
+            found: np.ndarray = above - half * (1 / row + 1 / column)
+            return found
+
+        return Confusion(
+            slope(c.tn, c.predicted, c.positive),
+            slope(-c.fn, c.predicted, c.negative),
+            slope(-c.fp, c.rejected, c.positive),
+            slope(c.tp, c.rejected, c.negative),
+        )
 
 
 PPV = PositivePredictiveValue()

@@ -17,10 +17,10 @@ from fastrank_eval.measures.pooled_measure import (
     undefined,
 )
 from fastrank_eval.measures.probabilities import SAMPLING_RATE, recalibrated
-from fastrank_eval.states import ExactSums
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
+    from fastrank_eval.clustered_sums import ChunkSums
 
 #: Rows whose deviations are found and added before the next: they stay in the cache.
 _BLOCK = 1 << 13
@@ -46,7 +46,7 @@ class _Deviation(SummedMeasure):
         """What is compared with it."""
         return score
 
-    def add_rows(self, state: ExactSums, scored: Scored) -> None:
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
         outcome, weight = self.outcome(scored), scored.weight
         for lo in range(0, len(outcome), _BLOCK):
             here = slice(lo, lo + _BLOCK)
@@ -61,20 +61,26 @@ class _Deviation(SummedMeasure):
                     f"{self}: scores, labels or weights are so large that a term passes the "
                     "largest double; scale them down."
                 )
-            state.add(0, found)
-        if weight is None:
-            state.count(1, len(outcome))
-        else:
-            state.add(1, weight)
+            sums.add(0, found)
+        sums.add_weights(1)
 
     def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
         if not sums["weight"] > 0:
             return undefined("zero_weight")
         return PooledValue(self.of_mean(sums["deviation"] / sums["weight"]))
 
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        mean = sums["deviation"] / sums["weight"]
+        slope = self.slope(mean) / sums["weight"]
+        return {"deviation": slope, "weight": -slope * mean}
+
     def of_mean(self, mean: float) -> float:
         """The value from the mean of the deviations."""
         return mean
+
+    def slope(self, mean: float) -> float:
+        """The derivative of `of_mean`."""
+        return 1.0
 
 
 class MeanAbsoluteError(_Deviation):
@@ -118,6 +124,10 @@ class RootMeanSquaredError(MeanSquaredError):
 
     def of_mean(self, mean: float) -> float:
         return math.sqrt(mean)
+
+    def slope(self, mean: float) -> float:
+        # Where no row deviates no group does: the error is 0 by any slope, as that of MSE is.
+        return 0.5 / math.sqrt(mean) if mean > 0 else 0.0
 
 
 class BrierScore(_Deviation):

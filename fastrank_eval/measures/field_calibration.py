@@ -44,7 +44,12 @@ FIELD = Param(
 
 
 class _FieldCalibration(PooledMeasure):
-    """Measures of the sums of predictions and positives of each value of a field."""
+    """Measures of the sums of predictions and positives of each value of a field.
+
+    No standard error is given. A gap ``|predicted - observed|`` has no derivative where it is 0,
+    which is where a calibrated model's gaps are: there its estimate is too high by as much as it
+    varies, so that an interval from a linearisation does not hold the true gap.
+    """
 
     options: ClassVar[tuple[Param, ...]] = (FIELD, REL, SAMPLING_RATE)
     scores = "probability"

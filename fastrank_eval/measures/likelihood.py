@@ -20,10 +20,10 @@ from fastrank_eval.measures.pooled_measure import (
 )
 from fastrank_eval.measures.probabilities import SAMPLING_RATE, recalibrated
 from fastrank_eval.scratch import scratch
-from fastrank_eval.states import ExactSums
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
+    from fastrank_eval.clustered_sums import ChunkSums
 
 #: Probabilities are taken to lie at least this far from 0 and from 1.
 CLAMP = 1e-15
@@ -62,11 +62,12 @@ class _Likelihood(SummedMeasure):
     scores = "probability"
     options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE)
     terms = ("loss", "weight", "positive", "clamped")
+    told = 1
 
     def state_key(self) -> Hashable:
         return "likelihood", float(self.rel), float(self.sampling_rate)
 
-    def add_rows(self, state: ExactSums, scored: Scored) -> None:
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
         positive = positive_mask(scored, self.rel)
         clamped = 0
         for lo in range(0, len(positive), _BLOCK):
@@ -76,15 +77,10 @@ class _Likelihood(SummedMeasure):
             clamped += found
             if scored.weight is not None:
                 loss *= scored.weight[here]
-            state.add(0, loss)
-        weight = scored.weight
-        if weight is None:
-            state.count(1, len(positive))
-            state.count(2, int(np.count_nonzero(positive)))
-        else:
-            state.add(1, weight)
-            state.add(2, weight[positive])
-        state.count(3, clamped)
+            sums.add(0, loss)
+        sums.add_weights(1)
+        sums.add_positives(2, self.rel)
+        sums.tell(3, clamped)
 
     def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
         if not sums["weight"] > 0:
@@ -94,8 +90,22 @@ class _Likelihood(SummedMeasure):
         clamped = {"clamped rows": int(sums["clamped"])} if sums["clamped"] else {}
         return PooledValue(found.value, found.reason, clamped)
 
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        weight = sums["weight"]
+        loss, rate = sums["loss"] / weight, sums["positive"] / weight
+        of_loss, of_rate = self.slopes(loss, rate)
+        return {
+            "loss": of_loss / weight,
+            "positive": of_rate / weight,
+            "weight": -(of_loss * loss + of_rate * rate) / weight,
+        }
+
     def of_loss(self, loss: float, rate: float) -> PooledValue:
         """The value from the mean loss and the share of positives."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def slopes(self, loss: float, rate: float) -> tuple[float, float]:
+        """The derivatives of a defined value by the mean loss and by the share of positives."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
@@ -114,6 +124,9 @@ class LogarithmicLoss(_Likelihood):
 
     def of_loss(self, loss: float, rate: float) -> PooledValue:
         return PooledValue(loss)
+
+    def slopes(self, loss: float, rate: float) -> tuple[float, float]:
+        return 1.0, 0.0
 
 
 class NormalizedEntropy(_Likelihood):
@@ -134,7 +147,13 @@ class NormalizedEntropy(_Likelihood):
         c = rate if self.background == "slice" else float(self.background)
         if not 0 < c < 1:
             return undefined("single_class")
-        return PooledValue(loss / -(c * math.log(c) + (1 - c) * math.log1p(-c)))
+        return PooledValue(loss / _entropy(c))
+
+    def slopes(self, loss: float, rate: float) -> tuple[float, float]:
+        if self.background != "slice":
+            return 1 / _entropy(float(self.background)), 0.0
+        entropy = _entropy(rate)
+        return 1 / entropy, -loss / entropy**2 * (math.log1p(-rate) - math.log(rate))
 
 
 class InformationGain(NormalizedEntropy):
@@ -151,10 +170,19 @@ class InformationGain(NormalizedEntropy):
         entropy = super().of_loss(loss, rate)
         return PooledValue(1.0 - entropy.value, entropy.reason)
 
+    def slopes(self, loss: float, rate: float) -> tuple[float, float]:
+        of_loss, of_rate = super().slopes(loss, rate)
+        return -of_loss, -of_rate
+
 
 LogLoss = LogarithmicLoss()
 NE = NormalizedEntropy()
 RIG = InformationGain()
+
+
+def _entropy(share: float) -> float:
+    """Of a share in ]0, 1[, in nats."""
+    return -(share * math.log(share) + (1 - share) * math.log1p(-share))
 
 
 def losses(probability: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, int]:

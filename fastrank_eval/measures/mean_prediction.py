@@ -6,20 +6,17 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fastrank_eval.measures.base import REL
 from fastrank_eval.measures.pooled_measure import (
     PooledValue,
     SummedMeasure,
-    positive_mask,
     undefined,
 )
 from fastrank_eval.measures.probabilities import SAMPLING_RATE, recalibrated
-from fastrank_eval.states import ExactSums
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
+    from fastrank_eval.clustered_sums import ChunkSums
 
 #: Rows whose products with the weight are found and added before the next.
 _BLOCK = 1 << 13
@@ -36,19 +33,14 @@ class _MeanPrediction(SummedMeasure):
     def state_key(self) -> Hashable:
         return "mean prediction", float(self.rel), float(self.sampling_rate)
 
-    def add_rows(self, state: ExactSums, scored: Scored) -> None:
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
         weight = scored.weight
         for lo in range(0, len(scored.score), _BLOCK):
             here = slice(lo, lo + _BLOCK)
             predicted = recalibrated(scored.score[here], self.sampling_rate)
-            state.add(0, predicted if weight is None else predicted * weight[here])
-        positive = positive_mask(scored, self.rel)
-        if weight is None:
-            state.count(1, int(np.count_nonzero(positive)))
-            state.count(2, len(positive))
-        else:
-            state.add(1, weight[positive])
-            state.add(2, weight)
+            sums.add(0, predicted if weight is None else predicted * weight[here])
+        sums.add_positives(1, self.rel)
+        sums.add_weights(2)
 
 
 class PredictedOverObserved(_MeanPrediction):
@@ -68,6 +60,10 @@ class PredictedOverObserved(_MeanPrediction):
             return undefined("no_relevant")
         return PooledValue(sums["predicted"] / sums["positive"])
 
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        positive = sums["positive"]
+        return {"predicted": 1 / positive, "positive": -sums["predicted"] / positive / positive}
+
 
 class MeanBias(_MeanPrediction):
     """Bias, the mean prediction less the share of positives."""
@@ -83,6 +79,11 @@ class MeanBias(_MeanPrediction):
         if not sums["weight"] > 0:
             return undefined("zero_weight")
         return PooledValue((sums["predicted"] - sums["positive"]) / sums["weight"])
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        weight = sums["weight"]
+        bias = (sums["predicted"] - sums["positive"]) / weight
+        return {"predicted": 1 / weight, "positive": -1 / weight, "weight": -bias / weight}
 
 
 PCOC = PredictedOverObserved()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval.clustered_sums import ChunkSums, ClusteredSums
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.measures.base import Measure
-from fastrank_eval.states import ExactSums
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
@@ -137,26 +137,80 @@ class SteppedMeasure(OrderedMeasure):
         raise NotImplementedError  # pragma: no cover - abstract
 
 
-class SummedMeasure(PooledMeasure):
-    """A measure that is a formula of exact sums over rows."""
+class ClusteredMeasure(PooledMeasure):
+    """A measure that is a formula of exact sums over rows, groups being independent clusters.
+
+    Its standard error is that of the formula's linearisation.
+    """
+
+    def add_rows(self, state: ClusteredSums, scored: Scored) -> None:
+        state.add_groups(self.sum_rows(state, scored))
+
+    def sum_rows(self, state: Any, scored: Scored) -> np.ndarray | None:
+        """Add the rows to the sums over all rows.
+
+        Returns
+        -------
+        ndarray of float64 or int64, shape (terms, groups), or None
+            The sums over each group of the terms that the value depends on, which are those of
+            ``state.moments``; None where rows have no groups.
+        """
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def derivatives(self, state: Any) -> list[float]:
+        """The derivatives of a defined value by those terms' sums over all rows, in their order."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def with_error(self, found: PooledValue, state: ClusteredSums) -> PooledValue:
+        """A value with its standard error, if it is defined and rows have groups."""
+        clusters = state.moments.clusters
+        if math.isnan(found.value) or not clusters:
+            return found
+        return replace(found, se=state.moments.error(self.derivatives(state)), clusters=clusters)
+
+
+class SummedMeasure(ClusteredMeasure):
+    """A measure of terms of single rows, each added up."""
 
     #: Names of the sums.
     terms: ClassVar[tuple[str, ...]]
+    #: How many of them, the last ones, no value depends on.
+    told: ClassVar[int] = 0
 
-    def new_state(self, weighted: bool, threads: int) -> ExactSums:
-        return ExactSums(len(self.terms))
+    def new_state(self, weighted: bool, threads: int) -> ClusteredSums:
+        return ClusteredSums(len(self.terms), len(self.terms) - self.told)
 
-    def pooled_value(self, state: ExactSums, in_order: InOrder) -> PooledValue:
-        sums = {name: state.total(i) for i, name in enumerate(self.terms)}
+    def sum_rows(self, state: ClusteredSums, scored: Scored) -> np.ndarray | None:
+        sums = ChunkSums(state, scored)
+        self.add_terms(sums, scored)
+        return sums.finish()
+
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
+        """Add every term of every row, each term in the order of the rows."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def pooled_value(self, state: ClusteredSums, in_order: InOrder) -> PooledValue:
+        sums = self._sums(state)
         if not all(map(math.isfinite, sums.values())):
             raise MeasureError(
                 f"{self}: scores, labels or weights are so large that their sum passes the largest "
                 "double; scale them down."
             )
-        return self.of_sums(sums)
+        return self.with_error(self.of_sums(sums), state)
+
+    def derivatives(self, state: ClusteredSums) -> list[float]:
+        slopes = self.gradient(self._sums(state))
+        return [slopes.get(name, 0.0) for name in self.terms[: state.moments.terms]]
+
+    def _sums(self, state: ClusteredSums) -> dict[str, float]:
+        return {name: state.total(i) for i, name in enumerate(self.terms)}
 
     def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
         """The value from the sums, each rounded once."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """The derivatives of a defined value by the sums that it depends on."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
