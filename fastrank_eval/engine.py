@@ -22,7 +22,7 @@ from fastrank_eval.mean_state import ONE_LINE
 from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.ranking import Ranking, rank, unranked
 from fastrank_eval.settling import RankedGroups, Settled, constant_columns, settled
-from fastrank_eval.tally import Measured, Pools, SharedPools, Sums, Tally
+from fastrank_eval.tally import Measured, PoolSet, SharedPools, Sums, Tally
 
 
 def evaluate_chunk(
@@ -47,7 +47,7 @@ def evaluate_chunk(
     """
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
     seen = GroupValues.empty(chunk, plan)
-    models = measure_chunk(chunk, plan, labels, tally.whole, tally.pools, name, seen=seen)
+    models = measure_chunk(chunk, plan, labels, tally.whole, tally.shared.whole, name, seen=seen)
     if plan.per_group:
         seen.put_positives(labels)
     tally.whole.see(chunk.groups, chunk.columns.rows, int(labels.relevant(1.0).sum()))
@@ -63,7 +63,7 @@ def measure_chunk(
     plan: Plan,
     labels: Labels,
     sums: Sums,
-    pools: Pools | None,
+    pools: PoolSet | None,
     name: Callable[[int], str],
     *,
     lines: np.ndarray = ONE_LINE,
@@ -78,7 +78,7 @@ def measure_chunk(
     labels : Labels
         Of the chunk.
     sums : Sums
-    pools : Pools or None
+    pools : PoolSet or None
         None: they are not added to.
     name : callable
     lines : ndarray of int64, shape (groups,), or (0,)
@@ -96,6 +96,7 @@ def measure_chunk(
     coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
     fields = plan.field_codes(columns.named)
     models: list[Measured] = []
+    rows: list[Scored] = []
     for model, score in enumerate(plan.roles.scores):
         scored = Scored.of(chunk, model, labels, fields)
         if plan.ranks or plan.presorted:
@@ -116,9 +117,9 @@ def measure_chunk(
                     found[m] = one
             sums.add_empty(model, groups, lines)
             models.append((groups, found))
-        if pools is not None:
-            for key, pool in pools[model].items():
-                plan.pools[key].add_rows(pool, scored)
+        rows.append(scored)
+    if pools is not None and plan.pools:
+        pools.add(rows)
     pair_models(plan, models, sums, lines)
     return models
 

@@ -124,10 +124,8 @@ def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: LinePools)
         part = Chunk(columns.slice(lo, hi), frozen(starts[first : beyond + 1] - lo))
         labels = Labels.of(part.columns.label, part.starts, skip_empty=False)
         fields = plan.field_codes(part.columns.named)
-        for model, kept in enumerate(pools.of(line)):
-            scored = Scored.of(part, model, labels, fields)
-            for key, pool in kept.items():
-                plan.pools[key].add_rows(pool, scored)
+        models = range(len(plan.roles.scores))
+        pools.of(line).add([Scored.of(part, model, labels, fields) for model in models])
 
 
 @kernel

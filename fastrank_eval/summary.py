@@ -39,7 +39,7 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
             if sums.groups(line) < plan.min_groups:
                 continue
             for model, name in enumerate(plan.roles.scores):
-                pools = shared.of(line)[model]
+                pools = shared.of(line).models[model]
                 for m, measure in enumerate(plan.measures):
                     one = _line(plan, sums, line, pools, model, m, score=name, measure=measure)
                     lines.append(replace(one, slice=label))

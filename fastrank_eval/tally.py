@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from fastrank_eval.chunk import Scored
+from fastrank_eval.cluster_moments import ClusterMoments
 from fastrank_eval.mean_state import ONE_LINE, LineCounts, MeanState
+from fastrank_eval.measures.pooled_measure import ClusteredMeasure
 from fastrank_eval.paired_state import PairedState
 from fastrank_eval.plan import Plan
 from fastrank_eval.settling import RankedGroups, Settled, empty_reason, too_large
@@ -23,12 +26,59 @@ Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Settled]]
 _GROUPS, _ROWS, _POSITIVES = range(3)
 
 
-def new_pools(plan: Plan) -> Pools:
-    """Empty pools for a plan."""
-    return [
-        {key: m.new_state(plan.weighted, plan.threads) for key, m in plan.pools.items()}
-        for _ in plan.roles.scores
-    ]
+class PoolSet:
+    """What is kept of all rows together, or of those of a slice; threads share it.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Attributes
+    ----------
+    models : list of dict
+        For each model the states of its measures, by key.
+    pairs : dict of int to dict
+        For each model that is compared with the baseline the moments of both models' terms, those
+        of the baseline first, by key.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.models: Pools = [
+            {key: m.new_state(plan.weighted, plan.threads) for key, m in plan.pools.items()}
+            for _ in plan.roles.scores
+        ]
+        self.pairs: dict[int, dict[Hashable, ClusterMoments]] = {
+            model: {
+                key: ClusterMoments(2 * self.models[model][key].moments.terms)
+                for key, m in plan.pools.items()
+                if isinstance(m, ClusteredMeasure)
+            }
+            for model in plan.rivals
+        }
+
+    def add(self, scored: Sequence[Scored]) -> None:
+        """Add the rows of whole groups, those that each model has scored."""
+        found: list[dict[Hashable, np.ndarray]] = []
+        for rows, pools in zip(scored, self.models, strict=True):
+            terms: dict[Hashable, np.ndarray] = {}
+            for key, pool in pools.items():
+                measure = self._plan.pools[key]
+                if isinstance(measure, ClusteredMeasure):
+                    sums = measure.sum_rows(pool, rows)
+                    pool.add_groups(sums)
+                    if sums is not None:
+                        terms[key] = sums
+                else:
+                    measure.add_rows(pool, rows)
+            found.append(terms)
+        if self._plan.baseline is None:
+            return
+        base = found[self._plan.baseline]
+        for model, pairs in self.pairs.items():
+            for key, moments in pairs.items():
+                if key in base and key in found[model]:
+                    moments.add(np.concatenate([base[key], found[model][key]]))
 
 
 class Sums:
@@ -155,13 +205,13 @@ class LinePools:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
-        self._lines: dict[int, Pools] = {}
+        self._lines: dict[int, PoolSet] = {}
 
-    def of(self, line: int) -> Pools:
+    def of(self, line: int) -> PoolSet:
         """The pools of one slice."""
         with self._lock:
             if line not in self._lines:
-                self._lines[line] = new_pools(self._plan)
+                self._lines[line] = PoolSet(self._plan)
             return self._lines[line]
 
 
@@ -174,7 +224,7 @@ class SharedPools:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.whole = new_pools(plan)
+        self.whole = PoolSet(plan)
         self.slices = [LinePools(plan) for _ in plan.slicings]
 
 
@@ -203,7 +253,7 @@ class Tally:
     @property
     def pools(self) -> Pools:
         """What is kept of all rows together, for each model."""
-        return self.shared.whole
+        return self.shared.whole.models
 
     def merge(self, other: Tally) -> None:
         """Add the tally of another thread that shares the pools."""

@@ -59,7 +59,9 @@ class Moments:
         """
         if self.groups < 2 or not self.weights:
             return math.nan
-        return root_of_quotient(self.deviations() * self.groups, (self.groups - 1) * self.weights**4)
+        return root_of_quotient(
+            self.deviations() * self.groups, (self.groups - 1) * self.weights**4
+        )
 
     def deviations(self) -> int:
         """``(sum of w)^2`` times the sum of ``(p - mean w)^2``, in the fourth power of the unit."""
