@@ -1,0 +1,279 @@
+"""Tests of "the models do not differ" on one difference for each group, or on a standard error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastrank_eval.arguments import check_choice
+from fastrank_eval.comparison.sign_tail import sign_tail
+from fastrank_eval.errors import ArgumentError, FastRankEvalError
+from fastrank_eval.uncertainty import normal_tail, t_tail
+
+__all__ = [
+    "PairedTest",
+    "clustered_t",
+    "clustered_z",
+    "group_differences",
+    "paired_t",
+    "sign_test",
+    "wilcoxon",
+]
+
+#: Differences that agree to 40 bits of the largest have one rank, and vanish below half of that.
+_RANK_BITS = 40
+#: Up to so many groups without ties or zeros, the signed-rank test counts all patterns of signs.
+_EXACT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """What a test says.
+
+    Parameters
+    ----------
+    name : str
+    statistic : float
+        NaN where undefined.
+    p_value : float
+        Two-sided, in [0, 1]; NaN where undefined.
+    groups : int
+        Groups the test is based on.
+    note : str or None
+        Why the test is undefined or what is special: ``"no_groups"``, ``"one_group"``,
+        ``"no_difference"`` (every difference is 0; the p-value is 1), ``"no_variance"`` (all differ
+        by the same, other than 0), ``"undefined"`` (the difference or its error is not known).
+    """
+
+    name: str
+    statistic: float
+    p_value: float
+    groups: int
+    note: str | None = None
+
+
+def group_differences(
+    p_a: np.ndarray, w_a: np.ndarray, p_b: np.ndarray, w_b: np.ndarray
+) -> np.ndarray:
+    """Value of model b less that of model a in each group for which both are defined.
+
+    ``p_b / w_b - p_a / w_a``.
+
+    Parameters
+    ----------
+    p_a, p_b : ndarray of float64, shape (groups,)
+        Weighted values; 0 where undefined.
+    w_a, w_b : ndarray of float64, shape (groups,)
+        Weights, at least 0; 0 where undefined.
+
+    Returns
+    -------
+    ndarray of float64, shape (groups,)
+        NaN where a weight is 0.
+    """
+    both = (w_a != 0) & (w_b != 0)
+    found = np.full(len(both), np.nan)
+    found[both] = p_b[both] / w_b[both] - p_a[both] / w_a[both]
+    return found
+
+
+def paired_t(differences: np.ndarray) -> PairedTest:
+    """Student's t test of a mean difference of 0, every group counting the same.
+
+    ``t = mean of d / (sd of d / sqrt(U))`` with U - 1 degrees of freedom.
+
+    Parameters
+    ----------
+    differences : ndarray of float64, shape (groups,)
+        Of `group_differences`; NaN is passed over.
+
+    Returns
+    -------
+    PairedTest
+        The same bits for any order of groups.
+
+    References
+    ----------
+    Student (1908), doi:10.1093/biomet/6.1.1; for rankings, Smucker, Allan & Carterette (2007),
+    doi:10.1145/1321440.1321528.
+    """
+    found = _defined(differences)
+    groups = len(found)
+    if groups < 2:
+        return _undefined("t", groups, "one_group" if groups else "no_groups")
+    mean = math.fsum(found.tolist()) / groups
+    squares = math.fsum(((found - mean) ** 2).tolist())
+    largest = float(np.abs(found).max())
+    se = math.sqrt(squares / (groups - 1) / groups)
+    # Equal differences vary by what rounding leaves.
+    if se * math.sqrt(groups) <= 1e-14 * largest:
+        return _without_variance("t", mean, groups)
+    return PairedTest("t", mean / se, t_tail(mean / se, groups - 1), groups)
+
+
+def wilcoxon(differences: np.ndarray, zeros: str = "wilcox") -> PairedTest:
+    """Wilcoxon's signed-rank test: differences lie symmetrically about 0.
+
+    The statistic is the lesser of the sums of ranks of abs(d) where d > 0 and where d < 0. Exact
+    up to 50 groups without ties or zeros, otherwise by the normal approximation corrected for
+    ties. Differences that agree to 40 bits of the largest are ties, so that 0.3 - 0.2 and
+    0.2 - 0.1 are.
+
+    Parameters
+    ----------
+    differences : ndarray of float64, shape (groups,)
+        Of `group_differences`; NaN is passed over.
+    zeros : {"wilcox", "pratt"}
+        Whether groups of difference 0 are left out before ranking, as Wilcoxon has it, or take the
+        lowest ranks and are left out then, as Pratt has it: with many of them, small differences
+        weigh less against large ones.
+
+    Returns
+    -------
+    PairedTest
+        ``groups`` are those that differ.
+
+    Raises
+    ------
+    ArgumentError
+        If `zeros` is neither.
+    FastRankEvalError
+        If SciPy is not installed (extra ``[stats]``).
+
+    References
+    ----------
+    Wilcoxon (1945), doi:10.2307/3001968; Pratt (1959), doi:10.1080/01621459.1959.10501526.
+    """
+    check_choice("zeros", zeros, ("wilcox", "pratt"))
+    found = _defined(differences)
+    if not len(found):
+        return _undefined("wilcoxon", 0, "no_groups")
+    largest = float(np.abs(found).max())
+    if largest:
+        found = np.rint(np.ldexp(found, _RANK_BITS - math.frexp(largest)[1]))
+    groups = int(np.count_nonzero(found))
+    if not groups:
+        return PairedTest("wilcoxon", 0.0, 1.0, 0, "no_difference")
+    sizes = np.abs(found)
+    # SciPy's own choice for ties and zeros has changed between its versions.
+    exact = len(sizes) <= _EXACT and sizes.all() and len(np.unique(sizes)) == len(sizes)
+    method = "exact" if exact else "approx"
+    said = _scipy_stats().wilcoxon(np.sort(found), zero_method=zeros, method=method)
+    return PairedTest("wilcoxon", float(said.statistic), min(float(said.pvalue), 1.0), groups)
+
+
+def sign_test(differences: np.ndarray) -> PairedTest:
+    """The sign test: either model is the better one of a group with probability 1/2.
+
+    ``min(1, 2 P(X <= min(wins, losses)))`` of a binomial X of ``wins + losses`` trials, exact;
+    groups of difference 0 are passed over. The statistic is the number of wins.
+
+    Parameters
+    ----------
+    differences : ndarray of float64, shape (groups,)
+        Of `group_differences`; NaN is passed over.
+
+    Returns
+    -------
+    PairedTest
+        ``groups`` are those that differ.
+
+    References
+    ----------
+    Dixon & Mood (1946), doi:10.1080/01621459.1946.10501898.
+    """
+    found = _defined(differences)
+    wins, losses = int(np.count_nonzero(found > 0)), int(np.count_nonzero(found < 0))
+    if not wins + losses:
+        if len(found):
+            return PairedTest("sign", 0.0, 1.0, 0, "no_difference")
+        return _undefined("sign", 0, "no_groups")
+    return PairedTest("sign", float(wins), sign_tail(wins, losses), wins + losses)
+
+
+def clustered_z(difference: float, se: float, groups: int) -> PairedTest:
+    """The z test of a difference by its clustered standard error.
+
+    Parameters
+    ----------
+    difference : float
+    se : float
+        Of the difference, groups being clusters.
+    groups : int
+        Clusters behind it.
+
+    Returns
+    -------
+    PairedTest
+
+    References
+    ----------
+    Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
+    """
+    return _clustered("z", difference, se, groups)
+
+
+def clustered_t(difference: float, se: float, groups: int) -> PairedTest:
+    """The same with Student's t of ``groups - 1`` degrees of freedom, which few groups ask for.
+
+    Parameters
+    ----------
+    difference : float
+    se : float
+        Of the difference, groups being clusters.
+    groups : int
+        Clusters behind it.
+
+    Returns
+    -------
+    PairedTest
+    """
+    return _clustered("t_clustered", difference, se, groups)
+
+
+def _clustered(name: str, difference: float, se: float, groups: int) -> PairedTest:
+    if se < 0:
+        raise ArgumentError(f"se={se!r} is below 0; pass a standard error.")
+    if groups < 2:
+        return _undefined(name, groups, "one_group" if groups else "no_groups")
+    if math.isnan(difference) or math.isnan(se):
+        return _undefined(name, groups, "undefined")
+    if not se:
+        return _without_variance(name, difference, groups)
+    statistic = difference / se
+    p_value = normal_tail(statistic) if name == "z" else t_tail(statistic, groups - 1)
+    return PairedTest(name, statistic, p_value, groups)
+
+
+def _undefined(name: str, groups: int, note: str) -> PairedTest:
+    return PairedTest(name, math.nan, math.nan, groups, note)
+
+
+def _without_variance(name: str, difference: float, groups: int) -> PairedTest:
+    if difference:
+        return _undefined(name, groups, "no_variance")
+    return PairedTest(name, 0.0, 1.0, groups, "no_difference")
+
+
+def _defined(differences: np.ndarray) -> np.ndarray:
+    differences = np.asarray(differences, np.float64)
+    if np.isinf(differences).any():
+        raise ArgumentError(
+            f"differences are infinite for {int(np.isinf(differences).sum())} groups, the first "
+            f"of them {int(np.argmax(np.isinf(differences)))}; pass finite ones, or NaN."
+        )
+    return differences[~np.isnan(differences)]
+
+
+def _scipy_stats() -> Any:
+    try:
+        from scipy import stats
+    except ImportError:
+        raise FastRankEvalError(
+            "the Wilcoxon test needs SciPy, which is not installed; run "
+            "pip install 'fastrank_eval[stats]', or choose another test."
+        ) from None
+    return stats
