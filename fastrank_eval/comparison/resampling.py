@@ -28,8 +28,9 @@ KINDS = ("poisson", "multinomial")
 
 #: Groups and replicates in a block: multiplicities and terms stay in the nearer caches.
 _GROUPS, _REPLICATES = 256, 128
-#: Multinomial replicates that a thread counts at a time, in memory for every group.
-_COUNTED = 16
+#: Multinomial replicates that a thread counts at a time, fewer where their counts would pass a
+#: number: every group has one.
+_COUNTED, _COUNTS = 32, 1 << 22
 #: Bits of a sum, and of a term: as many as a double holds exactly.
 _SUM_BITS, _TERM_BITS = 62, 53
 
@@ -301,16 +302,18 @@ def _add_drawn(
 def _add_counted(
     groups: int, blocks: list[np.ndarray], sums: np.ndarray, seed: int, threads: int
 ) -> None:
-    def work(first: int) -> None:
-        counted = scratch("counts of draws", _COUNTED * groups, np.uint32).reshape(_COUNTED, -1)
-        random_numbers.multinomial(first, seed, counted)
-        room = scratch("multiplicities", _COUNTED * _GROUPS, np.uint32)
-        for b, block in enumerate(blocks):
-            drawn = room[: _COUNTED * block.shape[1]].reshape(_COUNTED, -1)
-            drawn[:] = counted[:, b * _GROUPS : (b + 1) * _GROUPS]
-            _add_products(block, drawn, sums[first : first + _COUNTED])
+    step = min(_COUNTED, max(_COUNTS // max(groups, 1), 4))
 
-    _in_blocks(work, len(sums), _COUNTED, threads)
+    def work(first: int) -> None:
+        counted = scratch("counts of draws", step * groups, np.uint32).reshape(step, groups)
+        random_numbers.multinomial(first, seed, counted)
+        room = scratch("multiplicities", step * _GROUPS, np.uint32)
+        for b, block in enumerate(blocks):
+            drawn = room[: step * block.shape[1]].reshape(step, -1)
+            drawn[:] = counted[:, b * _GROUPS : (b + 1) * _GROUPS]
+            _add_products(block, drawn, sums[first : first + step])
+
+    _in_blocks(work, len(sums), step, threads)
 
 
 def _add_patterns(blocks: list[np.ndarray], sums: np.ndarray, threads: int) -> None:
