@@ -8,6 +8,7 @@ from functools import partial
 
 from bench.comparisons import beside_decoding, beside_fastest, beside_trec, peaks_of_trec
 from bench.peers.tools import INPUTS_OF_PEERS, OURS
+from bench.resampling import REPLICATES, WAYS
 from bench.runs import Case, Run
 from bench.tables import NONE, number
 
@@ -185,6 +186,7 @@ def targets(run: Run) -> Iterable[Target]:
     yield Target("first run ever on a small file", 5, "s", False, partial(start, cache="empty"))
     yield Target("next fresh process", 1.2, "s", False, partial(start, cache="filled"))
     yield from _scale_targets(run, pace)
+    yield from _resampling_targets(run)
     yield from _trec_targets()
 
 
@@ -220,6 +222,19 @@ def _scale_targets(run: Run, pace: Callable[..., Target]) -> Iterable[Target]:
     for rows_of_file, seconds in ((1_000_000, 0.8), (10_000_000, 1.0)):
         text = f"fresh process, GAUC of a Parquet file of {rows_of_file:,} rows"
         yield Target(text, seconds, "s", False, partial(_fresh, rows=rows_of_file))
+
+
+def _resampling_targets(run: Run) -> Iterable[Target]:
+    sizes = {int(case.info["groups"]) for case in run.all("resampling")}
+    groups = f"{max(sizes):,}" if sizes else "any number of"
+    for way in WAYS:
+        text = f"{way}, {REPLICATES:,} replicates of {groups} groups, eight measures, 2 threads"
+        yield Target(text, 10, "s", False, partial(_resampling, way=way))
+
+
+def _resampling(run: Run, *, way: str) -> Pair:
+    case = run.one("resampling", way=way)
+    return (case.seconds, case.cpu) if case else (None, None)
 
 
 def _trec_targets() -> Iterable[Target]:

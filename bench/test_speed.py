@@ -17,11 +17,13 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench.fresh import command_line, peak_memory, polars_command, run_command
 from bench.machine import random_words, read_all, sort_chunks, sort_whole
 from bench.peers.tools import INPUTS_OF_PEERS, OURS, TOOLS, Tool, ours
+from bench.resampling import GROUPS, WAYS, resampling
 from bench.trec import PEER, trec_process, trec_tool
 from bench.workload import (
     BY_NAME,
     CASES,
     EIGHT,
+    FULL_ROWS,
     INPUTS,
     LARGE,
     MEASURES,
@@ -190,6 +192,15 @@ def test_peer(
         check,
         slow=bool(tool and tool.slow),
     )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_resampling(benchmark: BenchmarkFixture, rounds_of: Rounds, rows: int, way: str) -> None:
+    groups, threads = max(GROUPS * rows // FULL_ROWS, 1), max(THREADS)
+    benchmark.extra_info.update(
+        kind="resampling", way=way, groups=groups, rows=groups, threads=threads
+    )
+    rounds_of(resampling(way, groups, threads))
 
 
 @pytest.mark.parametrize("cache", ["empty", "filled"])
