@@ -75,7 +75,7 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.005])).tolist()
+    >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.005])).round(12).tolist()
     [0.02, 0.04, 0.04, 0.02]
     """
     found, given, order = _ascending(p_values)

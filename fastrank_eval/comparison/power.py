@@ -155,7 +155,7 @@ def _reach(alpha: float, power: float, degrees: int | None) -> float:
     alpha, power = open_share("alpha", alpha), open_share("power", power)
     if degrees is None:
         normal = NormalDist()
-        return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
+        return normal.inv_cdf(power) - normal.inv_cdf(alpha / 2)
     if degrees < 1:
         raise ArgumentError(f"degrees={degrees!r} of freedom; a test has at least 1.")
     # The t below which T lies with probability `power`, from that about 0.
