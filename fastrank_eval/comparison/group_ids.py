@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.array_views import decoded
 from fastrank_eval.columns import frozen
 from fastrank_eval.errors import ArgumentError, ColumnError
 from fastrank_eval.kernel import kernel
-from fastrank_eval.validation import decoded
 from fastrank_eval.words import KeyWords
 
 __all__ = ["group_ids"]
