@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -33,6 +33,8 @@ class Chunk:
     columns: Columns
     starts: np.ndarray
     grouped: bool = True
+    #: Tells rows of several models apart from those of another chunk, once the chunk is gone.
+    token: object = field(default_factory=object, compare=False)
 
     @property
     def groups(self) -> int:

@@ -39,12 +39,15 @@ class KeptRows:
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
     weight : ndarray of float64, shape (rows,), or None
+    token : object
+        The same for the rows of every model of a chunk.
     """
 
     codes: np.ndarray
     positive: np.ndarray
     starts: np.ndarray
     weight: np.ndarray | None
+    token: object = None
 
 
 class ClusteredScores:
@@ -69,6 +72,7 @@ class ClusteredScores:
         positive: np.ndarray,
         weight: np.ndarray | None,
         starts: np.ndarray,
+        token: object = None,
     ) -> None:
         """Add whole groups.
 
@@ -78,6 +82,8 @@ class ClusteredScores:
             As for `pooled.PooledScores` or `pooled_weights.WeightedScores`.
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
+        token : object
+            The same for every model whose rows of the same groups are added.
         """
         if weight is not None:
             # What weighs nothing is of no class, and a score without positives has no place.
@@ -88,6 +94,7 @@ class ClusteredScores:
             frozen(positive.copy()),
             frozen(starts.copy()),
             None if weight is None else frozen(weight.copy()),
+            token,
         )
         with self._lock:
             self._kept.append(kept)
@@ -140,6 +147,61 @@ class ClusteredScores:
             (clusters[0], clusters[1], clusters[2]),
         )
         return variance, clusters[2]
+
+
+def variance_of_difference(
+    base: ClusteredScores,
+    other: ClusteredScores,
+    areas: tuple[float, float],
+    in_order: InOrder = map,
+) -> tuple[float, int]:
+    """The variance of the difference of two models' AUC over the same groups, and their number.
+
+    Parameters
+    ----------
+    base, other : ClusteredScores
+        Of the same chunks.
+    areas : tuple of float
+        Their AUC.
+    in_order : callable
+        Maps a function over jobs, in threads.
+
+    Returns
+    -------
+    variance : float
+        NaN with fewer than two clusters that have rows of a class.
+    clusters : int
+        Groups that have rows of either model.
+    """
+    placed = [_Placements(state.scores.steps(in_order)) for state in (base, other)]
+    theirs = {kept.token: kept for kept in other._kept}
+    sums = ExactSums(3)
+
+    def add_up(pair: tuple[KeptRows, KeptRows]) -> tuple[int, int, int]:
+        found = [
+            each.deviations(kept, area)
+            for each, kept, area in zip(placed, pair, areas, strict=True)
+        ]
+        (mine, others, has_mine, has_others), (mine_b, others_b, has_mine_b, has_others_b) = found
+        first = mine_b / placed[1].positives - mine / placed[0].positives
+        second = others_b / placed[1].others - others / placed[0].others
+        sums.add(_SQUARES_OF_POSITIVES, first * first)
+        sums.add(_SQUARES_OF_OTHERS, second * second)
+        sums.add(_PRODUCTS, first * second)
+        positive, other = has_mine | has_mine_b, has_others | has_others_b
+        return (
+            int(np.count_nonzero(positive)),
+            int(np.count_nonzero(other)),
+            int(np.count_nonzero(positive | other)),
+        )
+
+    clusters = [0, 0, 0]
+    pairs = [(kept, theirs[kept.token]) for kept in base._kept]
+    for found in in_order(add_up, pairs):
+        clusters = [a + b for a, b in zip(clusters, found, strict=True)]
+    totals = sums.total(0), sums.total(1), sums.total(2)
+    variance = cluster_variance(totals, (1.0, 1.0), (clusters[0], clusters[1], clusters[2]))
+    return variance, clusters[2]
 
 
 class _Placements:

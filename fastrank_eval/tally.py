@@ -11,9 +11,10 @@ import numpy as np
 from fastrank_eval.chunk import Scored
 from fastrank_eval.cluster_moments import ClusterMoments
 from fastrank_eval.mean_state import ONE_LINE, LineCounts, MeanState
-from fastrank_eval.measures.pooled_measure import ClusteredMeasure
+from fastrank_eval.measures.pooled_measure import ClusteredMeasure, PooledMeasure
 from fastrank_eval.paired_state import PairedState
 from fastrank_eval.plan import Plan
+from fastrank_eval.pooled_weights import InOrder
 from fastrank_eval.settling import RankedGroups, Settled, empty_reason, too_large
 
 #: What is kept of all rows together, for each model: by key, for the measures that share it.
@@ -79,6 +80,35 @@ class PoolSet:
             for key, moments in pairs.items():
                 if key in base and key in found[model]:
                     moments.add(np.concatenate([base[key], found[model][key]]))
+
+    def difference_error(
+        self, model: int, measure: PooledMeasure, in_order: InOrder
+    ) -> tuple[float, int]:
+        """The standard error of a model's value less that of the baseline, groups being clusters.
+
+        Parameters
+        ----------
+        model : int
+            One that is compared.
+        measure : PooledMeasure
+        in_order : callable
+            Maps a function over jobs, in threads.
+
+        Returns
+        -------
+        se : float
+            NaN where none is known.
+        groups : int
+            Groups behind it.
+        """
+        if self._plan.baseline is None:
+            return float("nan"), 0
+        base, other = (measure.state_in(self.models[each]) for each in (self._plan.baseline, model))
+        if not isinstance(measure, ClusteredMeasure):
+            return measure.difference_error(base, other, in_order)
+        moments = self.pairs[model][measure.state_key()]
+        slopes = [-slope for slope in measure.derivatives(base)] + measure.derivatives(other)
+        return moments.error(slopes), moments.clusters
 
 
 class Sums:

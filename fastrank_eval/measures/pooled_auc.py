@@ -85,7 +85,7 @@ class PooledAUC(OrderedMeasure):
     def add_rows(self, state: Any, scored: Scored) -> None:
         if self.se == "clustered":
             positive = scored.labels.relevant_rows(self.rel)
-            state.add(scored.score, positive, scored.weight, scored.starts)
+            state.add(scored.score, positive, scored.weight, scored.starts, scored.chunk.token)
         else:
             super().add_rows(state, scored)
 
@@ -113,6 +113,20 @@ class PooledAUC(OrderedMeasure):
             error = _root(variance)
             details |= {SE_OF_CLUSTERS: error, CLUSTERS: clusters}
         return PooledValue(area, None, details, error, clusters)
+
+    def difference_error(self, base: Any, other: Any, in_order: InOrder) -> tuple[float, int]:
+        if self.se != "clustered":
+            return super().difference_error(base, other, in_order)
+        from fastrank_eval.clustered_scores import variance_of_difference
+
+        areas = []
+        for state in (base, other):
+            state.scores.steps(in_order)
+            areas.append(state.scores.auc(None, in_order))
+        if not all(map(math.isfinite, areas)):
+            return math.nan, 0
+        variance, clusters = variance_of_difference(base, other, (areas[0], areas[1]), in_order)
+        return _root(variance), clusters
 
 
 AUC = PooledAUC()

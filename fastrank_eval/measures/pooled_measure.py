@@ -96,6 +96,24 @@ class PooledMeasure(Measure):
         """What the rows come to; `in_order` maps a function over jobs, in threads."""
         raise NotImplementedError  # pragma: no cover - abstract
 
+    def difference_error(self, base: Any, other: Any, in_order: InOrder) -> tuple[float, int]:
+        """The standard error of the difference of two models' values, and the groups behind it.
+
+        Parameters
+        ----------
+        base, other : object
+            The states of both models, of the same rows.
+        in_order : callable
+            Maps a function over jobs, in threads.
+
+        Returns
+        -------
+        se : float
+            NaN where none is known.
+        groups : int
+        """
+        return math.nan, 0
+
 
 class OrderedMeasure(PooledMeasure):
     """A measure that is read from the distinct scores and the classes of their rows."""

@@ -1,0 +1,152 @@
+"""The standard error of the difference of two models' measures of all rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fastrank_eval.evaluation import run
+from fastrank_eval.measures import measure
+
+MEASURES = "LogLoss,NE,PCOC,Brier,PPV(threshold=0.4),MCC(threshold=0.4),AUC(se='clustered'),AUC,KS"
+
+
+def log_of(seed: int, groups: int = 60, most: int = 12) -> dict[str, np.ndarray]:
+    """Clicks and two models' probabilities, rows of a user alike, in random order."""
+    rng = np.random.default_rng(seed)
+    user = np.repeat(np.arange(groups), rng.integers(1, most, groups))
+    taste = rng.normal(0, 0.7, groups)[user]
+    logit = rng.normal(-0.5, 1, len(user)) + taste
+    click = rng.random(len(user)) < 1 / (1 + np.exp(-logit))
+
+    def scored(noise: float) -> np.ndarray:
+        return np.round(1 / (1 + np.exp(-(logit + rng.normal(0, noise, len(user))))), 2)
+
+    order = rng.permutation(len(user))
+    log = {"user": user, "click": click, "a": scored(1.0), "b": scored(0.6)}
+    log["w"] = rng.integers(0, 4, len(user)).astype(float)
+    return {name: column[order] for name, column in log.items()}
+
+
+def found_of(log, weight=None, **options):
+    done = run(
+        log, group="user", label="click", score=["a", "b"], measures=MEASURES, weight=weight,
+        baseline="a", **options,
+    )  # fmt: skip
+    pools = done.tally.shared.whole
+    return {str(m): pools.difference_error(1, m, map) for m in done.plan.measures if m.pooled}
+
+
+def formulas(text: str):
+    """The value of some measures from sums over rows of some terms."""
+    return {
+        "LogLoss": lambda s: s[0] / s[1],
+        "Brier": lambda s: s[3] / s[1],
+        "PCOC": lambda s: s[4] / s[2],
+        "PPV(threshold=0.4)": lambda s: s[5] / (s[5] + s[6]),
+    }[text]
+
+
+def terms_of(log, score, weight) -> np.ndarray:
+    y, p = log["click"].astype(float), log[score]
+    clamped = np.clip(p, 1e-15, 1 - 1e-15)
+    loss = -(y * np.log(clamped) + (1 - y) * np.log(1 - clamped))
+    above = p >= 0.4
+    terms = [loss, np.ones(len(p)), y, (p - y) ** 2, p, above * y, above * (1 - y)]
+    each = np.array(terms) * weight
+    users = np.arange(log["user"].max() + 1)
+    return np.array([each[:, log["user"] == u].sum(axis=1) for u in users])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("text", ["LogLoss", "Brier", "PCOC", "PPV(threshold=0.4)"])
+def test_difference_of_formulas__has_the_error_of_two_passes(text, weighted) -> None:
+    log = log_of(5)
+    weight = log["w"] if weighted else np.ones(len(log["w"]))
+    value = formulas(text)
+    influence = np.zeros(len(set(log["user"])))
+    for score, sign in (("a", -1), ("b", 1)):
+        terms = terms_of(log, score, weight)
+        sums = terms.sum(axis=0)
+        for t in range(terms.shape[1]):
+            step = np.zeros(terms.shape[1])
+            step[t] = 1e-6 * max(sums[t], 1)
+            slope = (value(sums + step) - value(sums - step)) / (2 * step[t])
+            influence += sign * slope * terms[:, t]
+    there = terms_of(log, "a", weight)[:, 1] > 0
+    u = np.count_nonzero(there)
+    wanted = math.sqrt(u / (u - 1) * np.sum(influence[there] ** 2))
+    se, groups = found_of(log, "w" if weighted else None)[str(measure(text))]
+    assert groups == u
+    assert se == pytest.approx(wanted, rel=1e-6)
+
+
+def test_difference_of_auc__has_obuchowskis_paired_error() -> None:
+    log = log_of(7)
+    y, users = log["click"], np.arange(log["user"].max() + 1)
+    parts = []
+    for score in ("a", "b"):
+        p = log[score]
+        wins = (p[y][:, None] > p[~y]) + 0.5 * (p[y][:, None] == p[~y])
+        area = wins.mean()
+        parts.append((wins.mean(axis=1) - area, wins.mean(axis=0) - area))
+    of_positives, of_others = (parts[1][k] - parts[0][k] for k in (0, 1))
+    first = np.array([of_positives[log["user"][y] == u].sum() for u in users]) / y.sum()
+    second = np.array([of_others[log["user"][~y] == u].sum() for u in users]) / (~y).sum()
+    has_first = np.array([y[log["user"] == u].any() for u in users])
+    has_second = np.array([(~y[log["user"] == u]).any() for u in users])
+    n1, n0, n = has_first.sum(), has_second.sum(), len(users)
+    wanted = math.sqrt(
+        n1 / (n1 - 1) * np.sum(first**2)
+        + n0 / (n0 - 1) * np.sum(second**2)
+        + 2 * n / (n - 1) * np.sum(first * second)
+    )
+    se, groups = found_of(log)["AUC(se='clustered')"]
+    assert groups == n
+    assert se == pytest.approx(wanted, rel=1e-9)
+
+
+def test_difference__without_a_known_error__is_nan() -> None:
+    found = found_of(log_of(3))
+    for text in ("AUC", "KS"):
+        assert math.isnan(found[text][0])
+        assert found[text][1] == 0
+
+
+def test_difference__of_a_model_and_itself__is_certain() -> None:
+    log = log_of(2)
+    log["b"] = log["a"]
+    for text, (se, _) in found_of(log).items():
+        assert se == 0 or text in ("AUC", "KS"), text
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_difference__however_rows_are_split__has_the_same_bits(weight) -> None:
+    log = log_of(11, groups=200)
+    grouped = np.argsort(log["user"], kind="stable")
+    wanted = found_of(log, weight, threads=1)
+    for options in ({"threads": 2, "batch_rows": 37}, {"threads": 1, "batch_rows": 301}):
+        assert repr(found_of(log, weight, **options)) == repr(wanted)
+    ordered = {name: column[grouped] for name, column in log.items()}
+    for options in ({"threads": 2, "batch_rows": 53}, {"threads": 1}):
+        assert repr(found_of(ordered, weight, **options)) == repr(wanted)
+
+
+@pytest.mark.parametrize("text", ["AUC(se='clustered')", "LogLoss"])
+def test_interval_of_a_difference__by_simulation__covers_at_its_level(text) -> None:
+    """400 logs of 150 users; the true difference is that of a large log."""
+    large = log_of(1, groups=40_000)
+    options = {"group": "user", "label": "click", "score": ["a", "b"], "measures": text}
+    many = run(large, **options).lines
+    truth = many[1].value - many[0].value
+    covered = 0
+    runs = 400
+    for seed in range(runs):
+        done = run(log_of(1000 + seed, groups=150), baseline="a", **options)
+        base, other = (line.value for line in done.lines)
+        se, _ = done.tally.shared.whole.difference_error(1, done.plan.measures[0], map)
+        covered += abs(other - base - truth) < 1.976 * se
+    # 95 % within three standard errors of so many runs.
+    assert 0.917 < covered / runs < 0.983
