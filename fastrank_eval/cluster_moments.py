@@ -23,7 +23,7 @@ from fastrank_eval.uncertainty import root_of_quotient
 #: Counts below this, of no more groups at a time: their products fit 40 bits, sums of these 60.
 _MANY = 1 << 20
 #: Groups whose numbers are taken apart before the next: they stay in the cache.
-_BLOCK = 1 << 11
+_BLOCK = 1 << 13
 #: Upper bits of the lowest exponent are worth 2**-_UNIT each.
 _UNIT = 1074 - 27
 #: Bits of a product that are kept in its lower cell.
@@ -108,15 +108,13 @@ class ClusterMoments:
         if terms.dtype == np.int64 and terms.size and -_MANY < terms.min() <= terms.max() < _MANY:
             self._count(cells, terms)
             return True
-        bits = frozen(np.ascontiguousarray(terms, np.float64).view(np.int64))
-        groups = bits.shape[1]
-        size = min(groups, _BLOCK)
-        upper = scratch("upper bits of terms", self.terms * size).reshape(self.terms, size)
-        place = scratch("exponents of terms", self.terms * size).reshape(self.terms, size)
+        bits = np.ascontiguousarray(terms, np.float64).view(np.int64)
         span = np.empty(2, np.int64)
-        for first in range(0, groups, _BLOCK):
-            many = min(groups - first, _BLOCK)
-            cells.clusters += int(_take_apart(bits, first, many, upper, place, span))
+        for first in range(0, bits.shape[1], _BLOCK):
+            block = _contiguous(bits, first, first + _BLOCK)
+            upper = scratch("upper bits of terms", block.size).reshape(block.shape)
+            place = scratch("exponents of terms", block.size).reshape(block.shape)
+            cells.clusters += int(_take_apart(block, upper, place, span))
             lowest, highest = span.tolist()
             if highest > 2045:
                 return False
@@ -125,17 +123,16 @@ class ClusterMoments:
             held = cells.upper.shape[1]
             if not held or lowest < cells.lowest or highest >= cells.lowest + held:
                 cells.hold(lowest, highest)
-            _add_products(upper, place, many, cells.lowest, cells.upper, cells.products)
+            _add_products(upper, place, cells.lowest, cells.upper, cells.products)
         return True
 
     def _count(self, cells: _Cells, terms: np.ndarray) -> None:
         """Add groups whose terms are counts, of fewer bits than are cut off."""
-        counts = frozen(np.ascontiguousarray(terms).view())
-        for first in range(0, counts.shape[1], _MANY):
-            last = min(first + _MANY, counts.shape[1])
+        cells.clusters += int(np.count_nonzero(np.bitwise_or.reduce(terms, axis=0)))
+        for first in range(0, terms.shape[1], _MANY):
             sums = np.zeros(self.terms, np.int64)
             products = np.zeros(len(cells.count_products), np.int64)
-            cells.clusters += int(_add_counts(counts, first, last, sums, products))
+            _add_counts(_contiguous(terms, first, first + _MANY), sums, products)
             cells.counts = [a + b for a, b in zip(cells.counts, sums.tolist(), strict=True)]
             pairs = zip(cells.count_products, products.tolist(), strict=True)
             cells.count_products = [a + b for a, b in pairs]
@@ -236,6 +233,11 @@ class ClusterMoments:
         return mine
 
 
+def _contiguous(terms: np.ndarray, first: int, last: int) -> np.ndarray:
+    """Groups from `first` on, so that loops over them start at 0: these become SIMD."""
+    return frozen(np.ascontiguousarray(terms[:, first:last]).view())
+
+
 def _placed(cells: np.ndarray, lowest: int) -> int:
     """The sum of cells, each times two to the power of its exponent, the first's being `lowest`."""
     total = 0
@@ -245,25 +247,23 @@ def _placed(cells: np.ndarray, lowest: int) -> int:
 
 
 @kernel
-def _add_counts(counts, first, last, sums, products):  # type: ignore[no-untyped-def]
-    """Add groups from `first` to `last`; returns how many have a count other than 0."""
-    groups = 0
-    for g in range(first, last):
-        pair = 0
-        found = np.int64(0)
-        for i in range(counts.shape[0]):
-            count = counts[i, g]
-            found |= count
-            sums[i] += count
-            for j in range(i, counts.shape[0]):
-                products[pair] += count * counts[j, g]
-                pair += 1
-        groups += found != 0
-    return groups
+def _add_counts(counts, sums, products):  # type: ignore[no-untyped-def]
+    pair = 0
+    for i in range(counts.shape[0]):
+        total = np.int64(0)
+        for g in range(counts.shape[1]):
+            total += counts[i, g]
+        sums[i] += total
+        for j in range(i, counts.shape[0]):
+            total = np.int64(0)
+            for g in range(counts.shape[1]):
+                total += counts[i, g] * counts[j, g]
+            products[pair] += total
+            pair += 1
 
 
 @kernel
-def _take_apart(bits, first, many, upper, place, span):  # type: ignore[no-untyped-def]
+def _take_apart(bits, upper, place, span):  # type: ignore[no-untyped-def]
     """Upper bits and exponents of terms, and the least and greatest of these.
 
     Returns how many groups have a term other than 0.
@@ -271,8 +271,8 @@ def _take_apart(bits, first, many, upper, place, span):  # type: ignore[no-untyp
     lowest = np.int64(4096)
     highest = np.int64(-1)
     for term in range(bits.shape[0]):
-        for g in range(many):
-            b = bits[term, first + g]
+        for g in range(bits.shape[1]):
+            b = bits[term, g]
             exponent = (b >> 52) & 0x7FF
             mantissa = b & 0xFFFFFFFFFFFFF
             if exponent > 0:
@@ -290,22 +290,22 @@ def _take_apart(bits, first, many, upper, place, span):  # type: ignore[no-untyp
     span[0] = lowest
     span[1] = highest
     groups = 0
-    for g in range(many):
-        found = 0
+    for g in range(bits.shape[1]):
+        found = np.int64(-1)
         for term in range(bits.shape[0]):
-            found |= place[term, g] >= 0
-        groups += found
+            found = max(found, place[term, g])
+        groups += int(found >= 0)
     return groups
 
 
 @kernel
-def _add_products(upper, place, many, lowest, cells, products):  # type: ignore[no-untyped-def]
+def _add_products(upper, place, lowest, cells, products):  # type: ignore[no-untyped-def]
     pair = 0
     for i in range(upper.shape[0]):
-        for g in range(many):
+        for g in range(upper.shape[1]):
             cells[i, max(place[i, g] - lowest, 0)] += upper[i, g]
         for j in range(i, upper.shape[0]):
-            for g in range(many):
+            for g in range(upper.shape[1]):
                 at = max(place[i, g] + place[j, g] - 2 * lowest, 0)
                 product = upper[i, g] * upper[j, g]
                 products[pair, at, 0] += product & 0x3FFFFFF

@@ -115,6 +115,7 @@ def _add_rows(  # type: ignore[no-untyped-def]
     pairs : ndarray of float64, shape (2, groups)
         Each group's sum so far; the second is NaN while the limbs hold it.
     """
+    few = _rows_that_fit(bits)
     first = reached[0]
     end = first + values.shape[0]
     group = reached[1]
@@ -128,16 +129,24 @@ def _add_rows(  # type: ignore[no-untyped-def]
         rest = pairs[1, group]
         if rest == rest:
             lost = 0.0
-            for k in range(i - first, last - first):
-                x = values[k]
-                next_total = total + x
-                of_x = next_total - total
-                error = (total - (next_total - of_x)) + (x - of_x)
-                total = next_total
-                next_rest = rest + error
-                of_error = next_rest - rest
-                lost += abs((rest - (next_rest - of_error)) + (error - of_error))
-                rest = next_rest
+            if last - i <= few and i == starts[group]:
+                for k in range(i - first, last - first):
+                    x = values[k]
+                    next_total = total + x
+                    of_x = next_total - total
+                    rest += (total - (next_total - of_x)) + (x - of_x)
+                    total = next_total
+            else:
+                for k in range(i - first, last - first):
+                    x = values[k]
+                    next_total = total + x
+                    of_x = next_total - total
+                    error = (total - (next_total - of_x)) + (x - of_x)
+                    total = next_total
+                    next_rest = rest + error
+                    of_error = next_rest - rest
+                    lost += abs((rest - (next_rest - of_error)) + (error - of_error))
+                    rest = next_rest
             # Past the largest double it is NaN.
             if lost == 0.0:
                 pairs[0, group] = total
@@ -163,6 +172,31 @@ def _add_rows(  # type: ignore[no-untyped-def]
     reached[0] = end
     reached[1] = group
     return held
+
+
+@kernel
+def _rows_that_fit(bits):  # type: ignore[no-untyped-def]
+    """How many of these numbers two doubles are sure to add up exactly, whichever they are.
+
+    Numbers from 2^a to 2^b, and the errors of their sums, are whole multiples of 2^(a - 52). The
+    errors of n sums are less than n^2 2^(b - 53) together: exact, if that is below 2^(a + 1).
+    """
+    most = np.int64(0)
+    # Of 0, less 1, so that all others are smaller.
+    least = np.int64(0x7FFFFFFFFFFFFFFF)
+    for k in range(bits.shape[0]):
+        size = bits[k] & 0x7FFFFFFFFFFFFFFF
+        most = max(most, size)
+        least = min(least, (size - 1) & 0x7FFFFFFFFFFFFFFF)
+    if most == 0:
+        return bits.shape[0]
+    highest = most >> 52
+    # Subnormal numbers have the exponent of the least normal ones.
+    lowest = (least + 1) >> 52
+    spread = highest - lowest + (1 if lowest > 0 else 0)
+    if spread > 52 or highest > 0x7FE - 32:
+        return 0
+    return 1 << ((52 - spread) >> 1)
 
 
 @kernel

@@ -93,3 +93,18 @@ def test_sums_of_more_than_two_doubles__are_correctly_rounded(values, wanted, si
 def test_marked_rows__counts_the_marks_of_each_group(groups):
     marks = np.array(list(itertools.chain(*groups)), np.bool_)
     assert marked_rows(marks, edges(groups)).tolist() == list(map(sum, groups))
+
+
+@pytest.mark.parametrize("spread", [0, 20, 40, 44, 50, 53, 80])
+@pytest.mark.parametrize("lowest", [-1074, -300])
+def test_sums_of_numbers_of_some_spread__are_correctly_rounded(spread, lowest):
+    """Where the second look is left out and where it is not."""
+    rng = np.random.default_rng(spread)
+    sizes = [1, 2, 3, 4, 7, 8, 9, 31, 32, 33, 64, 65, 200]
+    groups = [
+        np.ldexp(rng.random(n) + 1 - 2.0**-52, rng.integers(lowest, lowest + spread + 1, n))
+        for n in sizes
+    ]
+    for signs in (np.ones, lambda n: rng.choice([-1.0, 1.0], n)):
+        signed = [(group * signs(len(group))).tolist() for group in groups]
+        assert summed(signed) == list(map(correctly_rounded, signed))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastrank_eval.clustered_sums import ChunkSums
 
 #: Rows whose deviations are found and added before the next: they stay in the cache.
-_BLOCK = 1 << 13
+_BLOCK = 1 << 14
 
 
 class _Deviation(SummedMeasure):

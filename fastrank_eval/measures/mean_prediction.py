@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastrank_eval.clustered_sums import ChunkSums
 
 #: Rows whose products with the weight are found and added before the next.
-_BLOCK = 1 << 13
+_BLOCK = 1 << 15
 
 
 class _MeanPrediction(SummedMeasure):
