@@ -81,7 +81,7 @@ class ClusterMoments:
     >>> moments.clusters
     3
     >>> round(moments.error([1 / 12, -9 / 144]), 6)
-    0.0625
+    0.072169
     """
 
     def __init__(self, terms: int) -> None:

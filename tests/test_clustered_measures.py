@@ -14,7 +14,10 @@ from numba import config
 from scipy import stats
 
 import fastrank_eval
+from fastrank_eval.chunk import Chunk, Scored
+from fastrank_eval.columns import Columns, frozen
 from fastrank_eval.confusion_matrix import Confusion
+from fastrank_eval.labels import Labels
 from fastrank_eval.measures import measure
 from fastrank_eval.measures.decisions import Decision
 from fastrank_eval.measures.pooled_measure import ClusteredMeasure, SummedMeasure
@@ -196,9 +199,6 @@ def test_error__has_the_same_bits_in_any_order_batches_and_threads(weight):
 def test_error__of_states_merged__is_that_of_all_rows():
     log = clicks(200, 2)
     texts = ["LogLoss", "MCC(threshold=0.2)", "PCOC"]
-    from fastrank_eval.chunk import Chunk, Scored
-    from fastrank_eval.columns import Columns, frozen
-    from fastrank_eval.labels import Labels
 
     def state_of(of, first, last):
         at = np.searchsorted(log["group"], [first, last])
