@@ -356,6 +356,29 @@ def test_activity__is_the_measure_over_the_groups_of_each_bucket(activity, bucke
     assert found.of()["bucket"].tolist() == names
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"weight": "weight"}, {"unretrieved": "allow"}, {"measure": "GAUC(rel=2, weight='pairs')"},
+     {"measure": "GAUC(weight='share')"}],
+)  # fmt: skip
+def test_activity__whatever_weighs_groups__is_the_measure_of_each_bucket(options):
+    grade = LOG["click"] * (1 + LOG["user"] % 3)
+    log = LOG | {"share": (LOG["user"] % 4) / 4, "click": grade}
+    found = curve("gauc-by-activity", log, buckets=[1, 6, 9, 1000], score="pctr", **options)
+    measure = options.pop("measure", "GAUC")
+    active = np.bincount(log["user"])[log["user"]]
+    *rows, empty = found.table.to_pylist()
+    for row in rows:
+        most = math.inf if row["most"] is None else row["most"]
+        here = (active >= row["least"]) & (active <= most)
+        part = {name: column[here] for name, column in log.items()}
+        (alone,) = fastrank_eval.evaluate(part, **COLUMNS | {"score": "pctr"}, **options,
+                                          measures=measure)  # fmt: skip
+        assert (row["value"], row["groups_used"]) == (alone.value, alone.groups_used)
+        assert row["standard_error"] == alone.se
+    assert (empty["groups"], empty["rows"], empty["value"]) == (0, 0, None)
+
+
 def test_activity__standard_error__is_that_of_a_mean():
     found = curve("gauc-by-activity", measure="nDCG@3", buckets=[0])
     values = fastrank_eval.evaluate(LOG, **COLUMNS, measures="nDCG@3")["nDCG@3"]
@@ -434,14 +457,11 @@ def test_texts__hold_every_point(tmp_path: Path):
         ("k", {"measure": "GAUC"}, "takes no cutoff"),
         ("gauc-by-activity", {"measure": "AUC"}, "no mean over groups"),
         ("gauc-by-activity", {"measure": "GMAP"}, "no mean over groups"),
-        ("gauc-by-activity", {"weight": "weight"}, "row weights weigh its groups"),
-        ("gauc-by-activity", {"unretrieved": "allow"}, "no impressions of it"),
-        ("gauc-by-activity", {"measure": "GAUC(rel=2, weight='pairs')"}, "rows of grade 2"),
-        ("gauc-by-activity", {"measure": "GAUC(weight='weight')"}, "a column weighs"),
         ("gauc-by-activity", {"buckets": [5, 1]}, "buckets=\\[5, 1\\]"),
         ("gauc-by-activity", {"buckets": []}, "buckets=\\[\\]"),
         ("gauc-by-activity", {"activity": "clicks"}, "activity='clicks'"),
         ("roc", {"measures": "AUC"}, "takes no measures"),
+        ("roc", {"by": "user"}, "takes no by"),
     ],
 )
 def test_choices__that_mean_nothing__are_refused(kind, options, told):
