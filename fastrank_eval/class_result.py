@@ -103,7 +103,7 @@ class ClassResult(Result):
             )
         return self._confusion
 
-    def value(
+    def value(  # type: ignore[override]  # averages take the place of slices
         self, measure: str | Measure, score: str | None = None, average: str | None = None
     ) -> float:
         """Value of a measure.
@@ -130,7 +130,7 @@ class ClassResult(Result):
         """
         return self._of_average(measure, score, average).value
 
-    def interval(
+    def interval(  # type: ignore[override]  # averages take the place of slices
         self, measure: str | Measure, score: str | None = None, average: str | None = None
     ) -> tuple[float, float]:
         """Confidence interval of an average over samples, rows being independent.

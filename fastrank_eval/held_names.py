@@ -1,4 +1,4 @@
-"""Measures and score columns that a result holds, found by what a caller calls them."""
+"""Measures, score columns and slices that a result holds, found by what a caller calls them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from fastrank_eval.errors import ArgumentError, MeasureError, near
 
 if TYPE_CHECKING:
+    from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.measures import Measure
 
-__all__ = ["held_measure", "held_score", "refuse_pooled"]
+__all__ = ["held_measure", "held_score", "held_slices", "held_value", "refuse_pooled"]
 
 
 def held_measure(
@@ -66,6 +67,69 @@ def held_score(wanted: str | None, scores: Sequence[str], measures: Sequence[str
             f"{names}.{near(wanted, scores)}"
         )
     return wanted
+
+
+def held_slices(wanted: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
+    """Labels of the slices of one slicing, or of all, in their order.
+
+    Raises
+    ------
+    ArgumentError
+        If the rows were not sliced by that.
+    """
+    if wanted is not None:
+        from fastrank_eval.slices import parse
+
+        wanted = str(parse(wanted))
+        known = dict.fromkeys(v.by for v in values if v.by is not None)
+        if wanted not in known:
+            which = f"but by {', '.join(map(repr, known))}" if known else "nor by anything else"
+            raise ArgumentError(
+                f"the rows of this evaluation were not sliced by {wanted!r}, {which}."
+                f"{near(wanted, list(known))}"
+            )
+    slices = (v.slice for v in values if v.by is not None and wanted in (None, v.by))
+    return tuple(dict.fromkeys(slices))
+
+
+def held_value(
+    text: str, score: str, part: str, values: Sequence[MeasureValue], least: object
+) -> MeasureValue:
+    """The line of a measure and a model for a slice, or ``"all"``.
+
+    Parameters
+    ----------
+    text, score, part : str
+        Measure, score column, label of the slice.
+    values : sequence of MeasureValue
+    least : object
+        Groups of the smallest slices that were not left out, if that is known.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such slice.
+    MeasureError
+        If there is no such line of all rows.
+    """
+    for v in values:
+        if (v.measure, v.score, v.slice) == (text, score, part):
+            return v
+    if part == "all":
+        raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
+    known = held_slices(None, values)
+    if not known:
+        raise ArgumentError(
+            f"slice {part!r} was not part of this evaluation, which has no slices: ask for them by "
+            "by=... (--by)."
+        )
+    few = (
+        f", nor any of fewer than {least:,} groups" if isinstance(least, int) and least > 1 else ""
+    )
+    some = ", ".join(map(repr, known[:5])) + f" and {len(known) - 5:,} more" * (len(known) > 5)
+    raise ArgumentError(
+        f"slice {part!r} was not part of this evaluation{few}; it holds {some}.{near(part, known)}"
+    )
 
 
 def refuse_pooled(known: Measure) -> None:

@@ -18,6 +18,7 @@ __all__ = ["MeasureValue", "summary_csv", "summary_lines", "summary_table"]
 _SUMMARY = pa.schema(
     [
         pa.field("score", pa.string(), nullable=False),
+        pa.field("by", pa.string()),
         pa.field("slice", pa.string(), nullable=False),
         pa.field("measure", pa.string(), nullable=False),
         pa.field("value", pa.float64()),
@@ -76,6 +77,8 @@ class MeasureValue:
     caution : str or None
         ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
         ``"pooled"``, ``"classes"``: why there is no standard error.
+    by : str or None
+        The slicing that `slice` is of, ``"slot,country"``; None of what was not sliced.
 
     Examples
     --------
@@ -99,6 +102,7 @@ class MeasureValue:
     ci_high: float = math.nan
     effective_groups: float = math.nan
     caution: str | None = None
+    by: str | None = None
 
 
 def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
@@ -106,6 +110,7 @@ def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
     rows = [
         {
             "score": v.score,
+            "by": v.by,
             "slice": v.slice,
             "measure": v.measure,
             "value": finite(v.value),

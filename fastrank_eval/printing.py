@@ -2,61 +2,68 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from fastrank_eval.cell_texts import (
+    interval_text,
+    measure_text,
+    printable,
+    reach_text,
+    share_text,
+    value_text,
+)
+from fastrank_eval.slice_tables import GAP, slice_notes, slice_tables
 from fastrank_eval.uncertainty import FEW_GROUPS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from fastrank_eval.measure_value import MeasureValue
-    from fastrank_eval.result import Result
+    from fastrank_eval.reported import Reported
 
-__all__ = ["markdown", "plain", "terminal"]
+__all__ = ["markdown", "plain", "printable", "terminal"]
 
-_GAP = 2  # blanks between columns
+_ROOM = 80  # columns of text that is printed nobody knows where
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
-def plain(result: Result) -> str:
+def plain(result: Reported) -> str:
     """Lay a result out as text without markup.
 
     Parameters
     ----------
-    result : Result
+    result : Reported
 
     Returns
     -------
     str
-        One line a score, slice and measure; then size and speed; then the conventions.
+        One line a score and measure; tables of the slices; then size and speed; then the
+        conventions.
     """
     table = _table(result)
-    lines = [[cell.replace("\n", ", ") for cell in row] for row in [table.header, *table.rows]]
-    widths = _widths(lines)
-    body = [
-        (" " * _GAP)
-        .join(
-            cell.ljust(wide) if i < table.names else cell.rjust(wide)
-            for i, (cell, wide) in enumerate(zip(line, widths, strict=True))
-        )
-        .rstrip()
-        for line in lines
-    ]
+    lines = [[cell.replace("\n", ", ") for cell in row] for row in table.rows]
+    body = _text_lines(table.header, lines, table.names)
+    for of in slice_tables(result, _ROOM):
+        body += ["", f"{printable(of.score)} by {printable(of.by)}"]
+        body += _text_lines(of.header, of.rows, 1)
+    notes = list(slice_notes(result))
     size, conventions, *details = _footer(result)
-    return "\n".join([*body, *filter(None, (*details, size, conventions))])
+    if len(body) > 1 + len(table.rows):
+        body.append("")
+    return "\n".join([*body, *notes, *filter(None, (*details, size, conventions))])
 
 
-def markdown(result: Result) -> str:
-    """Lay a result out as a markdown table.
+def markdown(result: Reported) -> str:
+    """Lay a result out as markdown tables, those of slices after that of all rows.
 
     Parameters
     ----------
-    result : Result
+    result : Reported
 
     Returns
     -------
@@ -64,23 +71,22 @@ def markdown(result: Result) -> str:
         Names that come from data stand in code spans, so that nothing in them is markup.
     """
     table = _table(result)
-    rule = [" --- " if i < table.names else " ---: " for i in range(len(table.header))]
-    lines = [_markdown_row(table.header), f"|{'|'.join(rule)}|"]
-    for row in table.rows:
-        names, numbers = row[: table.names], row[table.names :]
-        cells = [*map(_code, names), *(cell.replace("\n", ", ") for cell in numbers)]
-        lines.append(_markdown_row(cells))
+    lines = _markdown_lines(table.header, table.rows, table.names)
+    for of in slice_tables(result):
+        lines += ["", f"{_code(printable(of.score))} by {_code(printable(of.by))}", ""]
+        lines += _markdown_lines(of.header, of.rows, 1)
+    notes = [note.replace("*", "\\*") for note in slice_notes(result)]
     size, conventions, *details = _footer(result)
-    size = "  \n".join([*map(_code, details), size])
+    size = "  \n".join([*notes, *map(_code, details), size])
     return "\n".join([*lines, "", f"{size}  ", _code(conventions)]) + "\n"
 
 
-def terminal(result: Result, room: int) -> Iterator[RenderableType]:
+def terminal(result: Reported, room: int) -> Iterator[RenderableType]:
     """Lay a result out for a terminal.
 
     Parameters
     ----------
-    result : Result
+    result : Reported
     room : int
         Columns of the terminal, at least 1. Where they are few, group totals are left to the
         footer, intervals stand as a distance under their value, and names and reasons are folded;
@@ -89,44 +95,89 @@ def terminal(result: Result, room: int) -> Iterator[RenderableType]:
     Yields
     ------
     rich renderable
-        A titled table a score; size and speed; conventions.
+        A titled table a score, then one a slicing and score; size and speed; conventions.
     """
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     for totals, beside in ((True, True), (False, True), (False, False)):
         content = _table(result, totals, beside)
         _, *widths = _widths([content.header, *content.rows])
-        if sum(widths) + _GAP * len(widths) <= room:
+        if sum(widths) + GAP * len(widths) <= room:
             break
     header = content.header[1:]
     dropped = header.index("dropped")
     # The name and the reasons share what the numbers leave, and are folded into it.
-    left = room - _GAP * len(widths) - sum(widths) + widths[0] + widths[dropped]
+    left = room - GAP * len(widths) - sum(widths) + widths[0] + widths[dropped]
     narrow, reason = min(_NARROW, widths[0]), min(_REASON, widths[dropped])
     widths[0] = max(narrow, min(widths[0], left - reason))
     widths[dropped] = max(reason, min(widths[dropped], left - widths[0]))
     for score, section in groupby(content.rows, key=lambda row: row[0]):
         yield Text(score, style="bold cyan", overflow="fold")
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for i, title in enumerate(header):
-            table.add_column(
-                Text(title),
-                justify="left" if i < content.names - 1 else "right",
-                overflow="fold",
-                width=widths[i],
-                style="bold" if title.startswith("value") else "",
-            )
-        for row in section:
-            table.add_row(*map(Text, row[1:]))
-        yield table
+        rows = [row[1:] for row in section]
+        yield _rich_table(header, rows, content.names - 1, widths)
         yield Text()
+    for of in slice_tables(result, room):
+        title = f"{printable(of.score)} by {printable(of.by)}"
+        yield Text(title, style="bold cyan", overflow="fold")
+        yield _rich_table(of.header, of.rows, 1, _widths([of.header, *of.rows]))
+        yield Text()
+    for note in slice_notes(result):
+        yield Text(note)
     size, conventions, *details = _footer(result)
     for line in details:
         yield Text(line)
     yield Text(size)
     yield Text(conventions, style="dim")
+
+
+def _rich_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], names: int, widths: Sequence[int]
+) -> Table:
+    """A table of the terminal, whose first columns hold names."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for i, title in enumerate(header):
+        table.add_column(
+            Text(title),
+            justify="left" if i < names else "right",
+            overflow="fold",
+            width=widths[i],
+            style="bold" if title.startswith("value") else "",
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _text_lines(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> list[str]:
+    """Aligned lines, the first columns to the left; cells may have several."""
+    cells = [[cell.split("\n") for cell in row] for row in (header, *rows)]
+    widths = [
+        max(len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)
+    ]
+    lines = []
+    for row in cells:
+        for at in range(max(map(len, row))):
+            parts = [cell[at] if at < len(cell) else "" for cell in row]
+            aligned = [
+                part.ljust(wide) if i < names else part.rjust(wide)
+                for i, (part, wide) in enumerate(zip(parts, widths, strict=True))
+            ]
+            lines.append((" " * GAP).join(aligned).rstrip())
+    return lines
+
+
+def _markdown_lines(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> list[str]:
+    """A table of markdown; names stand in code spans."""
+    rule = [" --- " if i < names else " ---: " for i in range(len(header))]
+    lines = [_markdown_row(header), f"|{'|'.join(rule)}|"]
+    for row in rows:
+        numbers = (cell.replace("\n", ", ").replace("*", "\\*") for cell in row[names:])
+        lines.append(_markdown_row([*map(_code, row[:names]), *numbers]))
+    return lines
 
 
 @dataclass(frozen=True)
@@ -138,34 +189,35 @@ class _Cells:
     rows: list[list[str]]
 
 
-def _table(result: Result, totals: bool = True, beside: bool = True) -> _Cells:
+def _table(result: Reported, totals: bool = True, beside: bool = True) -> _Cells:
     """Lay cells out: with totals of groups or without; intervals beside values or under them."""
-    intervals = [_interval(v) for v in result.values]
+    values = _of_all_rows(result)
+    intervals = [interval_text(v) for v in values]
     known = any(intervals)
     level = _level(result) if known else ""
-    slices = any(v.slice != "all" for v in result.values)
+    slices = any(v.slice != "all" for v in values)
     names = ["score", *["slice"] * slices, "measure"]
     rows = [
         [
             printable(v.score),
             *[printable(v.slice)] * slices,
-            printable(v.measure) + _aggregate(v.aggregate),
-            _number(v.value, v.aggregate) + (f"\n{_reach(v)}" if interval and not beside else ""),
+            measure_text(v),
+            value_text(v) + (f"\n{reach_text(v)}" if interval and not beside else ""),
             *[interval or "n/a"] * (known and beside),
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
             or "none",
-            _share(v.rows_share),
-            _share(v.positives_share),
+            share_text(v.rows_share),
+            share_text(v.positives_share),
         ]
-        for v, interval in zip(result.values, intervals, strict=True)
+        for v, interval in zip(values, intervals, strict=True)
     ]
     used = "groups used" if totals else "groups\nused"
     value = ["value", level] if known and beside else [f"value\n{level}" if known else "value"]
     return _Cells([*names, *value, used, "dropped", "rows", "positives"], len(names), rows)
 
 
-def _footer(result: Result) -> tuple[str, ...]:
+def _footer(result: Reported) -> tuple[str, ...]:
     """Build the lines under the table: size and speed; conventions; details of values."""
     meta = result.meta
     if meta.groups == 0:
@@ -179,7 +231,7 @@ def _footer(result: Result) -> tuple[str, ...]:
     conventions = [
         f"{name}={_convention(value)}"
         for name, value in meta.conventions.items()
-        if value is not None and name != "measures"
+        if value is not None and name not in ("measures", "slices_left_out")
     ]
     chosen = meta.conventions.get("measures")
     if isinstance(chosen, Mapping):
@@ -187,10 +239,14 @@ def _footer(result: Result) -> tuple[str, ...]:
     return size, printable(", ".join(conventions)), *_details(result), *_cautions(result)
 
 
-def _details(result: Result) -> Iterator[str]:
+def _of_all_rows(result: Reported) -> list[MeasureValue]:
+    return [v for v in result.values if v.by is None]
+
+
+def _details(result: Reported) -> Iterator[str]:
     """What else is known of values, a line for those of a model that share it."""
     lines: dict[tuple[str, str], list[str]] = {}
-    for v in result.values:
+    for v in _of_all_rows(result):
         if v.details:
             known = ", ".join(f"{name} {_amount(number)}" for name, number in v.details.items())
             lines.setdefault((v.score, known), []).append(v.measure)
@@ -199,10 +255,11 @@ def _details(result: Result) -> Iterator[str]:
         yield printable(f"{', '.join(measures)}{model}: {known}")
 
 
-def _cautions(result: Result) -> Iterator[str]:
+def _cautions(result: Reported) -> Iterator[str]:
     """Tell of intervals that are rough, and of errors that one group does not tell."""
-    few = [v for v in result.values if v.caution == "few_groups"]
-    one = [v for v in result.values if v.caution == "one_group"]
+    values = _of_all_rows(result)
+    few = [v for v in values if v.caution == "few_groups"]
+    one = [v for v in values if v.caution == "one_group"]
     several = len(result.scores) > 1
 
     def name(value: MeasureValue) -> str:
@@ -220,35 +277,9 @@ def _cautions(result: Result) -> Iterator[str]:
         yield printable(f"one group tells no standard error: {', '.join(map(name, one))}")
 
 
-def _level(result: Result) -> str:
+def _level(result: Reported) -> str:
     confidence = result.meta.conventions.get("confidence")
     return f"{100 * confidence:.12g}% CI" if isinstance(confidence, float) else "CI"
-
-
-def _interval(value: MeasureValue) -> str:
-    """The interval, to two digits of its half width; empty where there is none."""
-    low, high = value.ci_low, value.ci_high
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return ""
-    digits = _digits((high - low) / 2)
-    if digits is None:
-        return f"[{low:#.6g}, {high:#.6g}]"
-    return f"[{low:,.{digits}f}, {high:,.{digits}f}]"
-
-
-def _reach(value: MeasureValue) -> str:
-    """The larger distance from a value to an end of its interval, to two digits."""
-    far = max(value.ci_high - value.value, value.value - value.ci_low)
-    digits = _digits(far)
-    return f"±{far:.2g}" if digits is None else f"±{far:,.{digits}f}"
-
-
-def _digits(size: float) -> int | None:
-    """Decimals that show a number to two digits; None where they are too many."""
-    if size == 0 or size >= 1e9:
-        return None
-    digits = max(1 - math.floor(math.log10(size)), 0)
-    return digits if digits <= 7 else None
 
 
 def _amount(value: float) -> str:
@@ -279,33 +310,6 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
         max(len(line) for cell in column for line in cell.split("\n"))
         for column in zip(*rows, strict=True)
     ]
-
-
-def printable(text: str) -> str:
-    """Escape line breaks, terminal codes and other unprintable characters."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _aggregate(kind: str) -> str:
-    """Say what the value is of the groups' values, where it is not their mean."""
-    return "" if kind in ("mean", "pooled") else f" ({kind})"
-
-
-def _number(value: float, aggregate: str) -> str:
-    if math.isnan(value):
-        return "undefined"
-    if aggregate == "sum" and value.is_integer() and abs(value) < 2**53:
-        return f"{int(value):,}"
-    return f"{value:#.6g}"
-
-
-def _share(value: float) -> str:
-    """Format a share in percent; only the whole prints as 100%, only nothing as 0%."""
-    if math.isnan(value):
-        return "n/a"
-    if value in (0, 1):
-        return f"{value:.0%}"
-    return "<0.1%" if value < 0.001 else ">99.9%" if value > 0.999 else f"{value:.1%}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,8 +1,7 @@
-"""Result: what an evaluation found, as Arrow tables, JSON, CSV, markdown and terminal print."""
+"""Result: what an evaluation found, by name and as Arrow tables."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,16 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval.errors import ArgumentError, MeasureError
-from fastrank_eval.held_names import held_measure, held_score, refuse_pooled
-from fastrank_eval.measure_value import MeasureValue, summary_csv, summary_lines, summary_table
+from fastrank_eval.errors import ArgumentError
+from fastrank_eval.held_names import (
+    held_measure,
+    held_score,
+    held_slices,
+    held_value,
+    refuse_pooled,
+)
+from fastrank_eval.measure_value import MeasureValue, summary_table
 from fastrank_eval.meta import Meta
-from fastrank_eval.plain_values import plain_value
 from fastrank_eval.relative_improvement import refuse_without_chance, rela_impr
+from fastrank_eval.reported import Reported
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.curves import Curve
     from fastrank_eval.gates import Gate, Verdict
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Result"]
 
 
-class Result:
+class Result(Reported):
     """What :func:`fastrank_eval.evaluate` returns.
 
     Parameters
@@ -93,11 +97,11 @@ class Result:
         Returns
         -------
         pyarrow.Table
-            score, slice, measure, value (null if undefined), se, ci_low, ci_high,
-            effective_groups, caution, groups, groups_used, dropped (map of reason to count),
-            rows_share, positives_share (null without rows or positives),
-            aggregate ("mean", "geometric mean", "sum" or "pooled"), details (map of what else is
-            known to its number).
+            score, by (the slicing; null where nothing was sliced), slice, measure, value (null if
+            undefined), se, ci_low, ci_high, effective_groups, caution, groups, groups_used,
+            dropped (map of reason to count), rows_share, positives_share (null without rows or
+            positives), aggregate ("mean", "geometric mean", "sum" or "pooled"), details (map of
+            what else is known to its number).
         """
         return summary_table(self.values)
 
@@ -123,8 +127,14 @@ class Result:
             )
         return self._per_group
 
-    def value(self, measure: str | Measure, score: str | None = None) -> float:
-        """Value of a measure over all groups.
+    def value(
+        self,
+        measure: str | Measure,
+        score: str | None = None,
+        *,
+        slice: str = "all",  # noqa: A002 - what it is called everywhere
+    ) -> float:
+        """Value of a measure over all groups, or over those of a slice.
 
         Parameters
         ----------
@@ -132,6 +142,8 @@ class Result:
             In any accepted spelling: ``"nDCG@10"``, ``"ndcg_cut_10"`` or ``nDCG @ 10``.
         score : str, optional
             Score column; may be left out if there is one.
+        slice : str, default "all"
+            Label of a slice, ``"slot=1"``; `slices` lists them.
 
         Returns
         -------
@@ -143,11 +155,18 @@ class Result:
         MeasureError
             If the measure was not part of the evaluation.
         ArgumentError
-            If the score column was not part of it, or is left out where there are several.
+            If the score column or the slice was not part of it, or the score column is left out
+            where there are several.
         """
-        return self._line(measure, score).value
+        return self._line(measure, score, slice).value
 
-    def interval(self, measure: str | Measure, score: str | None = None) -> tuple[float, float]:
+    def interval(
+        self,
+        measure: str | Measure,
+        score: str | None = None,
+        *,
+        slice: str = "all",  # noqa: A002 - what it is called everywhere
+    ) -> tuple[float, float]:
         """Confidence interval of a measure over all groups, groups being independent clusters.
 
         ``value -+ t * se`` with Student's t of one degree of freedom less than groups; of a
@@ -159,6 +178,8 @@ class Result:
             In any accepted spelling.
         score : str, optional
             Score column; may be left out if there is one.
+        slice : str, default "all"
+            Label of a slice.
 
         Returns
         -------
@@ -167,24 +188,39 @@ class Result:
 
         Raises
         ------
-        MeasureError
-            If the measure was not part of the evaluation.
-        ArgumentError
-            If the score column was not part of it, or is left out where there are several.
+        MeasureError, ArgumentError
+            As `value` does.
 
         References
         ----------
         Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
         """
-        line = self._line(measure, score)
+        line = self._line(measure, score, slice)
         return line.ci_low, line.ci_high
 
-    def _line(self, measure: str | Measure, score: str | None) -> MeasureValue:
+    def slices(self, by: str | None = None) -> tuple[str, ...]:
+        """Labels of the slices, in their order: by value, nulls last.
+
+        Parameters
+        ----------
+        by : str, optional
+            Of this slicing only, ``"slot,country"``.
+
+        Returns
+        -------
+        tuple of str
+            Without slices that `min_groups` left out.
+
+        Raises
+        ------
+        ArgumentError
+            If the rows were not sliced by that.
+        """
+        return held_slices(by, self.values)
+
+    def _line(self, measure: str | Measure, score: str | None, part: str) -> MeasureValue:
         text, score = str(self._known(measure)), self._score(score)
-        for v in self.values:
-            if (v.measure, v.score, v.slice) == (text, score, "all"):
-                return v
-        raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
+        return held_value(text, score, part, self.values, self.meta.conventions.get("min_groups"))
 
     def rela_impr(
         self, measure: str | Measure, score: str, base: str | Result, base_score: str | None = None
@@ -358,68 +394,3 @@ class Result:
 
     def _score(self, wanted: str | None) -> str:
         return held_score(wanted, self.scores, self.measures)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Build the JSON contract.
-
-        Returns
-        -------
-        dict
-            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
-            [{"score", "slice", "measure", "value", "se", "ci_low", "ci_high",
-            "effective_groups", "caution", "groups", "groups_used", "dropped",
-            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
-            None for NaN.
-        """
-        return {
-            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
-            "results": summary_lines(self.values),
-        }
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Write :meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int or None
-            Spaces a level; None for one line.
-
-        Returns
-        -------
-        str
-            Strictly valid JSON in ASCII; a value that is undefined is null.
-        """
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    def to_csv(self) -> str:
-        """Write the summary as CSV.
-
-        Returns
-        -------
-        str
-            A header and one line a score, slice and measure; values with all their digits, empty
-            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
-        """
-        return summary_csv(self.to_dict()["results"])
-
-    def to_markdown(self) -> str:
-        """Write the report as a markdown table with the conventions under it.
-
-        Returns
-        -------
-        str
-            Names that come from data stand in code spans, so that nothing in them is markup.
-        """
-        from fastrank_eval.printing import markdown
-
-        return markdown(self)
-
-    def __repr__(self) -> str:
-        from fastrank_eval.printing import plain
-
-        return plain(self)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from fastrank_eval.printing import terminal
-
-        yield from terminal(self, options.max_width)

@@ -42,7 +42,7 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
                 pools = shared.of(line).models[model]
                 for m, measure in enumerate(plan.measures):
                     one = _line(plan, sums, line, pools, model, m, score=name, measure=measure)
-                    lines.append(replace(one, slice=label))
+                    lines.append(replace(one, slice=label, by=str(slicing.spec)))
     return lines
 
 

@@ -93,7 +93,7 @@ def test_evaluate__json__is_the_contract() -> None:
     assert effective == pytest.approx(25 / 13, rel=1e-15)
     assert set(report["meta"]) == {"version", "rows", "groups", "conventions", "seconds"}
     assert report["results"] == [
-        {"score": "pctr", "slice": "all", "measure": "GAUC", "value": GAUC, "groups": 3,
+        {"score": "pctr", "by": None, "slice": "all", "measure": "GAUC", "value": GAUC, "groups": 3,
          "caution": "few_groups",
          "groups_used": 2, "dropped": {"all_negative": 1}, "rows_share": 5 / 6,
          "positives_share": 1.0, "aggregate": "mean", "details": {}}
@@ -180,7 +180,8 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "--confidence", "0.9", "--by", "other", "--by", "@rows:1,5", "--min-groups", "2",
         "--order", "grouped", "--threads", "2", "--where", "pctr > 0", "--limit", "5",
         "--input-format", "parquet", "--memory", "4GB", "--spill-dir", ".",
-        "--measures", "GAUC", "--measures", "P@1",
+        "--measures", "GAUC", "--measures", "P@1", "--by", "c", "--by", "@rows:1,5",
+        "--min-groups", "3",
     )  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
     assert callable(passed_on.pop("progress"))
@@ -193,7 +194,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
         "sampling_rate": 0.5, "confidence": 0.9, "by": ("other", "@rows:1,5"), "min_groups": 2,
         "order": "grouped", "presorted": False, "threads": 2,
         "where": "pctr > 0", "limit": 5, "format": "parquet", "per_group": False,
-        "memory": "4GB", "spill_dir": ".",
+        "memory": "4GB", "spill_dir": ".", "by": ("c", "@rows:1,5"), "min_groups": 3,
     }  # fmt: skip
 
 

@@ -1,0 +1,90 @@
+"""What was found, written out: JSON, CSV, markdown, text and the terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval.measure_value import summary_csv, summary_lines
+from fastrank_eval.plain_values import plain_value
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from fastrank_eval.measure_value import MeasureValue
+    from fastrank_eval.meta import Meta
+
+__all__ = ["Reported"]
+
+
+class Reported:
+    """The forms of a report that `Result` can take."""
+
+    values: tuple[MeasureValue, ...]
+    scores: tuple[str, ...]
+    meta: Meta
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the JSON contract.
+
+        Returns
+        -------
+        dict
+            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
+            [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
+            "effective_groups", "caution", "groups", "groups_used", "dropped",
+            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
+            None for NaN.
+        """
+        return {
+            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
+            "results": summary_lines(self.values),
+        }
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Write :meth:`to_dict` as JSON.
+
+        Parameters
+        ----------
+        indent : int or None
+            Spaces a level; None for one line.
+
+        Returns
+        -------
+        str
+            Strictly valid JSON in ASCII; a value that is undefined is null.
+        """
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_csv(self) -> str:
+        """Write the summary as CSV.
+
+        Returns
+        -------
+        str
+            A header and one line a score, slice and measure; values with all their digits, empty
+            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
+        """
+        return summary_csv(self.to_dict()["results"])
+
+    def to_markdown(self) -> str:
+        """Write the report as markdown tables with the conventions under them.
+
+        Returns
+        -------
+        str
+            Names that come from data stand in code spans, so that nothing in them is markup.
+        """
+        from fastrank_eval.printing import markdown
+
+        return markdown(self)
+
+    def __repr__(self) -> str:
+        from fastrank_eval.printing import plain
+
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from fastrank_eval.printing import terminal
+
+        yield from terminal(self, options.max_width)
