@@ -36,7 +36,7 @@ __all__ = [
 ALL = "all"
 #: What may be asked of a value ...
 VALUE_FIELDS = (
-    "value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used",
+    "value", "se", "ci_low", "ci_high", "effective_groups", "weight", "groups", "groups_used",
     "dropped_share", "rows_share", "positives_share",
 )  # fmt: skip
 #: ... and of a comparison with a baseline.

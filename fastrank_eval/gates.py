@@ -154,7 +154,7 @@ def gate(fail_if: str) -> Gate:
     ``[score:]MEASURE[slice] FIELD OP NUMBER``, joined by ``and``, ``or``, ``not``, parentheses.
     Either side of ``= != < <= > >=`` may reckon: ``+ - * /``, ``abs(x)``, ``min(x, y)``,
     ``max(x, y)``, and ``rows``, ``groups`` that were read. Fields of a value: ``value`` (which may
-    be left out), ``se``, ``ci_low``, ``ci_high``, ``effective_groups``, ``groups``,
+    be left out), ``se``, ``ci_low``, ``ci_high``, ``effective_groups``, ``weight``, ``groups``,
     ``groups_used``, ``dropped_share``, ``rows_share``, ``positives_share``; of a comparison:
     ``delta``, ``delta_se``, ``delta_ci_low``, ``delta_ci_high``, ``relative``, ``p_value``,
     ``p_adjusted``, ``wins``, ``losses``, ``ties``, ``mdd``.

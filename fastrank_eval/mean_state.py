@@ -185,6 +185,12 @@ class MeanState:
         below = self._weights[m].sum(line) if weighted else self.used(m, line) << SCALE
         return above / below if below else float("nan")
 
+    def weight(self, m: int, weighted: bool, line: int = 0) -> float:
+        """The sum of the weights of the groups used, correctly rounded."""
+        if not weighted:
+            return float(self.used(m, line))
+        return self._weights[m].sum(line) / (1 << SCALE)
+
     def sum(self, m: int, line: int = 0) -> float:
         """The weighted sum, correctly rounded; NaN without a group, inf past the largest double."""
         if not self.used(m, line):

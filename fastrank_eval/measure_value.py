@@ -26,6 +26,7 @@ _SUMMARY = pa.schema(
         pa.field("ci_low", pa.float64()),
         pa.field("ci_high", pa.float64()),
         pa.field("effective_groups", pa.float64()),
+        pa.field("weight", pa.float64()),
         pa.field("caution", pa.string()),
         pa.field("groups", pa.int64(), nullable=False),
         pa.field("groups_used", pa.int64(), nullable=False),
@@ -74,6 +75,9 @@ class MeasureValue:
         NaN where `se` is. They may lie outside the range of the measure: nothing is cut off.
     effective_groups : float
         ``(sum of w)^2 / sum of w^2`` over group weights w; NaN for a pooled measure.
+    weight : float
+        Sum of the weights of the groups used, by which values of several slices are averaged; NaN
+        for a pooled measure.
     caution : str or None
         ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
         ``"pooled"``, ``"classes"``: why there is no standard error.
@@ -103,6 +107,7 @@ class MeasureValue:
     effective_groups: float = math.nan
     caution: str | None = None
     by: str | None = None
+    weight: float = math.nan
 
 
 def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
@@ -118,6 +123,7 @@ def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
             "ci_low": finite(v.ci_low),
             "ci_high": finite(v.ci_high),
             "effective_groups": finite(v.effective_groups),
+            "weight": finite(v.weight),
             "caution": v.caution,
             "groups": v.groups,
             "groups_used": v.groups_used,

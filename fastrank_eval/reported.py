@@ -32,7 +32,7 @@ class Reported:
         dict
             ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
             [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
-            "effective_groups", "caution", "groups", "groups_used", "dropped",
+            "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
             "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
             None for NaN.
         """

@@ -98,7 +98,7 @@ class Result(Reported):
         -------
         pyarrow.Table
             score, by (the slicing; null where nothing was sliced), slice, measure, value (null if
-            undefined), se, ci_low, ci_high, effective_groups, caution, groups, groups_used,
+            undefined), se, ci_low, ci_high, effective_groups, weight, caution, groups, groups_used,
             dropped (map of reason to count), rows_share, positives_share (null without rows or
             positives), aggregate ("mean", "geometric mean", "sum" or "pooled"), details (map of
             what else is known to its number).

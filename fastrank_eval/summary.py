@@ -59,7 +59,7 @@ def _line(
 ) -> MeasureValue:
     state, groups = sums.means[model], sums.groups(line)
     details: Mapping[str, float] = {}
-    sure = Uncertainty()
+    sure, weight = Uncertainty(), math.nan
     if isinstance(measure, PooledMeasure):
         pool = measure.state_in(pools)
         found = measure.pooled_value(pool, partial(in_order, plan.threads))
@@ -83,6 +83,7 @@ def _line(
             state.positives(m, line),
         )
         dropped = state.dropped(m, line)
+        weight = state.weight(m, measure.weight != "uniform", line)
     return MeasureValue(
         score=score,
         slice="all",
@@ -100,6 +101,7 @@ def _line(
         ci_high=sure.high,
         effective_groups=sure.effective_groups,
         caution=sure.caution,
+        weight=weight,
     )
 
 

@@ -88,7 +88,18 @@ def bits(result) -> dict[str, object]:
 
 def coverage(result) -> list[dict]:
     lines = result.to_dict()["results"]
-    return [{name: line[name] for name in line if name not in NUMBERS} for line in lines]
+    apart = (*NUMBERS, "weight")
+    return [{name: line[name] for name in line if name not in apart} for line in lines]
+
+
+def assert_weights_scale(again, once, factor: float) -> None:
+    """Group weights that count rows grow with the rows' weights; the others stay."""
+    for new, old in zip(again.values, once.values, strict=True):
+        assert math.isnan(new.weight) == math.isnan(old.weight), old
+        if old.weight > 0:
+            powers = math.log(new.weight / old.weight, factor)
+            assert powers == pytest.approx(round(powers), abs=1e-9), old
+            assert round(powers) in (0, 1, 2), old
 
 
 # ---- weights -------------------------------------------------------------------------------------
@@ -102,6 +113,7 @@ def test_row_weights__times_a_power_of_two_change_no_bit(groups, factor):
     again = evaluate(table_of(scaled), WEIGHTED, weight="weight")
     assert bits(again) == bits(once)
     assert coverage(again) == coverage(once)
+    assert_weights_scale(again, once, factor)
 
 
 @law

@@ -160,7 +160,8 @@ def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
     }  # fmt: skip
     assert read["results"][1] == {
         "score": "pctr", "by": None, "slice": "all", "measure": "AUC", "value": None, "se": None,
-        "ci_low": None, "ci_high": None, "effective_groups": None, "caution": None, "groups": 12000,
+        "ci_low": None, "ci_high": None, "effective_groups": None, "weight": None,
+        "caution": None, "groups": 12000,
         "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,
         "positives_share": None, "aggregate": "pooled", "details": {},
     }  # fmt: skip
