@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastrank_eval.measure_value import MeasureValue
 
-__all__ = ["interval_text", "measure_text", "printable", "reach_text", "share_text", "value_text"]
+__all__ = [
+    "count_text",
+    "decimals",
+    "interval_text",
+    "measure_text",
+    "number_text",
+    "printable",
+    "reach_text",
+    "share_text",
+]
 
 
 def printable(text: str) -> str:
@@ -22,12 +31,11 @@ def measure_text(value: MeasureValue) -> str:
     return printable(value.measure) + ("" if kind in ("mean", "pooled") else f" ({kind})")
 
 
-def value_text(value: MeasureValue) -> str:
+def number_text(number: float, aggregate: str) -> str:
     """Six digits; all of a sum that is a whole number."""
-    number = value.value
     if math.isnan(number):
         return "undefined"
-    if value.aggregate == "sum" and number.is_integer() and abs(number) < 2**53:
+    if aggregate == "sum" and number.is_integer() and abs(number) < 2**53:
         return f"{int(number):,}"
     return f"{number:#.6g}"
 
@@ -37,7 +45,7 @@ def interval_text(value: MeasureValue) -> str:
     low, high = value.ci_low, value.ci_high
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
-    digits = _digits((high - low) / 2)
+    digits = decimals((high - low) / 2)
     if digits is None:
         return f"[{low:#.6g}, {high:#.6g}]"
     return f"[{low:,.{digits}f}, {high:,.{digits}f}]"
@@ -48,7 +56,7 @@ def reach_text(value: MeasureValue) -> str:
     if not (math.isfinite(value.ci_low) and math.isfinite(value.ci_high)):
         return ""
     far = max(value.ci_high - value.value, value.value - value.ci_low)
-    digits = _digits(far)
+    digits = decimals(far)
     return f"±{far:.2g}" if digits is None else f"±{far:,.{digits}f}"
 
 
@@ -61,9 +69,14 @@ def share_text(value: float) -> str:
     return "<0.1%" if value < 0.001 else ">99.9%" if value > 0.999 else f"{value:.1%}"
 
 
-def _digits(size: float) -> int | None:
+def decimals(size: float) -> int | None:
     """Decimals that show a number to two digits; None where they are too many."""
     if size == 0 or size >= 1e9:
         return None
     digits = max(1 - math.floor(math.log10(size)), 0)
     return digits if digits <= 7 else None
+
+
+def count_text(number: int, noun: str) -> str:
+    """How many of what, in the plural but for one."""
+    return f"{number:,} {noun}" + "s" * (number != 1)

@@ -203,7 +203,7 @@ class ClassResult(Result):
         from rich import box
         from rich.table import Table
 
-        from fastrank_eval.printing import printable
+        from fastrank_eval.cell_texts import printable
 
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for at, name in enumerate(self.per_class.column_names):

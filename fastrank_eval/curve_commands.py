@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastrank_eval.cell_texts import printable
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.options import (
     choice,
@@ -17,7 +18,6 @@ from fastrank_eval.options import (
     reading_options,
     together,
 )
-from fastrank_eval.printing import printable
 from fastrank_eval.shell import (
     SectionedCommand,
     check_files,

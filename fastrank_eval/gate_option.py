@@ -81,7 +81,7 @@ def leave_if_failed(verdict: Verdict) -> None:
     """End with exit code 3 and the reasons on standard error, unless all gates are passed."""
     if verdict.passed:
         return
-    from fastrank_eval.printing import printable
+    from fastrank_eval.cell_texts import printable
 
     for failure in verdict.failures[:_MOST_REASONS]:
         note(f"gate failed: {printable(str(failure))}")

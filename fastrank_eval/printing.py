@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from fastrank_eval.cell_texts import (
+    count_text,
     interval_text,
     measure_text,
+    number_text,
     printable,
     reach_text,
     share_text,
-    value_text,
 )
-from fastrank_eval.slice_tables import GAP, slice_notes, slice_tables
+from fastrank_eval.layout import (
+    Cells,
+    code_span,
+    fits,
+    grid,
+    markdown_lines,
+    one_line_each,
+    plain_lines,
+    sections,
+)
+from fastrank_eval.slice_tables import slice_notes, slice_tables
 from fastrank_eval.uncertainty import FEW_GROUPS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from fastrank_eval.measure_value import MeasureValue
+    from fastrank_eval.meta import Meta
     from fastrank_eval.reported import Reported
 
-__all__ = ["markdown", "plain", "printable", "terminal"]
+__all__ = ["markdown", "plain", "size_and_conventions", "terminal"]
 
 _ROOM = 80  # columns of text that is printed nobody knows where
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
@@ -46,11 +54,9 @@ def plain(result: Reported) -> str:
         conventions.
     """
     table = _table(result)
-    lines = [[cell.replace("\n", ", ") for cell in row] for row in table.rows]
-    body = _text_lines(table.header, lines, table.names)
+    body = plain_lines(one_line_each(table))
     for of in slice_tables(result, _ROOM):
-        body += ["", f"{printable(of.score)} by {printable(of.by)}"]
-        body += _text_lines(of.header, of.rows, 1)
+        body += ["", of.title, *plain_lines(of.cells)]
     notes = list(slice_notes(result))
     size, conventions, *details = _footer(result)
     if len(body) > 1 + len(table.rows):
@@ -70,15 +76,14 @@ def markdown(result: Reported) -> str:
     str
         Names that come from data stand in code spans, so that nothing in them is markup.
     """
-    table = _table(result)
-    lines = _markdown_lines(table.header, table.rows, table.names)
+    lines = markdown_lines(_table(result))
     for of in slice_tables(result):
-        lines += ["", f"{_code(printable(of.score))} by {_code(printable(of.by))}", ""]
-        lines += _markdown_lines(of.header, of.rows, 1)
+        lines += ["", f"{code_span(printable(of.score))} by {code_span(printable(of.by))}", ""]
+        lines += markdown_lines(of.cells)
     notes = [note.replace("*", "\\*") for note in slice_notes(result)]
     size, conventions, *details = _footer(result)
-    size = "  \n".join([*notes, *map(_code, details), size])
-    return "\n".join([*lines, "", f"{size}  ", _code(conventions)]) + "\n"
+    size = "  \n".join([*notes, *map(code_span, details), size])
+    return "\n".join([*lines, "", f"{size}  ", code_span(conventions)]) + "\n"
 
 
 def terminal(result: Reported, room: int) -> Iterator[RenderableType]:
@@ -101,25 +106,13 @@ def terminal(result: Reported, room: int) -> Iterator[RenderableType]:
 
     for totals, beside in ((True, True), (False, True), (False, False)):
         content = _table(result, totals, beside)
-        _, *widths = _widths([content.header, *content.rows])
-        if sum(widths) + GAP * len(widths) <= room:
+        if fits(content, room):
             break
-    header = content.header[1:]
-    dropped = header.index("dropped")
-    # The name and the reasons share what the numbers leave, and are folded into it.
-    left = room - GAP * len(widths) - sum(widths) + widths[0] + widths[dropped]
-    narrow, reason = min(_NARROW, widths[0]), min(_REASON, widths[dropped])
-    widths[0] = max(narrow, min(widths[0], left - reason))
-    widths[dropped] = max(reason, min(widths[dropped], left - widths[0]))
-    for score, section in groupby(content.rows, key=lambda row: row[0]):
-        yield Text(score, style="bold cyan", overflow="fold")
-        rows = [row[1:] for row in section]
-        yield _rich_table(header, rows, content.names - 1, widths)
-        yield Text()
+    foldable = {content.header[1]: _NARROW, "dropped": _REASON}
+    yield from sections(content, room, foldable, bold="value")
     for of in slice_tables(result, room):
-        title = f"{printable(of.score)} by {printable(of.by)}"
-        yield Text(title, style="bold cyan", overflow="fold")
-        yield _rich_table(of.header, of.rows, 1, _widths([of.header, *of.rows]))
+        yield Text(of.title, style="bold cyan", overflow="fold")
+        yield grid(of.cells)
         yield Text()
     for note in slice_notes(result):
         yield Text(note)
@@ -130,66 +123,7 @@ def terminal(result: Reported, room: int) -> Iterator[RenderableType]:
     yield Text(conventions, style="dim")
 
 
-def _rich_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], names: int, widths: Sequence[int]
-) -> Table:
-    """A table of the terminal, whose first columns hold names."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, title in enumerate(header):
-        table.add_column(
-            Text(title),
-            justify="left" if i < names else "right",
-            overflow="fold",
-            width=widths[i],
-            style="bold" if title.startswith("value") else "",
-        )
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _text_lines(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> list[str]:
-    """Aligned lines, the first columns to the left; cells may have several."""
-    cells = [[cell.split("\n") for cell in row] for row in (header, *rows)]
-    widths = [
-        max(len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)
-    ]
-    lines = []
-    for row in cells:
-        for at in range(max(map(len, row))):
-            parts = [cell[at] if at < len(cell) else "" for cell in row]
-            aligned = [
-                part.ljust(wide) if i < names else part.rjust(wide)
-                for i, (part, wide) in enumerate(zip(parts, widths, strict=True))
-            ]
-            lines.append((" " * GAP).join(aligned).rstrip())
-    return lines
-
-
-def _markdown_lines(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> list[str]:
-    """A table of markdown; names stand in code spans."""
-    rule = [" --- " if i < names else " ---: " for i in range(len(header))]
-    lines = [_markdown_row(header), f"|{'|'.join(rule)}|"]
-    for row in rows:
-        numbers = (cell.replace("\n", ", ").replace("*", "\\*") for cell in row[names:])
-        lines.append(_markdown_row([*map(_code, row[:names]), *numbers]))
-    return lines
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """The printed table; its first `names` columns hold names, the others numbers."""
-
-    header: list[str]
-    names: int
-    rows: list[list[str]]
-
-
-def _table(result: Reported, totals: bool = True, beside: bool = True) -> _Cells:
+def _table(result: Reported, totals: bool = True, beside: bool = True) -> Cells:
     """Lay cells out: with totals of groups or without; intervals beside values or under them."""
     values = _of_all_rows(result)
     intervals = [interval_text(v) for v in values]
@@ -202,7 +136,8 @@ def _table(result: Reported, totals: bool = True, beside: bool = True) -> _Cells
             printable(v.score),
             *[printable(v.slice)] * slices,
             measure_text(v),
-            value_text(v) + (f"\n{reach_text(v)}" if interval and not beside else ""),
+            number_text(v.value, v.aggregate)
+            + (f"\n{reach_text(v)}" if interval and not beside else ""),
             *[interval or "n/a"] * (known and beside),
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
@@ -214,18 +149,22 @@ def _table(result: Reported, totals: bool = True, beside: bool = True) -> _Cells
     ]
     used = "groups used" if totals else "groups\nused"
     value = ["value", level] if known and beside else [f"value\n{level}" if known else "value"]
-    return _Cells([*names, *value, used, "dropped", "rows", "positives"], len(names), rows)
+    return Cells([*names, *value, used, "dropped", "rows", "positives"], len(names), rows)
 
 
 def _footer(result: Reported) -> tuple[str, ...]:
     """Build the lines under the table: size and speed; conventions; details of values."""
-    meta = result.meta
+    return *size_and_conventions(result.meta), *_details(result), *_cautions(result)
+
+
+def size_and_conventions(meta: Meta) -> tuple[str, str]:
+    """Tell what was read and how fast; and by which conventions."""
     if meta.groups == 0:
-        rows = _count(meta.rows, "row") if meta.rows else "no rows"
+        rows = count_text(meta.rows, "row") if meta.rows else "no rows"
         size = f"{rows}, no groups: no value is defined"
     else:
         size = (
-            f"{_count(meta.rows, 'row')}, {_count(meta.groups, 'group')}, "
+            f"{count_text(meta.rows, 'row')}, {count_text(meta.groups, 'group')}, "
             f"{meta.seconds:.3g} s, {_speed(meta.rows, meta.seconds)}{_first(meta.compiled)}"
         )
     conventions = [
@@ -236,7 +175,7 @@ def _footer(result: Reported) -> tuple[str, ...]:
     chosen = meta.conventions.get("measures")
     if isinstance(chosen, Mapping):
         conventions += _of_measures(chosen)
-    return size, printable(", ".join(conventions)), *_details(result), *_cautions(result)
+    return size, printable(", ".join(conventions))
 
 
 def _of_all_rows(result: Reported) -> list[MeasureValue]:
@@ -304,18 +243,6 @@ def _of_measures(measures: Mapping[str, Mapping[str, object]]) -> list[str]:
     return list(said)
 
 
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Measure the longest line of each column."""
-    return [
-        max(len(line) for cell in column for line in cell.split("\n"))
-        for column in zip(*rows, strict=True)
-    ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + "s" * (number != 1)
-
-
 def _first(compiled: int) -> str:
     return f" (first run: {compiled} loops compiled)" if compiled else ""
 
@@ -333,16 +260,3 @@ def _convention(value: object) -> str:
     if isinstance(value, Iterable) and not isinstance(value, str):
         return "+".join(map(_convention, value))
     return str(value)
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _code(text: str) -> str:
-    """Put `text` in a code span that nothing inside it can end."""
-    if not text:
-        return ""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")

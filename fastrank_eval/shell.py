@@ -69,7 +69,7 @@ class Shell(_Helpful, click.Group):
         try:
             return super().invoke(ctx)
         except FastRankEvalError as error:
-            from fastrank_eval.printing import printable
+            from fastrank_eval.cell_texts import printable
 
             _leave(2, f"error: {printable(str(error))}")
         except MemoryError:

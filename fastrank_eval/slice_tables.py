@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastrank_eval.cell_texts import measure_text, printable, reach_text, share_text, value_text
+from fastrank_eval.cell_texts import measure_text, number_text, printable, reach_text, share_text
+from fastrank_eval.layout import GAP, Cells
 from fastrank_eval.uncertainty import FEW_GROUPS
 
 if TYPE_CHECKING:
     from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.reported import Reported
 
-__all__ = ["GAP", "SliceTable", "slice_notes", "slice_tables"]
+__all__ = ["SliceTable", "slice_notes", "slice_tables"]
 
-GAP = 2  # blanks between columns
 _LABEL, _TITLE = 16, 12  # what labels and measures may take before they are folded
 _FEW, _ONE = "*", "†"
 _FEWEST = "≥"
@@ -32,15 +32,18 @@ class SliceTable:
         Score column, that is, the model.
     by : str
         The slicing.
-    header : list of str
-        ``"slice"``, groups used, share of rows, then measures. Cells may have several lines.
-    rows : list of list of str
+    cells : Cells
+        ``"slice"``, groups used, share of rows, then measures.
     """
 
     score: str
     by: str
-    header: list[str]
-    rows: list[list[str]]
+    cells: Cells
+
+    @property
+    def title(self) -> str:
+        """What the table is of."""
+        return f"{printable(self.score)} by {printable(self.by)}"
 
 
 def slice_tables(result: Reported, room: int | None = None) -> Iterator[SliceTable]:
@@ -74,7 +77,7 @@ def slice_tables(result: Reported, room: int | None = None) -> Iterator[SliceTab
         for sheet in sheets:
             score = next(iter(sheet[0][1].values())).score
             for part in parts:
-                yield SliceTable(score, by, *layout.cells(sheet, part))
+                yield SliceTable(score, by, layout.cells(sheet, part))
 
 
 def slice_notes(result: Reported) -> Iterator[str]:
@@ -130,7 +133,7 @@ class _Layout:
             left -= wide
         return parts
 
-    def cells(self, sheet: _Sheet, measures: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    def cells(self, sheet: _Sheet, measures: Sequence[str]) -> Cells:
         """Header and rows of one model."""
         used = "groups\nused" if self.room is not None else "groups used"
         header = ["slice", used, "rows"]
@@ -150,7 +153,7 @@ class _Layout:
                     *map(self._value, values),
                 ]
             )
-        return header, rows
+        return Cells(header, 1, rows)
 
     def _used(self, value: MeasureValue) -> str:
         return f"{value.groups_used:,}" + f"/{value.groups:,}" * self.totals
@@ -164,7 +167,7 @@ class _Layout:
         return _folded(measure_text(value), wide)
 
     def _value(self, value: MeasureValue) -> str:
-        number, reach = value_text(value), reach_text(value)
+        number, reach = number_text(value.value, value.aggregate), reach_text(value)
         if value.caution == "one_group":
             return number + _ONE
         if not reach:

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.arguments import check_choice, check_options
+from fastrank_eval.cell_texts import printable
 from fastrank_eval.confusion_matrix import Confusion
 from fastrank_eval.criteria import Criterion
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.measures.base import REL
 from fastrank_eval.measures.decisions import PositivePredictiveValue
-from fastrank_eval.printing import printable
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.ungrouped import score_tables, states_of
 

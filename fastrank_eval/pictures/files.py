@@ -113,7 +113,7 @@ def _svg(figure: Any) -> str:
 
 
 def _page(curve: Curve, svg: str, title: str, caption: str) -> str:
-    from fastrank_eval.printing import printable
+    from fastrank_eval.cell_texts import printable
 
     def safe(text: object) -> str:
         return html.escape(printable(str(text)))

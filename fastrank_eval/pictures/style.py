@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.font_manager import get_font_names
 from matplotlib.lines import Line2D
 
-from fastrank_eval.printing import printable
+from fastrank_eval.cell_texts import printable
 
 __all__ = ["CHANCE", "DIM", "colour", "dash", "legend", "mark", "shortened", "styled"]
 
