@@ -175,12 +175,26 @@ class PairedState:
         return GroupPairs(wins, ties, losses, base, other, mean, spread)
 
 
-def error_of_difference(base: Moments, other: Moments, cross: CrossMoments, groups: int) -> float:
+def error_of_difference(
+    base: Moments,
+    other: Moments,
+    cross: CrossMoments,
+    groups: int,
+    slopes: tuple[float, float] = (1.0, 1.0),
+) -> float:
     """The standard error of the difference of two models' means; NaN of less than two groups.
 
-    ``sqrt(U / (U - 1) * sum of (e_b - e_a)^2)`` of U groups that either model uses, with
+    ``sqrt(U / (U - 1) * sum of (s_b e_b - s_a e_a)^2)`` of U groups that either model uses, with
     ``e = w (A - mean) / sum of w`` of each: the paired variance of two ratios of sums over
     independent clusters, linearised.
+
+    Parameters
+    ----------
+    base, other : Moments
+    cross : CrossMoments
+    groups : int
+    slopes : tuple of float
+        How fast a function of each mean rises there, whose difference is asked for.
 
     References
     ----------
@@ -196,8 +210,11 @@ def error_of_difference(base: Moments, other: Moments, cross: CrossMoments, grou
         + cross.weights * pa * pb
     )
     mine, theirs = base.deviations(), other.deviations()
-    total = wa**4 * theirs + wb**4 * mine - 2 * wa**2 * wb**2 * crossed
-    return root_of_quotient(total * groups, (groups - 1) * wa**4 * wb**4)
+    (sa, below_a), (sb, below_b) = (slope.as_integer_ratio() for slope in slopes)
+    # As whole numbers, so that what is equal cancels.
+    at, bt = sa * below_b * wb**2, sb * below_a * wa**2
+    total = bt**2 * theirs + at**2 * mine - 2 * at * bt * crossed
+    return root_of_quotient(total * groups, (groups - 1) * (below_a * below_b * wa**2 * wb**2) ** 2)
 
 
 def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: int) -> float:
