@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fastrank_eval import neighbours, trec
     from fastrank_eval.class_result import ClassResult
     from fastrank_eval.classes import evaluate_classes
+    from fastrank_eval.comparison.compared_value import ComparedValue
+    from fastrank_eval.comparison.comparing import compare
+    from fastrank_eval.comparison.comparison import Comparison
     from fastrank_eval.curves import Curve, curve
     from fastrank_eval.errors import (
         ArgumentError,
@@ -201,6 +204,8 @@ __all__ = [
     "Brier",
     "ClassResult",
     "ColumnError",
+    "ComparedValue",
+    "Comparison",
     "Compat",
     "CumGain",
     "Curve",
@@ -268,6 +273,7 @@ __all__ = [
     "best_threshold",
     "binG",
     "bpref",
+    "compare",
     "confusion",
     "curve",
     "evaluate",
@@ -299,6 +305,8 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "BestThreshold": _THRESHOLDS,
     "ClassResult": "fastrank_eval.class_result",
     "ColumnError": _ERRORS,
+    "ComparedValue": "fastrank_eval.comparison.compared_value",
+    "Comparison": "fastrank_eval.comparison.comparison",
     "Curve": "fastrank_eval.curves",
     "FastRankEvalError": _ERRORS,
     "Gate": _GATES,
@@ -315,6 +323,7 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "UndefinedError": _ERRORS,
     "Verdict": _GATES,
     "best_threshold": _THRESHOLDS,
+    "compare": "fastrank_eval.comparison.comparing",
     "confusion": _THRESHOLDS,
     "curve": "fastrank_eval.curves",
     "evaluate": "fastrank_eval.evaluate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from fastrank_eval.comparison.kept_groups import shared_weights
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.measures import Measure
 from fastrank_eval.progress import Progress
@@ -217,4 +218,5 @@ def result_of(done: Evaluation, keep_scores: bool = False) -> Result:
         [str(m) for m in plan.measures],
         done.asked,
         score_tables(plan, tally) if keep_scores else None,
+        shared_weights(done.values) if plan.per_group else None,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.arguments import check_options
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.held_names import (
     held_measure,
@@ -25,6 +26,7 @@ from fastrank_eval.reported import Reported
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fastrank_eval.comparison.comparison import Comparison
     from fastrank_eval.curves import Curve
     from fastrank_eval.gates import Gate, Verdict
     from fastrank_eval.measures import Measure
@@ -54,6 +56,9 @@ class Result(Reported):
     score_tables : mapping of (str, float) to ScoreTable, optional
         The distinct scores of each model, for each threshold of relevance; None if they were not
         asked for.
+    weights : mapping of (int, int) to ndarray of float64, optional
+        What each group counts for under a model and a measure, by their places, where that is not
+        1; None if groups are not to be compared.
 
     Examples
     --------
@@ -81,14 +86,16 @@ class Result(Reported):
         measures: Sequence[str],
         asked: Mapping[str, str] | None = None,
         score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
+        weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
     ) -> None:
         self.values = tuple(values)
         self.meta = meta
         self.scores = tuple(scores)
         self.measures = tuple(measures)
         self._per_group = per_group
-        self._asked = dict(asked or {})
+        self.asked = dict(asked or {})
         self._score_tables = score_tables
+        self.group_weights = weights
 
     @property
     def summary(self) -> pa.Table:
@@ -285,8 +292,39 @@ class Result(Reported):
         from fastrank_eval.gates import judge
 
         return judge(
-            fail_if, self.values, rows=self.meta.rows, groups=self.meta.groups, asked=self._asked
+            fail_if, self.values, rows=self.meta.rows, groups=self.meta.groups, asked=self.asked
         )
+
+    def compare(
+        self, other: Result | None = None, *, baseline: str | None = None, **choices: Any
+    ) -> Comparison:
+        """Tell which models are better than a baseline, from the values of every group.
+
+        Parameters
+        ----------
+        other : Result, optional
+            A result over the same groups whose models are compared with the baseline, joined by
+            the keys of the groups; by default the other models of this result.
+        baseline : str, optional
+            Score column of this result; may be left out if there is one, and `other` is given.
+        **choices
+            `test`, `correction`, `replicates`, `seed`, `confidence` (by default that of this
+            result) and `threads`, as :func:`fastrank_eval.compare` takes them.
+
+        Returns
+        -------
+        Comparison
+            The bits of :func:`fastrank_eval.compare`, but without slices.
+
+        Raises
+        ------
+        ArgumentError
+            If values per group were not kept, or the two results are of different conventions.
+        """
+        from fastrank_eval.comparison.comparing_results import compare_results
+
+        check_options("compare", choices, compare_results)
+        return compare_results(self, other, baseline, **choices)
 
     def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
         """Values per group: ``result["nDCG@10"]`` or ``result["model_a", "nDCG@10"]``.
@@ -390,7 +428,7 @@ class Result(Reported):
         return [text for text in self.measures if not measure(text).pooled]
 
     def _known(self, wanted: str | Measure) -> Measure:
-        return held_measure(wanted, self.measures, self._asked)
+        return held_measure(wanted, self.measures, self.asked)
 
     def _score(self, wanted: str | None) -> str:
         return held_score(wanted, self.scores, self.measures)

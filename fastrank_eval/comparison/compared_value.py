@@ -1,0 +1,163 @@
+"""One measure of two models side by side; many of them as the summary of a comparison."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from fastrank_eval.plain_values import plain_value
+
+__all__ = ["ComparedValue", "compared_csv", "compared_lines", "compared_table"]
+
+_SUMMARY = pa.schema(
+    [
+        pa.field("score", pa.string(), nullable=False),
+        pa.field("baseline", pa.string(), nullable=False),
+        pa.field("slice", pa.string(), nullable=False),
+        pa.field("measure", pa.string(), nullable=False),
+        pa.field("aggregate", pa.string(), nullable=False),
+        pa.field("base_value", pa.float64()),
+        pa.field("value", pa.float64()),
+        pa.field("delta", pa.float64()),
+        pa.field("relative", pa.float64()),
+        pa.field("rela_impr", pa.float64()),
+        pa.field("se", pa.float64()),
+        pa.field("ci_low", pa.float64()),
+        pa.field("ci_high", pa.float64()),
+        pa.field("test", pa.string(), nullable=False),
+        pa.field("statistic", pa.float64()),
+        pa.field("p_value", pa.float64()),
+        pa.field("p_adjusted", pa.float64()),
+        pa.field("comparisons", pa.int64(), nullable=False),
+        pa.field("groups", pa.int64(), nullable=False),
+        pa.field("wins", pa.int64()),
+        pa.field("ties", pa.int64()),
+        pa.field("losses", pa.int64()),
+        pa.field("only_base", pa.int64()),
+        pa.field("only_candidate", pa.int64()),
+        pa.field("effect_size", pa.float64()),
+        pa.field("mdd", pa.float64()),
+        pa.field("caution", pa.string()),
+        pa.field("verdict", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ComparedValue:
+    """One measure of a candidate beside that of the baseline.
+
+    Parameters
+    ----------
+    score, baseline : str
+        Score columns of the candidate and of the baseline.
+    slice : str
+        Part of the rows it speaks of; ``"all"`` for all of them.
+    measure : str
+        Canonical text of the measure.
+    aggregate : str
+        As of `MeasureValue`.
+    base_value, value : float
+        Of the baseline and of the candidate; NaN where undefined.
+    delta : float
+        ``value - base_value``.
+    relative : float
+        ``delta / abs(base_value)``; NaN where the baseline is 0.
+    rela_impr : float
+        Of AUC and GAUC ``(value - 0.5) / (base_value - 0.5) - 1``; NaN otherwise.
+    se : float
+        Standard error of `delta`, groups being clusters; with ``test="bootstrap"`` that of the
+        bootstrap. NaN where none is known.
+    ci_low, ci_high : float
+        Confidence interval of `delta`: of Student's t with one degree of freedom less than groups,
+        of the normal distribution with ``test="clustered_z"``, of percentiles with
+        ``test="bootstrap"``.
+    test : str
+        What `p_value` is of.
+    statistic, p_value : float
+        Two-sided; NaN where undefined.
+    p_adjusted : float
+        Corrected for `comparisons`.
+    comparisons : int
+        p-values that are corrected together: of all rows those of every measure and candidate, of
+        slices those of every slice of the slicing too.
+    groups : int
+        Groups that either model uses.
+    wins, ties, losses : int or None
+        Groups that both use in which the candidate is better, equal and worse; None for a measure
+        that groups have no values of.
+    only_base, only_candidate : int or None
+        Groups that one of them uses.
+    effect_size : float
+        Mean over standard deviation of the differences of groups that both use, each counting once
+        (Cohen's d_z); NaN where they do not vary.
+    mdd : float
+        Minimum detectable difference: the least true one of which the test would find 80 % at the
+        level that the correction leaves to the first of so many comparisons; by `se`.
+    caution : str or None
+        ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
+        ``"pooled"``: why there is no standard error; ``"undefined"``: a value is;
+        ``"no_variance"``: every group differs by the same, so that a test has no scale.
+    verdict : str
+        The same in words.
+
+    Examples
+    --------
+    >>> line = ComparedValue("new", "old", "all", "RR", "mean", 0.5, 0.625, 0.125, 0.25)
+    >>> line.delta, line.p_value
+    (0.125, nan)
+    """
+
+    score: str
+    baseline: str
+    slice: str
+    measure: str
+    aggregate: str
+    base_value: float
+    value: float
+    delta: float
+    relative: float
+    rela_impr: float = math.nan
+    se: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    test: str = "clustered_t"
+    statistic: float = math.nan
+    p_value: float = math.nan
+    p_adjusted: float = math.nan
+    comparisons: int = 0
+    groups: int = 0
+    wins: int | None = None
+    ties: int | None = None
+    losses: int | None = None
+    only_base: int | None = None
+    only_candidate: int | None = None
+    effect_size: float = math.nan
+    mdd: float = math.nan
+    caution: str | None = None
+    verdict: str = ""
+
+
+def compared_table(values: Iterable[ComparedValue]) -> pa.Table:
+    """One row a value; null where a number is undefined."""
+    return pa.Table.from_pylist(compared_lines(values), schema=_SUMMARY)
+
+
+def compared_lines(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
+    """The same as plain Python values, None for NaN."""
+    return [{name: plain_value(getattr(v, name)) for name in _SUMMARY.names} for v in values]
+
+
+def compared_csv(lines: Iterable[dict[str, Any]]) -> str:
+    """A header and these lines."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_SUMMARY.names)
+    writer.writerows(line.values() for line in lines)
+    return out.getvalue()

@@ -1,0 +1,327 @@
+"""Comparison: what a comparison of models found, as tables, JSON, CSV, markdown and print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fastrank_eval.arguments import at_least_one
+from fastrank_eval.comparison.compared_value import (
+    ComparedValue,
+    compared_csv,
+    compared_lines,
+    compared_table,
+)
+from fastrank_eval.comparison.kept_groups import KeptGroups
+from fastrank_eval.comparison.movers import movers_table
+from fastrank_eval.errors import ArgumentError
+from fastrank_eval.held_names import held_measure, held_score, refuse_pooled
+from fastrank_eval.meta import Meta
+from fastrank_eval.plain_values import plain_value
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from fastrank_eval.measures import Measure
+
+__all__ = ["Comparison"]
+
+
+class Comparison:
+    """What :func:`fastrank_eval.compare` and :meth:`Result.compare` return.
+
+    Parameters
+    ----------
+    values : sequence of ComparedValue
+        One entry a candidate and measure, then one a slice, candidate and measure.
+    meta : Meta
+        What the values rest on.
+    baseline : str
+        The score column that the others are compared with.
+    scores : sequence of str
+        Those others, in the order asked for.
+    measures : sequence of str
+        Canonical texts of the measures, in the order asked for.
+    asked : mapping of str to str, optional
+        What measures were called that a profile gave other options.
+    kept : KeptGroups, optional
+        Values of every group, if they were kept.
+    joined : mapping of str to int, optional
+        Of two results: how many groups both have, only one has, and have other numbers of rows.
+
+    Examples
+    --------
+    >>> line = ComparedValue("new", "old", "all", "RR", "mean", 0.5, 0.75, 0.25, 0.5)
+    >>> found = Comparison([line], Meta("1.0", 5, 2, {}, 0.5), "old", ["new"], ["RR"])
+    >>> found.line("RR").delta
+    0.25
+    """
+
+    def __init__(
+        self,
+        values: Sequence[ComparedValue],
+        meta: Meta,
+        baseline: str,
+        scores: Sequence[str],
+        measures: Sequence[str],
+        asked: Mapping[str, str] | None = None,
+        kept: KeptGroups | None = None,
+        joined: Mapping[str, int] | None = None,
+    ) -> None:
+        self.values = tuple(values)
+        self.meta = meta
+        self.baseline = baseline
+        self.scores = tuple(scores)
+        self.measures = tuple(measures)
+        self.joined = None if joined is None else dict(joined)
+        self._asked = dict(asked or {})
+        self._kept = kept
+
+    def __iter__(self) -> Iterator[ComparedValue]:
+        """Iterate over the values, in the order of `summary`."""
+        return iter(self.values)
+
+    @property
+    def summary(self) -> pa.Table:
+        """One row a candidate, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            The fields of `ComparedValue`, null where a number is undefined.
+        """
+        return compared_table(self.values)
+
+    @property
+    def per_group(self) -> pa.Table:
+        """One row a group.
+
+        Returns
+        -------
+        pyarrow.Table
+            Key columns, ``rows``, ``positives`` and a float64 column ``score.measure`` for each
+            value, null where undefined.
+
+        Raises
+        ------
+        ArgumentError
+            If values per group were not kept.
+        """
+        return self._groups().table()
+
+    def line(
+        self,
+        measure: str | Measure,
+        score: str | None = None,
+        slice: str = "all",  # noqa: A002 - the name of the field
+    ) -> ComparedValue:
+        """One measure of one candidate.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            In any accepted spelling.
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        slice : str
+
+        Returns
+        -------
+        ComparedValue
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the comparison.
+        ArgumentError
+            If the score column or the slice was not part of it, or the score column is left out
+            where there are several.
+        """
+        text = str(held_measure(measure, self.measures, self._asked))
+        name = held_score(score, self.scores, self.measures)
+        for value in self.values:
+            if (value.measure, value.score, value.slice) == (text, name, slice):
+                return value
+        known = dict.fromkeys(value.slice for value in self.values)
+        raise ArgumentError(
+            f"slice {slice!r} was not part of this comparison, which holds "
+            f"{', '.join(map(repr, known))}."
+        )
+
+    def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
+        """The groups that raised a measure most, then those that lowered it most.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            Of groups: one of all rows together has no values of them.
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        top : int
+            At most so many of each.
+
+        Returns
+        -------
+        pyarrow.Table
+            Key columns, ``rows``, ``base`` and ``value`` (null where undefined) and
+            ``contribution``, descending: what the group adds to the difference, its weight
+            included. Of equal ones the order of the keys decides.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the comparison, or pools all rows.
+        ArgumentError
+            If values per group were not kept, or the score column is unknown.
+        """
+        known = held_measure(measure, self.measures, self._asked)
+        refuse_pooled(known)
+        top = at_least_one("top", top, 10)
+        name = held_score(score, self.scores, self.measures)
+        kept, delta = self._groups(), self.line(known, name).delta
+        base, model = kept.scores.index(self.baseline), kept.scores.index(name)
+        return movers_table(kept, base, model, kept.measures.index(known), delta, top)
+
+    def slice_movers(
+        self, measure: str | Measure, score: str | None = None, top: int = 10
+    ) -> list[ComparedValue]:
+        """The slices in which a measure rose most, then those in which it fell most.
+
+        Parameters
+        ----------
+        measure : str or Measure
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        top : int
+            At most so many of each.
+
+        Returns
+        -------
+        list of ComparedValue
+            By `delta`, descending; of equal ones in their order in the summary.
+
+        Raises
+        ------
+        MeasureError, ArgumentError
+            As `line` does.
+        """
+        text = str(held_measure(measure, self.measures, self._asked))
+        name = held_score(score, self.scores, self.measures)
+        top = at_least_one("top", top, 10)
+        mine = [v for v in self.values if (v.measure, v.score) == (text, name)]
+        slices = [v for v in mine if v.slice != "all"]
+        rose = sorted((v for v in slices if v.delta > 0), key=lambda v: -v.delta)[:top]
+        fell = sorted((v for v in slices if v.delta < 0), key=lambda v: v.delta)[:top]
+        return [*rose, *reversed(fell)]
+
+    def _groups(self) -> KeptGroups:
+        if self._kept is None:
+            raise ArgumentError(
+                "values per group were not kept: compare() was called with per_group=False; call "
+                "it with per_group=True."
+            )
+        return self._kept
+
+    def _moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
+        """The movers of the first measure of groups, for each candidate."""
+        from fastrank_eval.measures import measure
+
+        first = next((m for m in self.measures if not measure(m).pooled), None)
+        if not top or first is None or self._kept is None:
+            return {}
+        return {(score, first): self.movers(first, score, top) for score in self.scores}
+
+    def to_dict(self, movers: int = 0) -> dict[str, Any]:
+        """Build the JSON contract.
+
+        Parameters
+        ----------
+        movers : int
+            How many groups that moved the first measure of groups most up, and how many that moved
+            it most down, are listed as ``"movers"``.
+
+        Returns
+        -------
+        dict
+            ``{"meta": {...}, "comparisons": [...], "joined": ..., "movers": [...]}`` of plain
+            Python values, None for NaN; the last two where there are any.
+        """
+        found: dict[str, Any] = {
+            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
+            "comparisons": compared_lines(self.values),
+        }
+        if self.joined is not None:
+            found["joined"] = self.joined
+        moved = self._moved(movers)
+        if moved:
+            found["movers"] = [
+                {"score": score, "measure": text, **plain_value(row)}
+                for (score, text), table in moved.items()
+                for row in table.to_pylist()
+            ]
+        return found
+
+    def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
+        """Write :meth:`to_dict` as JSON.
+
+        Parameters
+        ----------
+        indent : int or None
+            Spaces a level; None for one line.
+        movers : int
+            As `to_dict` takes it.
+
+        Returns
+        -------
+        str
+            Strictly valid JSON in ASCII; a number that is undefined is null.
+        """
+        return json.dumps(self.to_dict(movers), indent=indent, allow_nan=False)
+
+    def to_csv(self) -> str:
+        """Write the summary as CSV: numbers with all their digits, empty where undefined."""
+        return compared_csv(compared_lines(self.values))
+
+    def to_markdown(self, movers: int = 0) -> str:
+        """Write the report as markdown.
+
+        Parameters
+        ----------
+        movers : int
+            As `to_dict` takes it.
+
+        Returns
+        -------
+        str
+            Names that come from data stand in code spans, so that nothing in them is markup.
+        """
+        from fastrank_eval.comparison.printed import markdown
+
+        return markdown(self, self._moved(movers))
+
+    def with_movers(self, movers: int) -> Any:
+        """The same for a terminal, with the groups that moved most.
+
+        Parameters
+        ----------
+        movers : int
+            As `to_dict` takes it.
+
+        Returns
+        -------
+        rich renderable
+        """
+        from fastrank_eval.comparison.printed import Printed
+
+        return Printed(self, self._moved(movers))
+
+    def __repr__(self) -> str:
+        from fastrank_eval.comparison.printed import plain
+
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.with_movers(0)

@@ -1,0 +1,80 @@
+"""What the sums over groups of two models say of their difference."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fastrank_eval.mean_state import MeanState
+from fastrank_eval.measures import Measure
+from fastrank_eval.paired_state import (
+    GroupPairs,
+    PairedState,
+    error_of_difference,
+    error_of_sums,
+)
+
+__all__ = ["Evidence", "of_groups", "of_pool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How sure the difference of a measure is.
+
+    Parameters
+    ----------
+    se : float
+        Its standard error, groups being clusters; NaN where none is known.
+    groups : int
+        Clusters behind it.
+    effective_groups : float
+        The lesser of the two models'; NaN where groups do not count.
+    pairs : GroupPairs or None
+        How the groups compare; None where they have no values.
+    caution : str or None
+        Why no standard error is known, where the measure is the reason.
+    """
+
+    se: float = math.nan
+    groups: int = 0
+    effective_groups: float = math.nan
+    pairs: GroupPairs | None = None
+    caution: str | None = None
+
+
+def of_groups(
+    measure: Measure, m: int, base: MeanState, other: MeanState, paired: PairedState, line: int = 0
+) -> Evidence:
+    """The evidence on a mean, geometric mean or sum over groups.
+
+    Parameters
+    ----------
+    measure : Measure
+    m : int
+        Its place in the states.
+    base, other : MeanState
+        Of either model alone.
+    paired : PairedState
+        Of the two.
+    line : int
+        Of which slice.
+    """
+    weighted = measure.weight != "uniform"
+    mine, theirs = base.moments(m, weighted, line), other.moments(m, weighted, line)
+    cross, pairs = paired.cross(m, line), paired.pairs(m, line)
+    if measure.aggregate == "sum":
+        se = error_of_sums(mine, theirs, cross, pairs.groups)
+        effective = float(pairs.groups)
+    else:
+        slopes = 1.0, 1.0
+        means = base.mean(m, weighted, line), other.mean(m, weighted, line)
+        if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
+            slopes = math.exp(means[0]), math.exp(means[1])
+        se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
+        effective = min(mine.effective_groups, theirs.effective_groups)
+    return Evidence(se, pairs.groups, effective, pairs)
+
+
+def of_pool() -> Evidence:
+    """The evidence on a measure of all rows together, whose groups have no values: none yet."""
+    return Evidence(caution="pooled")

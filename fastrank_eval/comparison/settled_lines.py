@@ -1,0 +1,188 @@
+"""Values, evidence and tests -> the lines of a comparison, corrected for their number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+
+from fastrank_eval.comparison.compared_value import ComparedValue
+from fastrank_eval.comparison.evidence import Evidence
+from fastrank_eval.comparison.kept_groups import KeptGroups
+from fastrank_eval.comparison.model_tests import Choices, Tested, by_error, by_groups
+from fastrank_eval.comparison.multiplicity import adjusted
+from fastrank_eval.comparison.power import minimum_detectable_difference
+from fastrank_eval.comparison.verdicts import verdict_on
+from fastrank_eval.errors import MeasureError
+from fastrank_eval.measure_value import MeasureValue
+from fastrank_eval.measures import Measure
+from fastrank_eval.relative_improvement import refuse_without_chance, rela_impr
+from fastrank_eval.uncertainty import FEW_GROUPS, t_quantile
+
+__all__ = ["compared", "compared_model", "corrected"]
+
+
+def compared(
+    measure: Measure,
+    base: MeasureValue,
+    candidate: MeasureValue,
+    evidence: Evidence,
+    choices: Choices,
+    tested: Tested | None = None,
+) -> ComparedValue:
+    """One measure of two models, as yet without what depends on the number of comparisons.
+
+    Parameters
+    ----------
+    measure : Measure
+    base, candidate : MeasureValue
+    evidence : Evidence
+    choices : Choices
+    tested : Tested, optional
+        By the values of every group; by default the difference is tested by its standard error.
+    """
+    delta = candidate.value - base.value
+    test = choices.test
+    if tested is None:
+        test = test if test == "clustered_z" else "clustered_t"
+        tested = by_error(test, delta, evidence)
+    se, low, high = tested.interval or _around(delta, evidence, choices.confidence, test)
+    line = ComparedValue(
+        score=candidate.score,
+        baseline=base.score,
+        slice=candidate.slice,
+        measure=candidate.measure,
+        aggregate=candidate.aggregate,
+        base_value=base.value,
+        value=candidate.value,
+        delta=delta,
+        relative=delta / abs(base.value) if base.value else math.nan,
+        rela_impr=_over_chance(measure, candidate.value, base.value),
+        se=se,
+        ci_low=low,
+        ci_high=high,
+        test=test,
+        statistic=tested.statistic,
+        p_value=tested.p_value,
+        groups=evidence.groups,
+        caution=_caution(delta, evidence, tested),
+    )
+    pairs = evidence.pairs
+    if pairs is None:
+        return line
+    wins, losses = pairs.higher, pairs.lower
+    if not measure.higher_is_better:
+        wins, losses = losses, wins
+    return replace(
+        line,
+        wins=wins,
+        ties=pairs.ties,
+        losses=losses,
+        only_base=pairs.only_base,
+        only_candidate=pairs.only_other,
+        effect_size=pairs.mean / pairs.deviation if pairs.deviation > 0 else math.nan,
+    )
+
+
+def compared_model(
+    measures: Sequence[Measure],
+    base: Sequence[MeasureValue],
+    candidate: Sequence[MeasureValue],
+    evidence: Sequence[Evidence],
+    choices: Choices,
+    kept: KeptGroups | None,
+) -> list[ComparedValue]:
+    """Every measure of two models, as yet without what depends on the number of comparisons.
+
+    Parameters
+    ----------
+    measures : sequence of Measure
+    base, candidate : sequence of MeasureValue
+        Of either model, a measure each.
+    evidence : sequence of Evidence
+        On their differences.
+    choices : Choices
+    kept : KeptGroups or None
+        Values of every group, for tests that need them; None: differences are tested by their
+        standard errors.
+    """
+    tests: dict[int, Tested] = {}
+    if kept is not None and choices.needs_groups:
+        deltas = {m: other.value - base[m].value for m, other in enumerate(candidate)}
+        places = [kept.scores.index(side[0].score) for side in (base, candidate)]
+        tests = by_groups(choices, kept, places[0], places[1], deltas)
+    return [
+        compared(measure, base[m], candidate[m], evidence[m], choices, tests.get(m))
+        for m, measure in enumerate(measures)
+    ]
+
+
+def corrected(
+    lines: Sequence[ComparedValue], measures: Mapping[str, Measure], choices: Choices
+) -> list[ComparedValue]:
+    """Lines that are compared together, with adjusted p-values and verdicts.
+
+    Parameters
+    ----------
+    lines : sequence of ComparedValue
+    measures : mapping of str to Measure
+        By their text.
+    choices : Choices
+    """
+    p_values = np.array([line.p_value for line in lines], np.float64)
+    number = int(np.count_nonzero(~np.isnan(p_values)))
+    alpha = 1 - choices.confidence
+    if choices.correction != "none":
+        alpha /= max(number, 1)
+    found = []
+    for line, p_value in zip(lines, adjusted(p_values, choices.correction).tolist(), strict=True):
+        line = replace(
+            line, p_adjusted=p_value, comparisons=number, mdd=_least_detectable(line, alpha)
+        )
+        verdict = verdict_on(line, measures[line.measure], choices.confidence)
+        found.append(replace(line, verdict=verdict))
+    return found
+
+
+def _around(
+    delta: float, evidence: Evidence, confidence: float, test: str
+) -> tuple[float, float, float]:
+    """The standard error and the interval about a difference; NaN where none is known."""
+    se = evidence.se
+    if math.isnan(delta) or math.isnan(se) or evidence.groups < 2:
+        return math.nan, math.nan, math.nan
+    if test == "clustered_z":
+        reach = NormalDist().inv_cdf((1 + confidence) / 2) * se
+    else:
+        reach = t_quantile(confidence, evidence.groups - 1) * se
+    return se, delta - reach, delta + reach
+
+
+def _caution(delta: float, evidence: Evidence, tested: Tested) -> str | None:
+    if math.isnan(delta):
+        return "undefined"
+    if evidence.caution:
+        return evidence.caution
+    if evidence.groups < 2:
+        return "one_group" if evidence.groups else None
+    if tested.note == "no_variance":
+        return "no_variance"
+    return "few_groups" if evidence.effective_groups < FEW_GROUPS else None
+
+
+def _least_detectable(line: ComparedValue, alpha: float) -> float:
+    if math.isnan(line.se) or line.groups < 2:
+        return math.nan
+    degrees = None if line.test == "clustered_z" else line.groups - 1
+    return minimum_detectable_difference(line.se, alpha=alpha, degrees=degrees)
+
+
+def _over_chance(measure: Measure, value: float, base: float) -> float:
+    try:
+        refuse_without_chance(measure)
+    except MeasureError:
+        return math.nan
+    return rela_impr(value, base)

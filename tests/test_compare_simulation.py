@@ -1,0 +1,90 @@
+"""Paired intervals hold what they promise, and models that do not differ are not told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.comparison.evidence import of_groups
+from fastrank_eval.comparison.kept_groups import groups_of
+from fastrank_eval.comparison.paired_tests import clustered_t
+from fastrank_eval.mean_state import MeanState
+from fastrank_eval.paired_state import PairedState
+from fastrank_eval.uncertainty import t_quantile
+
+pytestmark = pytest.mark.slow
+
+STUDIES, GROUPS = 2000, 120
+MEASURES = ("GAUC", "nDCG@5", "GMAP", "CG@3")
+
+
+@pytest.fixture(scope="module")
+def studies():
+    """Differences and standard errors of many small logs of the same kind, by measure."""
+    random = np.random.default_rng(17)
+    users = STUDIES * GROUPS
+    sizes = 3 + random.geometric(0.15, users)  # the more rows, the heavier in GAUC
+    user = np.repeat(np.arange(users), sizes)
+    rows = len(user)
+    skill = np.repeat(random.normal(1, 0.5, users), sizes)
+    quality = random.normal(size=rows)
+    log = {
+        "user": user,
+        "click": (random.random(rows) < 1 / (1 + np.exp(1 - quality * skill))).astype(np.int8),
+        "old": (quality + random.normal(0, 1.0, rows)).astype(np.float32),
+        "same": (quality + random.normal(0, 1.0, rows)).astype(np.float32),
+        "new": (quality + random.normal(0, 0.8, rows)).astype(np.float32),
+    }
+    result = fe.evaluate(
+        log, group="user", label="click", score=["old", "same", "new"],
+        measures=MEASURES, order="grouped",
+    )  # fmt: skip
+    kept, lines = groups_of(result), np.repeat(np.arange(STUDIES), GROUPS)
+    found = {}
+    for m, measure in enumerate(kept.measures):
+        for model, name in ((1, "same"), (2, "new")):
+            states, paired = [MeanState(1), MeanState(1)], PairedState(1)
+            sides = [(kept.used(k, m), kept.weights.get((k, m))) for k in (0, model)]
+            ones = np.ones(users, np.int64)
+            for state, (values, weights) in zip(states, sides, strict=True):
+                state.add(0, values, weights, ones, ones, lines)
+            paired.add(0, sides[0][0], sides[1][0], sides[0][1], sides[1][1], lines)
+            known = [
+                of_groups(measure, 0, states[0], states[1], paired, line) for line in range(STUDIES)
+            ]
+            weighted = measure.weight != "uniform"
+            means = np.array(
+                [[state.mean(0, weighted, line) for state in states] for line in range(STUDIES)]
+            )
+            if measure.aggregate == "geometric mean":
+                means = np.exp(means)
+            truth = result.value(measure, name) - result.value(measure, "old")
+            found[str(measure), name] = means[:, 1] - means[:, 0], known, truth
+    return found
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("model", ["same", "new"])
+def test_intervals__cover_the_difference_in_95_percent(studies, measure, model) -> None:
+    deltas, known, truth = studies[measure, model]
+    reach = np.array([t_quantile(0.95, e.groups - 1) * e.se for e in known])
+    assert 0.935 <= np.mean(np.abs(deltas - truth) <= reach) <= 0.965
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_models_that_do_not_differ__are_told_apart_in_5_percent(studies, measure) -> None:
+    deltas, known, _ = studies[measure, "same"]
+    p_values = [clustered_t(d, e.se, e.groups).p_value for d, e in zip(deltas, known, strict=True)]
+    # Three standard errors of a share of so many studies.
+    assert abs(np.mean(np.array(p_values) <= 0.05) - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / STUDIES)
+
+
+def test_minimum_detectable_difference__is_found_in_80_percent(studies) -> None:
+    from fastrank_eval.comparison.power import minimum_detectable_difference
+
+    deltas, known, truth = studies["nDCG@5", "new"]
+    mdd = np.mean([minimum_detectable_difference(e.se, degrees=e.groups - 1) for e in known])
+    shifted = deltas - truth + mdd
+    p_values = [clustered_t(d, e.se, e.groups).p_value for d, e in zip(shifted, known, strict=True)]
+    assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.8, abs=0.03)
