@@ -6,46 +6,42 @@ answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from fastrank_eval import __version__
 from fastrank_eval.classes_command import classes
+from fastrank_eval.compare_command import compare
 from fastrank_eval.curve_commands import curve, plot
-from fastrank_eval.errors import ArgumentError, OutputError
+from fastrank_eval.errors import ArgumentError
 from fastrank_eval.gate_option import fail_if_option, leave_if_failed, read_gates
 from fastrank_eval.options import (
     choice,
     column_options,
+    confidence_option,
     convention_options,
     measure_options,
     option,
     reading_options,
     slice_options,
 )
+from fastrank_eval.report_files import ReportFiles, report_options
 from fastrank_eval.shell import (
     SectionedCommand,
     Shell,
-    check_files,
     check_standard_output,
     emit,
-    note,
     prepare_process,
     rendered,
 )
-from fastrank_eval.stops import raise_if_stopped, signals_held, tidied
+from fastrank_eval.stops import raise_if_stopped, signals_held
 from fastrank_eval.threshold_command import threshold
 
 if TYPE_CHECKING:
     from fastrank_eval.result import Result
 
 __all__ = ["cli", "main"]
-
-_REPORT_SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown"}
-_FILE_WIDTH = 120
 
 
 @click.group(
@@ -76,49 +72,10 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
 @measure_options
 @slice_options
 @convention_options
-@option(
-    "Output",
-    "--confidence",
-    type=float,
-    default=0.95,
-    show_default=True,
-    metavar="SHARE",
-    help="Confidence of the intervals about the values, groups being independent clusters.",
-)
+@confidence_option
 @reading_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("table", "json", "csv", "markdown"),
-    help="Format of the report; by default the suffix of --output tells, else table.",
-)
-@option(
-    "Output",
-    "-o",
-    "--output",
-    type=click.Path(),
-    metavar="FILE",
-    help="Write the report to FILE instead of standard output.",
-)
-@option(
-    "Output",
-    "--per-group",
-    "per_group_file",
-    type=click.Path(),
-    metavar="FILE",
-    help="Also write the values of every group; .parquet, .arrow or .csv (bytes as hexadecimal).",
-)
-@option("Output", "--overwrite", is_flag=True, help="Replace output files that exist.")
+@report_options
 @fail_if_option
-@option(
-    "Output",
-    "-q",
-    "--quiet",
-    is_flag=True,
-    help="No progress bar on a terminal, no notes of files written.",
-)
 def evaluate(
     sources: tuple[str, ...],
     group: list[str],
@@ -142,12 +99,10 @@ def evaluate(
     "-" reads an Arrow IPC stream from standard input. One row is one shown or judged item.
     """
     from fastrank_eval.bar import progress_bar
-    from fastrank_eval.output import atomic_path
 
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    files = _check_outputs(output, per_group_file, overwrite, sources)
-    form = report_format or _REPORT_SUFFIXES.get(Path(output or "").suffix.lower(), "table")
+    files = ReportFiles(report_format, output, per_group_file, overwrite, sources)
 
     with signals_held():
         from fastrank_eval.evaluate import evaluate as run
@@ -169,18 +124,7 @@ def evaluate(
             **options,
         )
     raise_if_stopped()
-    if per_group_file is not None:
-        from fastrank_eval.table_files import write_table
-
-        with atomic_path(per_group_file, overwrite=overwrite) as part, tidied(part.unlink):
-            write_table(result.per_group, part, per_group_file)
-    if output is None:
-        emit(_report(result, form))
-    else:
-        with atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
-            part.write_text(_report(result, form, _FILE_WIDTH), encoding="utf-8")
-    for file in files if not quiet else ():
-        note(f"wrote {file}")
+    files.write(lambda width: _report(result, files.form, width), lambda: result.per_group, quiet)
     if gates:
         leave_if_failed(result.check(*gates))
 
@@ -384,6 +328,7 @@ cli.add_command(curve)
 cli.add_command(plot)
 cli.add_command(threshold)
 cli.add_command(classes)
+cli.add_command(compare)
 
 
 def main() -> NoReturn:
@@ -391,19 +336,6 @@ def main() -> NoReturn:
     prepare_process()
     cli(prog_name="fastrank-eval")
     raise SystemExit(0)
-
-
-def _check_outputs(
-    output: str | None, per_group: str | None, overwrite: bool, sources: Sequence[str]
-) -> list[str]:
-    """Refuse outputs that cannot be written, before any work; return those to be written."""
-    from fastrank_eval.table_files import SUFFIXES
-
-    if output is None:
-        check_standard_output()
-    if per_group is not None and Path(per_group).suffix.lower() not in SUFFIXES:
-        raise OutputError(f"--per-group {per_group!r}: unknown suffix; use {', '.join(SUFFIXES)}.")
-    return check_files({"--output": output, "--per-group": per_group}, overwrite, sources)
 
 
 def _report(result: Result, form: str, width: int | None = None) -> str:

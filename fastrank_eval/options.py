@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_MEASURES",
     "choice",
     "column_options",
+    "confidence_option",
     "convention_options",
     "input_format_option",
     "label_option",
@@ -111,6 +112,15 @@ input_format_option = option(
     "--input-format",
     type=choice("parquet", "arrow", "csv", "tsv"),
     help="Format of SOURCES; by default their suffix or first bytes tell.",
+)
+confidence_option = option(
+    "Output",
+    "--confidence",
+    type=float,
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Confidence of the intervals about the values, groups being independent clusters.",
 )
 column_options = together(
     option(

@@ -1,0 +1,132 @@
+"""Where a report goes: the options that say so, checked before the work and written after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fastrank_eval.errors import OutputError
+from fastrank_eval.options import choice, option, together
+from fastrank_eval.shell import check_files, check_standard_output, emit, note
+from fastrank_eval.stops import tidied
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ReportFiles", "report_options"]
+
+_SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown"}
+_FILE_WIDTH = 120
+
+report_options = together(
+    option(
+        "Output",
+        "-f",
+        "--format",
+        "report_format",
+        type=choice("table", "json", "csv", "markdown"),
+        help="Format of the report; by default the suffix of --output tells, else table.",
+    ),
+    option(
+        "Output",
+        "-o",
+        "--output",
+        type=click.Path(),
+        metavar="FILE",
+        help="Write the report to FILE instead of standard output.",
+    ),
+    option(
+        "Output",
+        "--per-group",
+        "per_group_file",
+        type=click.Path(),
+        metavar="FILE",
+        help="Also write the values of every group; .parquet, .arrow or .csv (bytes as "
+        "hexadecimal).",
+    ),
+    option("Output", "--overwrite", is_flag=True, help="Replace output files that exist."),
+    option(
+        "Output",
+        "-q",
+        "--quiet",
+        is_flag=True,
+        help="No progress bar on a terminal, no notes of files written.",
+    ),
+)
+
+
+class ReportFiles:
+    """The outputs of a run; those that cannot be written are refused at once.
+
+    Parameters
+    ----------
+    report_format, output, per_group_file : str or None
+    overwrite : bool
+    sources : sequence of str
+        What is read, none of which may be written.
+
+    Attributes
+    ----------
+    form : str
+        Of the report: ``"table"``, ``"json"``, ``"csv"`` or ``"markdown"``.
+
+    Raises
+    ------
+    OutputError
+        If one cannot be written.
+    """
+
+    def __init__(
+        self,
+        report_format: str | None,
+        output: str | None,
+        per_group_file: str | None,
+        overwrite: bool,
+        sources: Sequence[str],
+    ) -> None:
+        from fastrank_eval.table_files import SUFFIXES
+
+        if output is None:
+            check_standard_output()
+        if per_group_file is not None and Path(per_group_file).suffix.lower() not in SUFFIXES:
+            raise OutputError(
+                f"--per-group {per_group_file!r}: unknown suffix; use {', '.join(SUFFIXES)}."
+            )
+        named = {"--output": output, "--per-group": per_group_file}
+        self._files = check_files(named, overwrite, sources)
+        self._output, self._per_group, self._overwrite = output, per_group_file, overwrite
+        self.form = report_format or _SUFFIXES.get(Path(output or "").suffix.lower(), "table")
+
+    def write(
+        self, report: Callable[[int | None], str], per_group: Callable[[], pa.Table], quiet: bool
+    ) -> None:
+        """Write the values of every group, if they are asked for, and the report.
+
+        Parameters
+        ----------
+        report : callable
+            The text for a width; None: as wide as the terminal.
+        per_group : callable
+            The table.
+        quiet : bool
+            Do not tell of files written.
+        """
+        from fastrank_eval.output import atomic_path
+        from fastrank_eval.table_files import write_table
+
+        if self._per_group is not None:
+            with (
+                atomic_path(self._per_group, overwrite=self._overwrite) as part,
+                tidied(part.unlink),
+            ):
+                write_table(per_group(), part, self._per_group)
+        if self._output is None:
+            emit(report(None))
+        else:
+            with atomic_path(self._output, overwrite=self._overwrite) as part, tidied(part.unlink):
+                part.write_text(report(_FILE_WIDTH), encoding="utf-8")
+        for file in self._files if not quiet else ():
+            note(f"wrote {file}")
