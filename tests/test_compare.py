@@ -382,6 +382,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together(monkeypatch) -> N
     moved = found.slice_movers("AP", "newer")
     assert [v.delta for v in moved] == sorted((v.delta for v in moved), reverse=True)
     assert len(moved) == 2
+    assert "slices that moved GAUC most, newer against old: size=" in found.to_markdown(movers=1)
     with pytest.raises(ArgumentError, match="'size=small', 'size=large'"):
         found.line("AP", "new", "size=medium")
 

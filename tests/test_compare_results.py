@@ -107,6 +107,16 @@ def test_two_results__keys_of_any_type__are_joined(kind) -> None:
             base.compare(fe.evaluate(log | {"day": log["user"] % 3}, score="new", **options))
 
 
+def test_two_results__of_models_of_the_same_names__are_told_apart() -> None:
+    log = click_log()
+    log["other.old"] = log["newer"]
+    other = evaluate(log, ["old", "other.old", "new"], "AP")
+    found = evaluate(log, "old", "AP").compare(other)
+    assert found.scores == ("other.other.old", "other.old", "new")
+    assert found.line("AP", "other.other.old").delta == 0
+    assert found.line("AP", "other.old").value == other.value("AP", "other.old")
+
+
 def test_rows_that_differ__are_told() -> None:
     log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "old": [1, 2, 3, 4]}
     less = {name: column[1:] for name, column in log.items()}

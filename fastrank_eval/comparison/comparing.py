@@ -142,6 +142,7 @@ def compare(
     )
     plan = done.plan
     kept = kept_groups(plan, done.keys, done.values, done.schema) if per_group else None
+    done.values.clear()  # they are in `kept` now, and may be large
     meta = meta_of(done.meta, baseline, choices)
     return Comparison(
         _lines(done, kept, choices),

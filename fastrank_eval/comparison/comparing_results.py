@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -61,7 +61,8 @@ def compare_results(
         candidates = [score for score in result.scores if score != base]
     else:
         _check_conventions(result, other, texts)
-        names = {score: score if score != base else f"other.{score}" for score in other.scores}
+        taken = {base, *other.scores} if base in other.scores else {base}
+        names = {score: score if score != base else _other(score, taken) for score in other.scores}
         joined = join_groups(
             groups_of(result), result.scores.index(base), groups_of(other), texts, names
         )
@@ -79,9 +80,10 @@ def compare_results(
         sides = [[lines[score, text] for text in texts] for score in (base, name)]
         found += compared_model(measures, sides[0], sides[1], evidence, choices, kept)
     meta = meta_of(result.meta, base, choices)
+    seconds = meta.seconds if other is None else meta.seconds + other.meta.seconds
     return Comparison(
         corrected(found, dict(zip(texts, measures, strict=True)), choices),
-        replace(meta, seconds=perf_counter() - started, compiled=0),
+        replace(meta, seconds=seconds + perf_counter() - started),
         base,
         candidates,
         texts,
@@ -89,6 +91,13 @@ def compare_results(
         kept,
         None if joined is None else joined.counts,
     )
+
+
+def _other(score: str, taken: Collection[str]) -> str:
+    """What a model is called that bears the name of the baseline."""
+    while score in taken:
+        score = f"other.{score}"
+    return score
 
 
 def _of_arrays(kept: KeptGroups, base: int, model: int, m: int) -> Evidence:

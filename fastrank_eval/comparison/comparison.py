@@ -300,7 +300,7 @@ class Comparison:
         """
         from fastrank_eval.comparison.printed import markdown
 
-        return markdown(self, self._moved(movers))
+        return markdown(self, self._moved(movers), movers)
 
     def with_movers(self, movers: int) -> Any:
         """The same for a terminal, with the groups that moved most.
@@ -316,7 +316,7 @@ class Comparison:
         """
         from fastrank_eval.comparison.printed import Printed
 
-        return Printed(self, self._moved(movers))
+        return Printed(self, self._moved(movers), movers)
 
     def __repr__(self) -> str:
         from fastrank_eval.comparison.printed import plain

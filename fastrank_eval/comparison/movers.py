@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.comparison.kept_groups import KeptGroups
+from fastrank_eval.states import ExactSums
 
 __all__ = ["contributions", "movers_table"]
 
@@ -38,14 +37,21 @@ def contributions(kept: KeptGroups, base: int, model: int, m: int, delta: float)
     (pa_, wa), (pb, wb) = kept.terms(base, m), kept.terms(model, m)
     if measure.aggregate == "sum":
         return pb - pa_
-    total_a, total_b = math.fsum(wa.tolist()), math.fsum(wb.tolist())
+    total_a, total_b = _total(wa), _total(wb)
     if not total_a or not total_b:
         return np.zeros(len(wa))
     shares = pb / total_b - pa_ / total_a
     if measure.aggregate != "geometric mean":
         return shares
-    of_logs = math.fsum(shares.tolist())
+    of_logs = _total(shares)
     return shares * (delta / of_logs) if of_logs else np.zeros(len(wa))
+
+
+def _total(terms: np.ndarray) -> float:
+    """Their sum, the same for any order."""
+    sums = ExactSums(1)
+    sums.add(0, terms)
+    return sums.total(0)
 
 
 def movers_table(

@@ -48,10 +48,10 @@ def plain(comparison: Comparison) -> str:
     lines = plain_lines(one_line_each(_table(comparison, comparison.values)))
     for score in comparison.scores:
         lines += _named(comparison, score)
-    return "\n".join([*lines, *_cautions(comparison), size, conventions])
+    return "\n".join([*lines, *_notes(comparison), size, conventions])
 
 
-def markdown(comparison: Comparison, moved: Moved) -> str:
+def markdown(comparison: Comparison, moved: Moved, top: int) -> str:
     """Lay a comparison out as markdown, with the groups that moved most."""
     size, conventions = size_and_conventions(comparison.meta)
     blocks = [markdown_lines(_table(comparison, comparison.values))]
@@ -60,7 +60,9 @@ def markdown(comparison: Comparison, moved: Moved) -> str:
     for (score, measure), table in moved.items():
         title = code_span(printable(_movers_title(comparison, score, measure)))
         blocks += [[title], markdown_lines(_movers(table))]
-    notes = [*map(code_span, _cautions(comparison)), size, code_span(conventions)]
+    for score in comparison.scores:
+        blocks += [[code_span(line)] for line in _slices_moved(comparison, score, top)]
+    notes = [*map(code_span, _notes(comparison)), size, code_span(conventions)]
     blocks.append(["  \n".join(notes)])
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -73,10 +75,13 @@ class Printed:
     ----------
     comparison : Comparison
     moved : mapping of (str, str) to pyarrow.Table
+    top : int
+        How many slices that moved most are told, of those that rose and of those that fell.
     """
 
     comparison: Comparison
     moved: Moved
+    top: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
@@ -99,8 +104,11 @@ class Printed:
                 yield Text(said, style=style)
             yield Text()
             yield from self._most_moved(score, room)
+            for line in _slices_moved(comparison, score, self.top):
+                yield Text(line)
+                yield Text()
         size, conventions = size_and_conventions(comparison.meta)
-        for line in (*_cautions(comparison), size):
+        for line in (*_notes(comparison), size):
             yield Text(line)
         yield Text(conventions, style="dim")
 
@@ -197,6 +205,15 @@ def _movers_title(comparison: Comparison, score: str, measure: str) -> str:
     return f"groups that moved {measure} most, {score} against {comparison.baseline}"
 
 
+def _slices_moved(comparison: Comparison, score: str, top: int) -> Iterator[str]:
+    """The slices in which the first measure moved most, on a line."""
+    moved = comparison.slice_movers(comparison.measures[0], score, top) if top else []
+    if moved:
+        said = ", ".join(f"{value.slice} {_delta(value)}" for value in moved)
+        title = f"slices that moved {comparison.measures[0]} most, {score} against "
+        yield printable(f"{title}{comparison.baseline}: {said}")
+
+
 def _movers(table: pa.Table) -> Cells:
     """Cells of a table of movers: keys, rows, both values, contribution."""
     names = table.num_columns - 4
@@ -216,8 +233,8 @@ def _movers(table: pa.Table) -> Cells:
     return Cells(header, names, rows)
 
 
-def _cautions(comparison: Comparison) -> list[str]:
-    """Tell of intervals that are rough, of groups not in pairs, and of rows that differ."""
+def _notes(comparison: Comparison) -> list[str]:
+    """Tell of RelaImpr, rough intervals, groups not in pairs, and rows that differ."""
     found = []
     if comparison.joined is not None:
         joined = comparison.joined
@@ -231,6 +248,14 @@ def _cautions(comparison: Comparison) -> list[str]:
                 f"{count_text(joined['rows_differ'], 'group')} with other numbers of rows in the "
                 "two results: they may not be of the same rows"
             )
+    for score in comparison.scores:
+        over_chance = [
+            f"{v.measure} {_per_cent(v.rela_impr)}"
+            for v in _whole(comparison)
+            if v.score == score and not math.isnan(v.rela_impr)
+        ]
+        if over_chance:
+            found.append(f"RelaImpr of {score}: {', '.join(over_chance)}")
     few = [v for v in comparison.values if v.caution == "few_groups"]
     if few:
         found.append(
