@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 from functools import partial
@@ -348,6 +349,26 @@ def test_movers__of_keys_called_like_columns__keep_both() -> None:
     )
     assert found.movers("GAUC").column_names[:2] == ["rows", "rows_"]
     assert found.per_group.column_names[:3] == ["rows", "rows_", "positives"]
+
+
+def test_movers__of_keys_of_any_type__are_printed_and_ordered() -> None:
+    log = click_log(30)
+    keys = {
+        "score": pa.array([f"u{user % 7}".encode() for user in log["user"]]),
+        "day": pa.array(log["user"] // 7, pa.int32()).cast(pa.date32()),
+        "page": pa.array([f"p|{user}" for user in log["user"]]).dictionary_encode(),
+    }
+    table = pa.table({**log, **keys})
+    found = fe.compare(
+        table, group=list(keys), label="click", score=["old", "new"], baseline="old", measures="AP"
+    )
+    first = json.loads(found.to_json(movers=2))["movers"][0]
+    assert first["score"] == "new"
+    assert bytes.fromhex(first["group"]["score"]).startswith(b"u")
+    assert first["group"]["day"].startswith("1970-01-0")
+    assert first["group"]["page"].startswith("p|")
+    assert "`p\\|" in found.to_markdown(movers=2)
+    assert found.movers("AP").column_names[:3] == list(keys)
 
 
 # ---- slices --------------------------------------------------------------------------------------

@@ -158,6 +158,8 @@ def test_text__escapes_terminal_codes() -> None:
         ({"delta": -0.0021, "value": 0.4979}, "LogLoss", "b is better: -0.00210 LogLoss, 95% CI"),
         ({"delta": 0.0021}, "PCOC", "b is higher: +0.00210 PCOC, 95% CI"),
         ({"delta": 0.0021}, "GAUC", "b is better: +0.00210 GAUC, 95% CI [+0.00130, +0.00290]"),
+        ({"delta": 0.0021, "test": "randomisation"}, "GAUC",
+         "b is better: +0.00210 GAUC, 95% CI [+0.00130, +0.00290]; p 0.02 by randomisation"),
         ({"delta": 0.0021, "test": "sign"}, "GAUC",
          "mixed: b is worse in more groups than not (10 to 30), yet +0.00210 GAUC"),
         ({"delta": 0.0021, "p_adjusted": 0.3, "comparisons": 7, "mdd": 0.0012}, "GAUC",

@@ -16,7 +16,7 @@ from fastrank_eval.comparison.compared_value import (
     compared_table,
 )
 from fastrank_eval.comparison.kept_groups import KeptGroups
-from fastrank_eval.comparison.movers import movers_table
+from fastrank_eval.comparison.movers import movers_lines, movers_table
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.held_names import held_measure, held_score, refuse_pooled
 from fastrank_eval.meta import Meta
@@ -258,9 +258,9 @@ class Comparison:
         moved = self._moved(movers)
         if moved:
             found["movers"] = [
-                {"score": score, "measure": text, **plain_value(row)}
+                {"score": score, "measure": text, **line}
                 for (score, text), table in moved.items()
-                for row in table.to_pylist()
+                for line in movers_lines(table)
             ]
         return found
 

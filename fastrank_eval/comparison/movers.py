@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.comparison.kept_groups import KeptGroups
+from fastrank_eval.plain_values import plain_value
 from fastrank_eval.states import ExactSums
 
-__all__ = ["contributions", "movers_table"]
+__all__ = ["contributions", "movers_lines", "movers_table"]
 
 #: Titles of what stands beside the keys.
 TITLES = ("rows", "base", "value", "contribution")
@@ -45,6 +48,23 @@ def contributions(kept: KeptGroups, base: int, model: int, m: int, delta: float)
         return shares
     of_logs = _total(shares)
     return shares * (delta / of_logs) if of_logs else np.zeros(len(wa))
+
+
+def movers_lines(table: pa.Table) -> list[dict[str, Any]]:
+    """The same as plain Python values: ``group`` the keys by name, bytes in hexadecimal."""
+    names, numbers = table.column_names[: -len(TITLES)], table.columns[-len(TITLES) :]
+    keys = [column.to_pylist() for column in table.columns[: len(names)]]
+    return [
+        {
+            "group": {name: _plain_key(key[at]) for name, key in zip(names, keys, strict=True)},
+            **{title: column[at].as_py() for title, column in zip(TITLES, numbers, strict=True)},
+        }
+        for at in range(table.num_rows)
+    ]
+
+
+def _plain_key(key: object) -> Any:
+    return key.hex() if isinstance(key, bytes) else plain_value(key)
 
 
 def _total(terms: np.ndarray) -> float:

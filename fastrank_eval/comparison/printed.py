@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval.cell_texts import count_text, number_text, printable
 from fastrank_eval.comparison.compared_value import ComparedValue
+from fastrank_eval.comparison.movers import movers_lines
 from fastrank_eval.comparison.verdicts import (
     amount,
     digits_of,
@@ -219,18 +220,18 @@ def _movers(table: pa.Table) -> Cells:
     names = table.num_columns - 4
     rows = [
         [
-            *(printable(str(key)) for key in row[:names]),
-            f"{row[names]:,}",
-            *("undefined" if value is None else f"{value:#.6g}" for value in row[names + 1 : -1]),
-            f"{row[-1]:+.3g}",
+            *(printable(str(key)) for key in line["group"].values()),
+            f"{line['rows']:,}",
+            *(
+                "undefined" if line[side] is None else f"{line[side]:#.6g}"
+                for side in ("base", "value")
+            ),
+            f"{line['contribution']:+.3g}",
         ]
-        for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
+        for line in movers_lines(table)
     ]
-    header = [
-        *map(printable, table.column_names[:names]),
-        *("rows", "base", "value", "contribution"),
-    ]
-    return Cells(header, names, rows)
+    titles = [printable(name) for name in table.column_names[:names]]
+    return Cells([*titles, "rows", "base", "value", "contribution"], names, rows)
 
 
 def _notes(comparison: Comparison) -> list[str]:

@@ -20,6 +20,8 @@ __all__ = [
 
 _UNDECIDED = "no difference is shown"
 _FOUND = "would have been found in 80% of such logs"
+#: Tests that the interval about the difference is of; others may disagree with it.
+_OF_THE_INTERVAL = ("clustered_t", "clustered_z", "bootstrap")
 #: Of which neither more nor less is better.
 _WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
@@ -54,6 +56,8 @@ def verdict_on(line: ComparedValue, measure: Measure, confidence: float) -> str:
     interval = interval_text(line, digits)
     known = f", {100 * confidence:.12g}% CI {interval}" if interval else ""
     if line.p_adjusted <= 1 - confidence and line.delta:
+        if line.test not in _OF_THE_INTERVAL:
+            known += f"; p {_share(line.p_adjusted)} by {line.test}"
         if _contradicts(line, measure):
             return (
                 f"mixed: {name} is {'better' if _wins_lead(line) else 'worse'} in more groups than "
