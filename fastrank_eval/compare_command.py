@@ -15,6 +15,7 @@ from fastrank_eval.options import (
     measure_options,
     option,
     reading_options,
+    slice_options,
 )
 from fastrank_eval.report_files import ReportFiles, report_options
 from fastrank_eval.shell import SectionedCommand, rendered
@@ -109,6 +110,7 @@ Exit codes: 0 done, whatever is found; 2 bad input or output, 130 interrupted, 1
     "is bounded.",
 )
 @measure_options
+@slice_options
 @convention_options
 @confidence_option
 @reading_options

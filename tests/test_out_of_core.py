@@ -21,7 +21,7 @@ from fastrank_eval.memory import Budget, budget, bytes_of
 from tests.strategies import EVERY_KIND
 from tests.test_engine import bits
 
-EVALUATE = import_module("fastrank_eval.evaluate")
+EVALUATION = import_module("fastrank_eval.evaluation")
 ROWS = 4000
 ROLES = {"group": "group", "label": "label", "score": "score"}
 
@@ -31,7 +31,7 @@ def spill(monkeypatch, tmp_path):
     """A folder that rows are spilled to, because there is room for none of them."""
     folder = tmp_path / "spill"
     folder.mkdir()
-    monkeypatch.setattr(EVALUATE, "budget", lambda *asked: Budget(1 << 28, 0, str(folder)))
+    monkeypatch.setattr(EVALUATION, "budget", lambda *asked: Budget(1 << 28, 0, str(folder)))
     return folder
 
 
@@ -76,7 +76,7 @@ def both(spill, table, measures=EVERY_KIND, **options):
     assert on_disk.meta.conventions["spilled"] is True
     assert list(spill.iterdir()) == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EVALUATE, "budget", budget)
+        patch.setattr(EVALUATION, "budget", budget)
         in_memory = fastrank_eval.evaluate(table, measures=measures, **options, order="scattered")
     assert "spilled" not in in_memory.meta.conventions
     return on_disk, in_memory
@@ -223,7 +223,7 @@ def test_spill_folder__that_is_none(monkeypatch, tmp_path):
     for folder, told in ((tmp_path / "none", "does not exist"), (tmp_path / "file", "no folder")):
         (tmp_path / "file").touch()
         allowed = Budget(1 << 28, 0, str(folder))
-        monkeypatch.setattr(EVALUATE, "budget", lambda *asked, a=allowed: a)
+        monkeypatch.setattr(EVALUATION, "budget", lambda *asked, a=allowed: a)
         with pytest.raises(SpillError, match=told):
             both(tmp_path, table)
 
@@ -232,11 +232,12 @@ KILLED = """
 import sys
 import pyarrow as pa
 import fastrank_eval
+import fastrank_eval.evaluation
 from fastrank_eval.cli import cli
 from fastrank_eval.memory import Budget
 
 folder = sys.argv[1]
-sys.modules["fastrank_eval.evaluate"].budget = lambda *asked: Budget(1 << 28, 0, folder)
+sys.modules["fastrank_eval.evaluation"].budget = lambda *asked: Budget(1 << 28, 0, folder)
 
 def batches():
     for lo in range(4):
@@ -339,11 +340,11 @@ def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
 
 COMMAND = """
 import sys
-import fastrank_eval.evaluate
+import fastrank_eval.evaluation
 from fastrank_eval.cli import main
 from fastrank_eval.memory import Budget
 
-sys.modules["fastrank_eval.evaluate"].budget = lambda *asked: Budget(1 << 28, 0, None)
+sys.modules["fastrank_eval.evaluation"].budget = lambda *asked: Budget(1 << 28, 0, None)
 main()
 """
 
@@ -356,7 +357,7 @@ def test_process__that_has_spilled_ends_without_a_word(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", COMMAND, *arguments], capture_output=True, check=True
     )
-    assert ended.stdout.startswith(b"score,slice,measure,value")
+    assert ended.stdout.startswith(b"score,by,slice,measure,value")
     assert ended.stderr == b""
 
 

@@ -19,6 +19,7 @@ _SUMMARY = pa.schema(
     [
         pa.field("score", pa.string(), nullable=False),
         pa.field("baseline", pa.string(), nullable=False),
+        pa.field("by", pa.string()),
         pa.field("slice", pa.string(), nullable=False),
         pa.field("measure", pa.string(), nullable=False),
         pa.field("aggregate", pa.string(), nullable=False),
@@ -106,6 +107,8 @@ class ComparedValue:
         ``"no_variance"``: every group differs by the same, so that a test has no scale.
     verdict : str
         The same in words.
+    by : str or None
+        The slicing that `slice` is of; None of what was not sliced.
 
     Examples
     --------
@@ -142,6 +145,7 @@ class ComparedValue:
     mdd: float = math.nan
     caution: str | None = None
     verdict: str = ""
+    by: str | None = None
 
 
 def compared_table(values: Iterable[ComparedValue]) -> pa.Table:

@@ -29,9 +29,10 @@ from fastrank_eval.comparison.settled_lines import compared_model, corrected
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.meta import Meta
-from fastrank_eval.tally import Sums
+from fastrank_eval.tally import PoolSet, Sums
 
 __all__ = ["choices_of", "compare", "meta_of"]
 
@@ -64,7 +65,9 @@ def compare(
     source : object
         As `evaluate` takes it.
     group, label, score, measures
-        As `evaluate` takes them, with two score columns or more.
+        As `evaluate` takes them, with two score columns or more. AUC is taken with
+        ``se="clustered"``, for which the score of every row is kept, unless `se`, `bins` or
+        `max_fpr` is given.
     baseline : str
         The score column that every other is compared with.
     test : str
@@ -122,7 +125,8 @@ def compare(
     given = {"group", "label", "score", "measures", "baseline", *options}
     check_options("compare", given, run)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
-    refuse_pooled(choices.test, measures_asked(measures))
+    asked = measures_asked(measures)
+    refuse_pooled(choices.test, asked)
     if choices.needs_groups and not per_group:
         raise ArgumentError(
             f"test={test!r} reads the values of every group, which per_group=False does not keep; "
@@ -133,7 +137,7 @@ def compare(
         group=group,
         label=label,
         score=score,
-        measures=measures,
+        measures=[_with_error(m) for m in asked],
         baseline=baseline,
         confidence=confidence,
         threads=threads,
@@ -150,9 +154,16 @@ def compare(
         baseline,
         [plan.roles.scores[model] for model in plan.rivals],
         [str(m) for m in plan.measures],
-        done.asked,
+        {str(m): str(_with_error(m)) for m in asked if m != _with_error(m)} | dict(done.asked),
         kept,
     )
+
+
+def _with_error(measure: Measure) -> Measure:
+    """AUC as it has a clustered standard error, unless its options say otherwise."""
+    if measure.name == "AUC" and not measure.given & {"se", "bins", "max_fpr"}:
+        return measure(se="clustered")
+    return measure
 
 
 def choices_of(
@@ -200,7 +211,9 @@ def _lines(done: Evaluation, kept: KeptGroups | None, choices: Choices) -> list[
     values = {(v.slice, v.score, v.measure): v for v in done.lines}
     measures = {str(m): m for m in plan.measures}
 
-    def on_line(sums: Sums, line: int, label: str, kept: KeptGroups | None) -> list[ComparedValue]:
+    def on_line(
+        sums: Sums, line: int, pools: PoolSet, label: str, kept: KeptGroups | None
+    ) -> list[ComparedValue]:
         """Every candidate and measure on one line of the sums."""
         found = []
         for model in plan.rivals:
@@ -209,8 +222,8 @@ def _lines(done: Evaluation, kept: KeptGroups | None, choices: Choices) -> list[
                 for side in (base, model)
             ]
             known = [
-                of_pool()
-                if measure.pooled
+                of_pool(pools, model, measure, plan.threads)
+                if isinstance(measure, PooledMeasure)
                 else of_groups(
                     measure, m, sums.means[base], sums.means[model], sums.pairs[model], line
                 )
@@ -219,12 +232,12 @@ def _lines(done: Evaluation, kept: KeptGroups | None, choices: Choices) -> list[
             found += compared_model(plan.measures, lines[0], lines[1], known, choices, kept)
         return found
 
-    found = corrected(on_line(tally.whole, 0, "all", kept), measures, choices)
-    for slicing, sums in zip(plan.slicings, tally.slices, strict=True):
+    found = corrected(on_line(tally.whole, 0, tally.shared.whole, "all", kept), measures, choices)
+    for slicing, sums, pools in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
         lines: list[ComparedValue] = []
         slices = slicing.slices()
         for line, label in zip(slices.codes.tolist(), slices.labels, strict=True):
             if (label, plan.roles.scores[base], str(plan.measures[0])) in values:
-                lines += on_line(sums, line, label, None)
+                lines += on_line(sums, line, pools.of(line), label, None)
         found += corrected(lines, measures, choices)
     return found

@@ -12,7 +12,7 @@ import numpy as np
 from fastrank_eval.arguments import column_name
 from fastrank_eval.comparison.comparing import choices_of, meta_of
 from fastrank_eval.comparison.comparison import Comparison
-from fastrank_eval.comparison.evidence import Evidence, of_groups, of_pool
+from fastrank_eval.comparison.evidence import NO_ERROR, Evidence, of_groups
 from fastrank_eval.comparison.group_join import GroupJoin, join_groups
 from fastrank_eval.comparison.kept_groups import KeptGroups, groups_of
 from fastrank_eval.comparison.model_tests import refuse_pooled
@@ -74,7 +74,7 @@ def compare_results(
     for name in candidates:
         model = kept.scores.index(name)
         evidence = [
-            of_pool() if kept.measures[m].pooled else _of_arrays(kept, place, model, m)
+            NO_ERROR if kept.measures[m].pooled else _of_arrays(kept, place, model, m)
             for m in places
         ]
         sides = [[lines[score, text] for text in texts] for score in (base, name)]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
+from fastrank_eval.engine import in_order
 from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures import Measure
+from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.paired_state import (
     GroupPairs,
     PairedState,
     error_of_difference,
     error_of_sums,
 )
+from fastrank_eval.tally import PoolSet
 
-__all__ = ["Evidence", "of_groups", "of_pool"]
+__all__ = ["NO_ERROR", "Evidence", "of_groups", "of_pool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,10 @@ class Evidence:
     effective_groups: float = math.nan
     pairs: GroupPairs | None = None
     caution: str | None = None
+
+
+#: Of measures whose difference has no known error.
+NO_ERROR = Evidence(caution="pooled")
 
 
 def of_groups(
@@ -75,6 +83,19 @@ def of_groups(
     return Evidence(se, pairs.groups, effective, pairs)
 
 
-def of_pool() -> Evidence:
-    """The evidence on a measure of all rows together, whose groups have no values: none yet."""
-    return Evidence(caution="pooled")
+def of_pool(pools: PoolSet, model: int, measure: PooledMeasure, threads: int) -> Evidence:
+    """The evidence on a measure of all rows together, whose groups have no values.
+
+    Parameters
+    ----------
+    pools : PoolSet
+        Of all rows, or of a slice.
+    model : int
+        The candidate.
+    measure : PooledMeasure
+    threads : int
+    """
+    se, groups = pools.difference_error(model, measure, partial(in_order, threads))
+    if not groups:
+        return NO_ERROR
+    return Evidence(se, groups, float(groups))

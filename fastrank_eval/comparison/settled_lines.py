@@ -53,6 +53,7 @@ def compared(
     line = ComparedValue(
         score=candidate.score,
         baseline=base.score,
+        by=candidate.by,
         slice=candidate.slice,
         measure=candidate.measure,
         aggregate=candidate.aggregate,
