@@ -23,11 +23,14 @@ KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policie
 	tests/test_packed.py tests/test_pooled_measures.py tests/test_decisions.py \
 	tests/test_probability.py tests/test_diversity.py tests/test_trec_diversity.py \
 	tests/test_trec_join.py tests/test_trec_reading.py tests/test_trec_report.py \
-	tests/test_resampling.py tests/test_group_ids.py
+	tests/test_resampling.py tests/test_group_ids.py \
+	tests/test_slices.py::test_any_rows__are_as_alone \
+	tests/test_slices.py::test_dictionaries__with_values_twice_nulls_and_some_of_no_row \
+	tests/test_slices.py::test_presorted
 KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eval/comparison/group_ids.py,$\
 	fastrank_eval/comparison/random_numbers.py,fastrank_eval/comparison/resampling.py,fastrank_eval/coverage.py,fastrank_eval/dealing.py,$\
 	fastrank_eval/dealt.py,$\
-	fastrank_eval/entries.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
+	fastrank_eval/entries.py,fastrank_eval/fields.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
 	fastrank_eval/group_sums.py,fastrank_eval/group_confusion.py,fastrank_eval/cluster_moments.py,$\
 	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
 	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\

@@ -64,11 +64,10 @@ class FieldCodes:
         ColumnError
             The type has no values that can be told apart.
         """
-        column = decoded(column)
-        refuse_unhashable(column, self.name, "field")
-        if pa.types.is_null(column.type):
-            column = column.cast(pa.bool_())
-        places, values, stand = _distinct(column)
+        if pa.types.is_dictionary(column.type):
+            places, values, stand = _met(column.indices, self._told(column.dictionary))
+        else:
+            places, values, stand = _distinct(self._told(column))
         nulls = np.zeros(len(values), np.bool_)
         if values.null_count:
             nulls = as_array(values.is_null()).view(np.bool_)
@@ -85,6 +84,12 @@ class FieldCodes:
         found = np.empty(len(places), np.int32)
         _look_up(places, frozen(numbers), found)
         return frozen(found)
+
+    def _told(self, column: pa.Array) -> pa.Array:
+        """Values that can be told apart."""
+        column = decoded(column)
+        refuse_unhashable(column, self.name, "field")
+        return column.cast(pa.bool_()) if pa.types.is_null(column.type) else column
 
     def __len__(self) -> int:
         """How many values have a number."""
@@ -140,6 +145,18 @@ def _distinct(column: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
     found = column.dictionary_encode(null_encoding="encode")
     places = frozen(as_array(found.indices).astype(np.int64))
     return places, found.dictionary, np.arange(len(found.dictionary))
+
+
+def _met(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """What `_distinct` finds of a dictionary, some of whose values no row may have."""
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(len(values))
+        values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    places = frozen(as_array(indices).astype(np.int64))
+    table = np.zeros(len(values), np.uint8)
+    _mark(places, table)
+    there = np.flatnonzero(table)
+    return places, values.take(arrow_column(there)), there
 
 
 @kernel

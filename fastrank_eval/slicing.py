@@ -7,6 +7,7 @@ the values it has anyway, and any other is cut, each part being a group of its o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,6 +49,9 @@ def add_slices(
     rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
     coded = chunk.columns.named[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
     of_rows = plan.slicing.codes(coded, rows, relevant)
+    # What is cut needs no codes of slices.
+    named = chunk.columns.named[: len(chunk.columns.named) - len(coded)]
+    chunk = replace(chunk, columns=replace(chunk.columns, named=named))
     for by, codes, sums, pools in zip(
         plan.slicing.slices, of_rows, tally.slices, tally.shared.slices, strict=True
     ):
@@ -115,8 +119,9 @@ def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: LinePools)
     """Add the rows of each slice to what is kept of all of them, group after group."""
     rows, slices = chunk.columns.rows, int(lines.max()) + 1
     order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+    met, fresh = np.full(slices, -1), np.empty(slices, np.int64)
     places, edges = np.zeros(slices + 1, np.int64), np.zeros(slices + 1, np.int64)
-    _deal(lines, chunk.starts, places, order, np.empty(rows, np.int64), starts, edges)
+    _deal(lines, chunk.starts, met, places, fresh, order, starts, edges)
     columns = chunk.columns.take(order)
     for line in np.flatnonzero(np.diff(edges)).tolist():
         first, beyond = int(edges[line]), int(edges[line + 1])
@@ -169,28 +174,29 @@ def _cut(lines, starts, counts, met, order, cuts, line, group):  # type: ignore[
 
 
 @kernel
-def _deal(lines, starts, places, order, group, cuts, edges):  # type: ignore[no-untyped-def]
+def _deal(lines, starts, met, places, fresh, order, cuts, edges):  # type: ignore[no-untyped-def]
     """Rows by line, stably; where parts of groups begin, and which of these begin a line."""
-    for i in range(lines.shape[0]):
-        places[lines[i] + 1] += 1
-    for k in range(1, places.shape[0]):
-        places[k] += places[k - 1]
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):
-            at = places[lines[i]]
-            places[lines[i]] = at + 1
+            k = lines[i]
+            places[k + 1] += 1
+            if met[k] != g:
+                met[k] = g
+                edges[k + 1] += 1
+    for k in range(1, places.shape[0]):
+        places[k] += places[k - 1]
+        edges[k] += edges[k - 1]
+    for k in range(met.shape[0]):
+        met[k] = -1
+        fresh[k] = edges[k]
+    for g in range(starts.shape[0] - 1):
+        for i in range(starts[g], starts[g + 1]):
+            k = lines[i]
+            at = places[k]
+            if met[k] != g:
+                met[k] = g
+                cuts[fresh[k]] = at
+                fresh[k] += 1
             order[at] = i
-            group[at] = g
-    found = 0
-    at = 0
-    for k in range(places.shape[0] - 1):
-        edges[k] = found
-        first = at
-        # Now the end of the line.
-        while at < places[k]:
-            if at == first or group[at] != group[at - 1]:
-                cuts[found] = at
-                found += 1
-            at += 1
-    edges[places.shape[0] - 1] = found
-    cuts[found] = order.shape[0]
+            places[k] = at + 1
+    cuts[edges[edges.shape[0] - 1]] = lines.shape[0]

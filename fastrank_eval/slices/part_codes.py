@@ -89,15 +89,21 @@ class KeyedCodes(FieldCodes):
         ColumnError
             There are more values than slices may be, or one that no bin can hold.
         """
-        column = decoded(column)
-        empty = pa.types.is_null(column.type)
-        codes = super().codes(column.cast(pa.bool_()) if empty else self._keys(column))
+        if pa.types.is_dictionary(column.type):
+            keys = self._keys_or_nulls(decoded(column.dictionary))
+            codes = super().codes(pa.DictionaryArray.from_arrays(column.indices, keys))
+        else:
+            codes = super().codes(self._keys_or_nulls(decoded(column)))
         if len(self) > self.most:
             raise ColumnError(
                 f"by '{self.part}': column '{self.name}' makes more than {self.most:,} slices. "
                 "Slice by a column of fewer values, or bin it."
             )
         return codes
+
+    def _keys_or_nulls(self, column: pa.Array) -> pa.Array:
+        empty = pa.types.is_null(column.type)
+        return column.cast(pa.bool_()) if empty else self._keys(column)
 
     def _keys(self, column: pa.Array) -> pa.Array:
         """What tells rows apart."""
