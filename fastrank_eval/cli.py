@@ -61,6 +61,7 @@ Examples:
       -m "GAUC(weight='positives'),nDCG@10" --format json --output report.json
   fastrank-eval evaluate judged.csv -g query -l grade -s bm25 -m "nDCG@10,ERR@20,AP(rel=2)"
   fastrank-eval evaluate logs -g user_id -l click -s pctr --where "day = '2026-11-19' and slot < 3"
+  fastrank-eval evaluate logs -g user_id -l click -s pctr --by slot,country --by @rows:1,5,20
   producer | fastrank-eval evaluate - -g session -l click -s pctr --presorted
   fastrank-eval evaluate logs -g user_id -l click -s pctr --fail-if "GAUC ci_low < 0.6"
 
