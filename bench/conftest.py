@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.machine import Clock, Yardstick, described
@@ -20,6 +21,7 @@ from bench.workload import (
     Input,
     rounds_wanted,
     rows_wanted,
+    sliced,
     table_of,
     write_sorted,
 )
@@ -133,6 +135,15 @@ def given(request: pytest.FixtureRequest) -> Input:
 @pytest.fixture(scope="module")
 def table(given: Input, rows: int) -> Any:
     return table_of(given, rows)
+
+
+@pytest.fixture(scope="module")
+def sliced_rows(table: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A table with what slices are cut by, in memory and as a file."""
+    rows, path = sliced(table), tmp_path_factory.mktemp("sliced") / "rows.parquet"
+    parquet.write_table(rows, path)
+    yield {"memory": rows, "Parquet file": path}
+    path.unlink()
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,10 @@ def results(run: Run) -> str:
         "Eight measures of two score columns, both in order. `of two runs`: its processor time "
         "over twice that of one model in the table above.",
         _models(run),
+        "## Ten slices",
+        "Slices that keep groups together (`whole`) and slices that cut them (`cut`), beside the "
+        "same run without. `of unsliced`: processor time over that of the run without.",
+        _slices(run),
         "## Beside other tools",
         PEERS_EXPLAINED,
         beside_tools(run),
@@ -157,6 +161,27 @@ def _models(run: Run) -> str:
         )
     header = ["rows", "measures", "threads", "Mrows/s", "per CPU second", "of two runs"]
     return table(header, lines, "llrrrr")
+
+
+def _slices(run: Run) -> str:
+    lines = []
+    for case in run.all("slices"):
+        same = {name: case.info[name] for name in ("input", "measures", "threads")}
+        alone = run.one("slices", **same, slices="none")
+        ratio = None
+        if alone is not None and alone.cpu_mrows and case.cpu_mrows:
+            ratio = alone.cpu_mrows / case.cpu_mrows
+        lines.append(
+            [
+                *map(str, same.values()),
+                str(case.info["slices"]),
+                number(case.mrows),
+                number(case.cpu_mrows),
+                times(ratio),
+            ]
+        )
+    header = ["rows", "measures", "threads", "slices", "Mrows/s", "per CPU second", "of unsliced"]
+    return table(header, lines, "llrlrrr")
 
 
 def _references(run: Run) -> str:

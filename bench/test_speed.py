@@ -116,6 +116,36 @@ def test_two_models(
     )
 
 
+@pytest.mark.parametrize("given", INPUTS[:1], ids=[INPUTS[0].name], indirect=True)
+@pytest.mark.parametrize("measures", ["seven", "eight"])
+@pytest.mark.parametrize("kept", ["memory", "Parquet file"])
+@pytest.mark.parametrize("slices", ["none", "whole", "cut"])
+def test_slices(
+    benchmark: BenchmarkFixture,
+    rounds_of: Rounds,
+    sliced_rows: dict[str, pa.Table | Path],
+    rows: int,
+    given: Input,
+    measures: str,
+    kept: str,
+    slices: str,
+) -> None:
+    """Ten slices that keep groups together, ten that cut them, and none."""
+    gc.collect()
+    source, by = sliced_rows[kept], [] if slices == "none" else [slices]
+    threads = max(THREADS)
+    benchmark.extra_info.update(
+        kind="slices",
+        input=f"{given.name}, {kept}",
+        measures=measures,
+        threads=threads,
+        slices=slices,
+        rows=rows,
+    )
+    wanted = MEASURES[measures]
+    rounds_of(lambda: evaluate(source, wanted, threads=threads, presorted=True, by=by))
+
+
 @pytest.mark.parametrize(
     "measures, threads", [(measures, n) for given, measures, n in CASES if given is INPUTS[0]]
 )

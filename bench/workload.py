@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
 import fastrank_eval
@@ -38,6 +40,7 @@ __all__ = [
     "evaluate",
     "rounds_wanted",
     "rows_wanted",
+    "sliced",
     "table_of",
     "two_models",
     "write_sorted",
@@ -51,6 +54,7 @@ THREADS = (1, 2)
 FULL_ROWS = 10_000_000
 LARGE = 3  # the larger file of the memory test holds this many times the rows
 SMALL_ROWS = 1_000  # of the small file, whose time is all start-up
+SLICES = 10
 COLUMNS = ["user_id", "click", "score_a"]
 SEED = 1
 
@@ -137,6 +141,17 @@ def two_models(table: pa.Table) -> pa.Table:
     return table.append_column("again", table.column("score_a"))
 
 
+def sliced(table: pa.Table) -> pa.Table:
+    """Add what ten slices are cut by: "whole" keeps groups together, "cut" parts each of them."""
+    whole = pc.bit_wise_and(pc.multiply(table.column("user_id"), 7919), 0x7FFFFFFF)
+    cut = np.random.default_rng(SEED).integers(0, SLICES, table.num_rows, np.int16)
+    remainder = pc.subtract(whole, pc.multiply(pc.divide(whole, SLICES), SLICES))
+    columns = {"whole": remainder.cast(pa.int16()), "cut": pa.array(cut)}
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    return table.combine_chunks()
+
+
 def decode(path: Path, way: str, threads: int) -> int:
     """Decode the three columns of a file, and do nothing with them.
 
@@ -172,8 +187,9 @@ def evaluate(
     threads: int | None = None,
     presorted: bool = False,
     score: Sequence[str] = ("score_a",),
+    by: Sequence[str] = (),
 ) -> Result:
-    """Evaluate one model or more without keeping per-group values."""
+    """Evaluate one model or more, and slices, without keeping per-group values."""
     result: Result = fastrank_eval.evaluate(
         source,
         group="user_id",
@@ -183,5 +199,6 @@ def evaluate(
         threads=threads,
         presorted=presorted,
         per_group=False,
+        by=list(by),
     )
     return result

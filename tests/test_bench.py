@@ -210,6 +210,14 @@ def test_results__two_models__are_beside_two_runs_of_one(tmp_path: Path) -> None
         assert f"| presorted | eight | 2 | 100 | 80.0 | {share} |" in text.splitlines()
 
 
+def test_results__ten_slices__are_beside_the_run_without(tmp_path: Path) -> None:
+    none, cut = (speed(0.1, 2, [cpu], kind="slices", slices=slices)
+                 for slices, cpu in (("none", 0.1), ("cut", 0.25)))  # fmt: skip
+    for cases, ratio in (([none, cut], "2.50"), ([cut], "-")):
+        text = results(read_run(write_run(tmp_path / "run.json", cases)))
+        assert f"| presorted | eight | 2 | cut | 100 | 40.0 | {ratio} |" in text.splitlines()
+
+
 def test_results__circumstances__name_machine_load_and_versions(run: Run) -> None:
     text = results(run)
     for said in (
@@ -225,7 +233,7 @@ def test_results__circumstances__name_machine_load_and_versions(run: Run) -> Non
 
 def test_results__nothing_measured__says_so(tmp_path: Path) -> None:
     text = results(read_run(write_run(tmp_path / "empty.json", [])))
-    assert text.count("Not measured in this run.") == 9
+    assert text.count("Not measured in this run.") == 10
     assert "| yes |" not in text
 
 
