@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_column
+from fastrank_eval.scratch import scratch
 
 if TYPE_CHECKING:
     from fastrank_eval.fields import CodedColumn
@@ -137,12 +139,26 @@ class Columns:
             lambda part: part[lo:hi], lambda part: part.slice(lo, hi - lo), self.first_row + lo
         )
 
-    def take(self, rows: np.ndarray) -> Columns:
-        """The given rows, in that order, without keys, in memory of their own."""
-        wanted = row_column(rows)
-        return self.without_keys()._each(
-            lambda part: frozen(part[rows]), lambda part: part.take(wanted), self.first_row
-        )
+    def take(self, rows: np.ndarray, use: str | None = None) -> Columns:
+        """The given rows, in that order, without keys.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+        use : str, optional
+            They lie in scratch of that name, which the thread's next call overwrites; by default
+            in memory of their own.
+        """
+        wanted, part_numbers = row_column(rows), count()
+
+        def array(part: np.ndarray) -> np.ndarray:
+            if use is None:
+                return frozen(part[rows])
+            room = scratch(f"{use} {next(part_numbers)}", len(rows), part.dtype)
+            # Row numbers are known to be right: looking at them first would take as long again.
+            return frozen(np.take(part, rows, out=room, mode="clip"))
+
+        return self.without_keys()._each(array, lambda part: part.take(wanted), self.first_row)
 
     def copy(self) -> Columns:
         """The same rows in memory of their own."""
