@@ -33,7 +33,7 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/entries.py,fastrank_eval/fields.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
 	fastrank_eval/group_sums.py,fastrank_eval/group_confusion.py,fastrank_eval/cluster_moments.py,$\
 	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
-	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
+	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/placements.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
 	fastrank_eval/pooled_weights.py,fastrank_eval/ranking.py,$\
 	fastrank_eval/mean_state.py,fastrank_eval/paired_state.py,fastrank_eval/slicing.py,fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
 KERNEL_COVERAGE := 90

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ColumnError,
         FastRankEvalError,
         MeasureError,
+        MergeError,
         OrderError,
         OutputError,
         SourceError,
@@ -150,6 +151,7 @@ if TYPE_CHECKING:
     from fastrank_eval.progress import Progress
     from fastrank_eval.relative_improvement import rela_impr
     from fastrank_eval.result import Result
+    from fastrank_eval.saved_states import Seen, State, load_state
     from fastrank_eval.sources import open_source
     from fastrank_eval.thresholds import BestThreshold, best_threshold, confusion
 
@@ -239,6 +241,7 @@ __all__ = [
     "Measure",
     "MeasureError",
     "MeasureValue",
+    "MergeError",
     "Meta",
     "NumNonrelRet",
     "NumRel",
@@ -257,10 +260,12 @@ __all__ = [
     "Result",
     "RnDCG",
     "Rprec",
+    "Seen",
     "SetAP",
     "SourceError",
     "SpillError",
     "StRecall",
+    "State",
     "Success",
     "Uncertainty",
     "UndefinedError",
@@ -281,6 +286,7 @@ __all__ = [
     "explain",
     "gate",
     "infAP",
+    "load_state",
     "measure",
     "nDCG",
     "nDCGrel",
@@ -296,6 +302,7 @@ __all__ = [
 
 _ERRORS = "fastrank_eval.errors"
 _GATES = "fastrank_eval.gates"
+_STATES = "fastrank_eval.saved_states"
 _THRESHOLDS = "fastrank_eval.thresholds"
 
 _MODULES = {"neighbours", "trec"}
@@ -312,14 +319,17 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "Gate": _GATES,
     "GateFailure": _GATES,
     "MeasureError": _ERRORS,
+    "MergeError": _ERRORS,
     "MeasureValue": "fastrank_eval.measure_value",
     "Meta": "fastrank_eval.meta",
     "OrderError": _ERRORS,
     "OutputError": _ERRORS,
     "Progress": "fastrank_eval.progress",
     "Result": "fastrank_eval.result",
+    "Seen": _STATES,
     "SourceError": _ERRORS,
     "SpillError": _ERRORS,
+    "State": _STATES,
     "UndefinedError": _ERRORS,
     "Verdict": _GATES,
     "best_threshold": _THRESHOLDS,
@@ -330,6 +340,7 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "evaluate_classes": "fastrank_eval.classes",
     "explain": "fastrank_eval.explanation",
     "gate": _GATES,
+    "load_state": _STATES,
     "neighbours": "fastrank_eval.neighbours",
     "open_source": "fastrank_eval.sources",
     "rela_impr": "fastrank_eval.relative_improvement",

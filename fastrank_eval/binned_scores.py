@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from fastrank_eval.codes import codes_of, scores_of
 from fastrank_eval.pooled_pairs import products
 from fastrank_eval.pooled_weights import area_under
+from fastrank_eval.saved_parts import Parts, narrow, of_steps, steps_of
 
 #: Rows that a thread collects before it puts them into bins.
 _TOGETHER = 1 << 18
@@ -27,6 +30,8 @@ _TOGETHER = 1 << 18
 _LIMB, _LIMBS = 30, 4
 #: Exponent of rows that weigh nothing: below that of any weight.
 _NO_WEIGHT = -36 * _LIMB
+#: Columns of `Bins` that ascend.
+_ASCENDING = ("keys", "lowest", "highest")
 
 
 @dataclass(slots=True)
@@ -99,6 +104,37 @@ class BinnedScores:
         with self._lock:
             self._parts += other._parts
 
+    def saved(self) -> Parts:
+        """The bins of all rows.
+
+        Returns
+        -------
+        dict of ndarray
+            ``setup`` (int64): most bins, whether rows have weights, and level, exponent and rows of
+            `Bins`; ``keys``, ``lowest``, ``highest``: as `saved_parts.steps_of`; ``counts``.
+        """
+        bins = self._all()
+        setup = [self._bins, self._weighted, bins.level, bins.exponent, bins.rows]
+        columns = {name: steps_of(getattr(bins, name)) for name in _ASCENDING}
+        return {"setup": np.array(setup, np.int64), **columns, "counts": narrow(bins.counts)}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        most, weighted, level, exponent, rows = parts["setup"].tolist()
+        state = cls(most, bool(weighted))
+        part = _Part(most, bool(weighted))
+        keys, lowest, highest = (of_steps(parts[name]) for name in _ASCENDING)
+        if len(keys):
+            counts = parts["counts"].astype(np.int64)
+            part._bins = Bins(level, keys, lowest, highest, counts, exponent, rows)
+        state._parts.append(part)
+        return state
+
+    def _all(self) -> Bins:
+        with self._lock:
+            return _put_together([part.all() for part in self._parts], self._bins)
+
     def auc(self) -> tuple[float, float]:
         """The area under the ROC curve, and how far from the exact one it may be.
 
@@ -109,8 +145,7 @@ class BinnedScores:
         bound : float
             0 where no bin holds more than one score.
         """
-        with self._lock:
-            bins = _put_together([part.all() for part in self._parts], self._bins)
+        bins = self._all()
         self.used = len(bins.keys)
         if not self.used:
             return math.nan, math.nan

@@ -6,7 +6,7 @@ answers at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -16,6 +16,7 @@ from fastrank_eval.compare_command import compare
 from fastrank_eval.curve_commands import curve, plot
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.gate_option import fail_if_option, leave_if_failed, read_gates
+from fastrank_eval.merge_command import merge
 from fastrank_eval.options import (
     choice,
     column_options,
@@ -26,7 +27,7 @@ from fastrank_eval.options import (
     reading_options,
     slice_options,
 )
-from fastrank_eval.report_files import ReportFiles, report_options
+from fastrank_eval.report_files import ReportFiles, report_options, report_text, state_file_option
 from fastrank_eval.shell import (
     SectionedCommand,
     Shell,
@@ -37,9 +38,6 @@ from fastrank_eval.shell import (
 )
 from fastrank_eval.stops import raise_if_stopped, signals_held
 from fastrank_eval.threshold_command import threshold
-
-if TYPE_CHECKING:
-    from fastrank_eval.result import Result
 
 __all__ = ["cli", "main"]
 
@@ -76,6 +74,21 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
 @confidence_option
 @reading_options
 @report_options
+@state_file_option
+@option(
+    "Output",
+    "--keep-groups",
+    is_flag=True,
+    help="Keep keys and values of every group in --save-state too: 'merge' then tells them, and "
+    "refuses a group that has rows in two files.",
+)
+@option(
+    "Output",
+    "--baseline",
+    metavar="COLUMN",
+    help="Score column that every other is compared with: what a comparison needs of both is kept "
+    "in --save-state. No value depends on it.",
+)
 @fail_if_option
 def evaluate(
     sources: tuple[str, ...],
@@ -89,6 +102,8 @@ def evaluate(
     report_format: str | None,
     output: str | None,
     per_group_file: str | None,
+    state_file: str | None,
+    keep_groups: bool,
     overwrite: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
@@ -103,7 +118,9 @@ def evaluate(
 
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    files = ReportFiles(report_format, output, per_group_file, overwrite, sources)
+    if keep_groups and state_file is None:
+        raise ArgumentError("--keep-groups keeps groups in a saved state: name --save-state FILE.")
+    files = ReportFiles(report_format, output, per_group_file, overwrite, sources, state_file)
 
     with signals_held():
         from fastrank_eval.evaluate import evaluate as run
@@ -119,13 +136,20 @@ def evaluate(
             measures=asked,
             order=order,
             presorted=presorted,
-            per_group=per_group_file is not None,
+            per_group=per_group_file is not None or keep_groups,
+            keep_state=state_file is not None,
+            keep_groups=keep_groups,
             format=input_format,
             progress=progress,
             **options,
         )
     raise_if_stopped()
-    files.write(lambda width: _report(result, files.form, width), lambda: result.per_group, quiet)
+    files.write(
+        lambda width: report_text(result, files.form, width),
+        lambda: result.per_group,
+        quiet,
+        lambda: result.state,
+    )
     if gates:
         leave_if_failed(result.check(*gates))
 
@@ -330,6 +354,7 @@ cli.add_command(plot)
 cli.add_command(threshold)
 cli.add_command(classes)
 cli.add_command(compare)
+cli.add_command(merge)
 
 
 def main() -> NoReturn:
@@ -337,13 +362,3 @@ def main() -> NoReturn:
     prepare_process()
     cli(prog_name="fastrank-eval")
     raise SystemExit(0)
-
-
-def _report(result: Result, form: str, width: int | None = None) -> str:
-    if form == "json":
-        return result.to_json() + "\n"
-    if form == "csv":
-        return result.to_csv()
-    if form == "markdown":
-        return result.to_markdown()
-    return rendered(result, width)

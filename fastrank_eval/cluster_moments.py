@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
 from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
+from fastrank_eval.saved_parts import Parts, limbs_of, numbers_of
 from fastrank_eval.scratch import scratch
 from fastrank_eval.uncertainty import root_of_quotient
 
@@ -89,6 +91,8 @@ class ClusterMoments:
         self._lock = threading.Lock()
         self._own = threading.local()
         self._parts: list[_Cells] = []
+        # What came from a file: clusters, sums and products, in the units of `exact`.
+        self._loaded = [0] * (1 + terms + terms * (terms + 1) // 2)
 
     def add(self, terms: np.ndarray) -> bool:
         """Add groups; those whose terms are all 0 are none.
@@ -141,11 +145,33 @@ class ClusterMoments:
         """Add the moments of other groups; the order of merging does not matter."""
         with self._lock:
             self._parts += other._parts
+            self._loaded = [a + b for a, b in zip(self._loaded, other._loaded, strict=True)]
+
+    def saved(self) -> Parts:
+        """All of it as whole numbers.
+
+        Returns
+        -------
+        dict of ndarray
+            ``terms``; as `saved_parts.limbs_of` the number of clusters, the sums and the products
+            of each term with itself and those after it, as `exact` gives them.
+        """
+        sums, products = self.exact()
+        crossed = [product for i, row in enumerate(products) for product in row[i:]]
+        terms = np.array(self.terms, np.int64)
+        return {"terms": terms, **limbs_of([self.clusters, *sums, *crossed])}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The moments that `saved` wrote."""
+        moments = cls(int(parts["terms"]))
+        moments._loaded = numbers_of(parts)
+        return moments
 
     @property
     def clusters(self) -> int:
         """Groups that have a term other than 0."""
-        return sum(part.clusters for part in self._parts)
+        return self._loaded[0] + sum(part.clusters for part in self._parts)
 
     def exact(self) -> tuple[list[int], list[list[int]]]:
         """Sums of the terms' upper bits, and of their products.
@@ -158,8 +184,11 @@ class ClusterMoments:
             A symmetric matrix of whole multiples of 2**-2094.
         """
         terms = range(self.terms)
-        sums = [0] * self.terms
+        sums = self._loaded[1 : 1 + self.terms]
         products = [[0] * self.terms for _ in terms]
+        known = iter(self._loaded[1 + self.terms :])
+        for i in terms:
+            products[i][i:] = [next(known) for _ in range(i, self.terms)]
         for part in self._parts:
             for i in terms:
                 sums[i] += _placed(part.upper[i], part.lowest) + (part.counts[i] << _UNIT)

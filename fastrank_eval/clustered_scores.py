@@ -8,46 +8,26 @@ known only when all rows are: then each chunk of whole groups is looked up once 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Self
 
 import numpy as np
 
 from fastrank_eval.auc_variance import cluster_variance
-from fastrank_eval.codes import codes_of
+from fastrank_eval.codes import codes_of, distinct_codes, scores_of
 from fastrank_eval.columns import frozen
-from fastrank_eval.kernel import kernel
+from fastrank_eval.placements import KeptRows, Placements
 from fastrank_eval.pooled import PooledScores
 from fastrank_eval.pooled_weights import InOrder, WeightedScores
-from fastrank_eval.score_steps import ScoreSteps
+from fastrank_eval.saved_parts import Parts, narrow, of_planes, of_steps, planes, steps_of
 from fastrank_eval.states import ExactSums
 
-#: Upper bits of a code by which positives are looked up.
-_UPPER_BITS = 18
+#: Rows of a chunk of groups that come from a file, so that threads share them.
+_TOGETHER = 1 << 18
+#: From so many rows a distinct score on, a file names each once.
+_SHARED = 4
 _SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS = range(3)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRows:
-    """The rows of a chunk of whole groups.
-
-    Parameters
-    ----------
-    codes : ndarray of unsigned integers, shape (rows,)
-        Of their scores.
-    positive : ndarray of int64
-        Which of the rows are positive, ascending.
-    starts : ndarray of int64, shape (groups + 1,)
-        First row of each group, then the number of rows.
-    weight : ndarray of float64, shape (rows,), or None
-    token : object
-        The same for the rows of every model of a chunk.
-    """
-
-    codes: np.ndarray
-    positive: np.ndarray
-    starts: np.ndarray
-    weight: np.ndarray | None
-    token: object = None
 
 
 class ClusteredScores:
@@ -105,6 +85,55 @@ class ClusteredScores:
         with self._lock:
             self._kept += other._kept
 
+    def saved(self) -> Parts:
+        """The rows of each group that has any; what all rows have in common follows from them.
+
+        Returns
+        -------
+        dict of ndarray
+            ``weighted``; ``sizes``: rows of each group, ascending; ``codes`` of the scores (see
+            `ScoreTable.saved`), or ``distinct`` codes and which of them a row has (``which``), all
+            as `saved_parts.steps_of`; ``weights``, as `saved_parts.planes`; ``positive``: 0 or 1.
+            Rows of a group and groups of a size stand in an order that follows from what they hold.
+        """
+        weighted = isinstance(self.scores, WeightedScores)
+        parts = {"weighted": np.array(weighted, np.uint8)}
+        if not any(len(kept.codes) for kept in self._kept):
+            return parts
+        codes, positive, sizes, weight = in_canonical_order(self._kept)
+        parts |= {"sizes": narrow(sizes), "positive": positive}
+        distinct, _ = distinct_codes(codes)
+        if _SHARED * len(distinct) > len(codes):
+            parts["codes"] = steps_of(codes)
+        else:
+            which = narrow(np.searchsorted(distinct, codes))
+            parts |= {"distinct": steps_of(distinct), "which": steps_of(which)}
+        return parts if weight is None else {**parts, "weights": planes(weight)}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        state = cls(bool(parts["weighted"]))
+        if "sizes" in parts:
+            if "codes" in parts:
+                codes = of_steps(parts["codes"])
+            else:
+                codes = of_steps(parts["distinct"])[of_steps(parts["which"])]
+            positive = parts["positive"]
+            weight = of_planes(parts["weights"], "f") if "weights" in parts else None
+            starts = np.append(0, np.cumsum(parts["sizes"], dtype=np.int64))
+            cuts = np.searchsorted(starts, np.arange(_TOGETHER, starts[-1], _TOGETHER))
+            for lo, hi in pairwise([0, *np.unique(cuts).tolist(), len(starts) - 1]):
+                here = slice(int(starts[lo]), int(starts[hi]))
+                if here.start < here.stop:
+                    state.add(
+                        scores_of(codes[here]),
+                        np.flatnonzero(positive[here]),
+                        None if weight is None else weight[here],
+                        starts[lo : hi + 1] - starts[lo],
+                    )
+        return state
+
     def variance(self, area: float, in_order: InOrder = map) -> tuple[float, int]:
         """The variance of the AUC with groups as clusters, and the number of clusters.
 
@@ -123,7 +152,7 @@ class ClusteredScores:
             Groups that have rows, or rows of any weight.
         """
         steps = self.scores.steps(in_order)
-        placements = _Placements(steps)
+        placements = Placements(steps)
         sums = ExactSums(3)
 
         def add_up(kept: KeptRows) -> tuple[int, int, int]:
@@ -173,8 +202,11 @@ def variance_of_difference(
     clusters : int
         Groups that have rows of either model.
     """
-    placed = [_Placements(state.scores.steps(in_order)) for state in (base, other)]
-    theirs = {kept.token: kept for kept in other._kept}
+    theirs = {kept.token: kept for kept in other._kept if kept.token is not None}
+    if not all(kept.token in theirs for kept in base._kept):
+        # From files: which groups of the two are the same is not known any more.
+        return float("nan"), 0
+    placed = [Placements(state.scores.steps(in_order)) for state in (base, other)]
     sums = ExactSums(3)
 
     def add_up(pair: tuple[KeptRows, KeptRows]) -> tuple[int, int, int]:
@@ -204,134 +236,53 @@ def variance_of_difference(
     return variance, clusters[2]
 
 
-class _Placements:
-    """Twice the others that a positive beats, twice the positives that beat an other, by score."""
+def in_canonical_order(
+    kept: Sequence[KeptRows],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """All rows, group by group, in an order that follows from what they hold.
 
-    def __init__(self, steps: ScoreSteps) -> None:
-        codes = codes_of(steps.score[::-1])
-        number, tied, between = (
-            np.ascontiguousarray(part[::-1])
-            for part in (steps.positives, steps.others, steps.between)
-        )
-        self.scale = steps.scale
-        lower = np.cumsum(between)[:-1] + np.cumsum(tied) - tied
-        above = np.append(np.cumsum(steps.positives)[::-1], 0)
-        self.codes = frozen(codes)
-        #: By positives' score; and for others below and between them, and level with one.
-        self.beaten = frozen(2 * lower + tied)
-        self.beating = frozen(2 * above)
-        self.level = frozen(above[:-1] + above[1:])
-        self.positives = float(number.sum())
-        self.others = float(between.sum() + tied.sum())
-        self._shift = 8 * codes.itemsize - _UPPER_BITS
-        edges = np.arange((1 << _UPPER_BITS) + 1, dtype=np.uint64) << np.uint64(self._shift)
-        # The last edge may not fit the codes' type.
-        first = np.searchsorted(codes, edges[:-1].astype(codes.dtype))
-        self._first = frozen(np.append(first, len(codes)).astype(np.int64))
-
-    def deviations(
-        self, kept: KeptRows, area: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Sums over each group of placement value less AUC, by class; which groups have the class.
-
-        Returns
-        -------
-        positives, others : ndarray of float64, shape (groups,)
-        has_positives, has_others : ndarray of bool, shape (groups,)
-        """
-        worth = np.empty(len(kept.codes), self.beaten.dtype)
-        _look_up(
-            kept.codes,
-            kept.positive,
-            self.codes,
-            self._first,
-            self._shift,
-            self.beaten,
-            self.beating,
-            self.level,
-            worth,
-        )
-        groups = len(kept.starts) - 1
-        values, masses = np.zeros((2, 2, groups), worth.dtype)
-        if kept.weight is None:
-            _add_groups(worth, kept.positive, kept.starts, values, masses)
-        else:
-            weight = kept.weight * self.scale
-            self._add_weighted(worth, weight, kept, values, masses)
-        halves = 2.0 * self.others, 2.0 * self.positives
-        mine, theirs = (values[c] / halves[c] - masses[c] * area for c in range(2))
-        return mine, theirs, masses[0] > 0, masses[1] > 0
-
-    def _add_weighted(
-        self,
-        worth: np.ndarray,
-        weight: np.ndarray,
-        kept: KeptRows,
-        values: np.ndarray,
-        masses: np.ndarray,
-    ) -> None:
-        """Add the rows of each group by falling worth and weight, however they came in."""
-        positive = np.zeros(len(worth), np.bool_)
-        positive[kept.positive] = True
-        group = np.repeat(np.arange(values.shape[1]), np.diff(kept.starts))
-        order = np.lexsort((weight, worth, positive, group))
-        _add_weighted_groups(
-            frozen(worth[order]),
-            frozen(weight[order]),
-            frozen(positive[order]),
-            kept.starts,
-            values,
-            masses,
-        )
+    Returns
+    -------
+    codes : ndarray of unsigned integers, shape (rows,)
+    positive : ndarray of uint8, shape (rows,)
+    sizes : ndarray of int64, shape (groups,)
+        Rows of each group that has any, ascending.
+    weight : ndarray of float64, shape (rows,), or None
+    """
+    kept = [part for part in kept if len(part.codes)]
+    codes = np.concatenate([part.codes for part in kept])
+    flags = [np.zeros(len(part.codes), np.uint8) for part in kept]
+    for flag, part in zip(flags, kept, strict=True):
+        flag[part.positive] = 1
+    positive = np.concatenate(flags)
+    weights = [part.weight for part in kept if part.weight is not None]
+    columns = [codes, positive]
+    if weights:
+        columns.append(np.concatenate(weights) + 0.0)
+    sizes = np.concatenate([np.diff(part.starts) for part in kept])
+    order = _order_in_groups(columns, sizes)
+    if order is not None:
+        columns = [column[order] for column in columns]
+    # Each row as bytes that compare as it does; groups of a size are compared at once.
+    kinds = [f">u{column.itemsize}" for column in columns]
+    rows = np.empty(len(codes), [(str(n), kind) for n, kind in enumerate(kinds)])
+    for n, column in enumerate(columns):
+        rows[str(n)] = column.view(f"u{column.itemsize}")
+    first, found = np.cumsum(sizes) - sizes, []
+    for size in np.unique(sizes[sizes > 0]).tolist():
+        places = first[sizes == size][:, None] + np.arange(size)
+        content = rows[places].reshape(-1).view(f"S{size * rows.itemsize}")
+        found.append(places[np.argsort(content, kind="stable")].ravel())
+    order = np.concatenate(found)
+    codes, positive, *weight = (column[order] for column in columns)
+    return codes, positive, np.sort(sizes[sizes > 0]), weight[0] if weight else None
 
 
-@kernel
-def _look_up(  # type: ignore[no-untyped-def]
-    codes, positive, every, first, shift, beaten, beating, level, worth
-):
-    """What each row's score is worth against the other class, doubled so that ties are whole."""
-    down = codes.dtype.type(shift)
-    p = 0
-    for i in range(codes.shape[0]):
-        code = codes[i]
-        upper = np.int64(code >> down)
-        lo = first[upper]
-        hi = first[upper + 1]
-        while lo < hi:
-            middle = (lo + hi) >> 1
-            if every[middle] < code:
-                lo = middle + 1
-            else:
-                hi = middle
-        if p < positive.shape[0] and positive[p] == i:
-            worth[i] = beaten[lo]
-            p += 1
-        elif lo < every.shape[0] and every[lo] == code:
-            worth[i] = level[lo]
-        else:
-            worth[i] = beating[lo]
-
-
-@kernel
-def _add_groups(worth, positive, starts, values, masses):  # type: ignore[no-untyped-def]
-    p = 0
-    for g in range(starts.shape[0] - 1):
-        for i in range(starts[g], starts[g + 1]):
-            if p < positive.shape[0] and positive[p] == i:
-                values[0, g] += worth[i]
-                masses[0, g] += 1
-                p += 1
-            else:
-                values[1, g] += worth[i]
-                masses[1, g] += 1
-
-
-@kernel
-def _add_weighted_groups(  # type: ignore[no-untyped-def]
-    worth, weight, positive, starts, values, masses
-):
-    for g in range(starts.shape[0] - 1):
-        for i in range(starts[g], starts[g + 1]):
-            of = 0 if positive[i] else 1
-            values[of, g] += weight[i] * worth[i]
-            masses[of, g] += weight[i]
+def _order_in_groups(columns: Sequence[np.ndarray], sizes: np.ndarray) -> np.ndarray | None:
+    """What sorts the rows of each group by these columns; None if they are sorted, as in a file."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    ascends = np.ones(len(group) - 1, np.bool_)
+    for column in reversed(columns):
+        ascends = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & ascends)
+    ascends |= group[1:] != group[:-1]
+    return None if ascends.all() else np.lexsort((*reversed(columns), group))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from fastrank_eval.cluster_moments import ClusterMoments
 from fastrank_eval.group_sums import GroupSums
+from fastrank_eval.saved_parts import Parts
 from fastrank_eval.states import ExactSums
 
 if TYPE_CHECKING:
@@ -47,6 +49,25 @@ class ClusteredSums(ExactSums):
         super().merge(other)
         if isinstance(other, ClusteredSums):
             self.moments.merge(other.moments)
+
+    def saved(self) -> Parts:
+        """As `ExactSums.saved`, and the moments."""
+        moments = self.moments.saved()
+        return {**super().saved(), **{f"moments.{name}": part for name, part in moments.items()}}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        sums = super().loaded(parts)
+        first = "moments."
+        sums.moments = ClusterMoments.loaded(
+            {
+                name.removeprefix(first): part
+                for name, part in parts.items()
+                if name.startswith(first)
+            }
+        )
+        return sums
 
 
 class ChunkSums:

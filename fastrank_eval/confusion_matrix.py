@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from fastrank_eval.clustered_sums import ClusteredSums
+from fastrank_eval.saved_parts import Parts
 
 
 class Confusion(NamedTuple):
@@ -70,6 +72,17 @@ class ConfusionSums(ClusteredSums):
     def __init__(self, weighted: bool) -> None:
         super().__init__(len(self.CELLS), len(self.CELLS))
         self.weighted = weighted
+
+    def saved(self) -> Parts:
+        """As `ExactSums.saved`, and whether rows have weights."""
+        return {**super().saved(), "weighted": np.array(self.weighted, np.uint8)}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        sums = super().loaded(parts)
+        sums.weighted = bool(parts["weighted"])
+        return sums
 
     def _exact(self) -> list[Fraction]:
         return [self.exact(term) for term in range(len(self.CELLS))]

@@ -10,6 +10,7 @@ __all__ = [
     "ColumnError",
     "FastRankEvalError",
     "MeasureError",
+    "MergeError",
     "OrderError",
     "OutputError",
     "SourceError",
@@ -51,6 +52,10 @@ class OutputError(FastRankEvalError):
 
 class SpillError(FastRankEvalError):
     """Rows that do not fit memory cannot be sorted on disk: no room, no right, or no sorter."""
+
+
+class MergeError(FastRankEvalError):
+    """States cannot be merged: they rest on other conventions, or hold the same rows."""
 
 
 class ArgumentError(FastRankEvalError):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fastrank_eval.comparison.kept_groups import shared_weights
+from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.measures import Measure
 from fastrank_eval.progress import Progress
@@ -15,6 +16,7 @@ from fastrank_eval.summary import per_group_table, score_tables
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+    from fastrank_eval.saved_states import State
     from fastrank_eval.slices import SliceSpec
 
 
@@ -45,6 +47,9 @@ def evaluate(
     threads: int | None = None,
     per_group: bool = True,
     keep_scores: bool = False,
+    keep_state: bool = False,
+    keep_groups: bool = False,
+    baseline: str | None = None,
     where: str | pc.Expression | None = None,
     limit: int | None = None,
     batch_rows: int | None = None,
@@ -130,6 +135,15 @@ def evaluate(
     keep_scores : bool
         Keep every distinct score with its positives and others for `Result.curve`, as AUC among the
         measures finds them; ``AUC(rel=2)`` counts as positives the rows of grade 2 or more.
+    keep_state : bool
+        Keep what the values are computed from for `Result.state`, which can be saved, and merged
+        with that of other rows.
+    keep_groups : bool
+        Keep keys and values of every group in the state too: it then tells them, and sees groups
+        that have rows in two states. Its file grows with the groups.
+    baseline : str, optional
+        The score column that every other is compared with: what comparisons need of both is kept
+        in the state. No value depends on it.
     where : str or pyarrow.compute.Expression, optional
         Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
         Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
@@ -170,6 +184,11 @@ def evaluate(
     >>> result.value("GAUC")
     0.7
     """
+    if keep_groups and not (keep_state and per_group):
+        raise ArgumentError(
+            "keep_groups=True keeps groups in the state: call evaluate() with keep_state=True and "
+            "per_group=True as well."
+        )
     done = run(
         source,
         group=group,
@@ -203,11 +222,16 @@ def evaluate(
         spill_dir=spill_dir,
         format=format,
         progress=progress,
+        baseline=baseline,
     )
-    return result_of(done, keep_scores)
+    if not keep_state:
+        return result_of(done, keep_scores)
+    from fastrank_eval.state_of_run import state_of_run
+
+    return result_of(done, keep_scores, state_of_run(done, source, keep_groups))
 
 
-def result_of(done: Evaluation, keep_scores: bool = False) -> Result:
+def result_of(done: Evaluation, keep_scores: bool = False, state: State | None = None) -> Result:
     """The result of a run."""
     plan, tally = done.plan, done.tally
     return Result(
@@ -219,4 +243,5 @@ def result_of(done: Evaluation, keep_scores: bool = False) -> Result:
         done.asked,
         score_tables(plan, tally) if keep_scores else None,
         shared_weights(done.values) if plan.per_group else None,
+        state=state,
     )

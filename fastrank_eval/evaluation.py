@@ -37,7 +37,7 @@ from fastrank_eval.plan import STRETCH, GroupValues, Plan, stretch_of
 from fastrank_eval.profiles import DEFAULTS, measures_in_force, names_asked, profile_of
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.sources import open_source, require_columns
-from fastrank_eval.summary import summary_lines
+from fastrank_eval.summary import slices_left_out, summary_lines
 from fastrank_eval.tally import Tally
 from fastrank_eval.ties import TIES
 from fastrank_eval.undefined import undefined_policies, undefined_text
@@ -232,11 +232,7 @@ def run(
     if plan.slicing is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicing.slices]
         conventions["min_groups"] = plan.min_groups
-        conventions["slices_left_out"] = sum(
-            int(sums.groups(line) < plan.min_groups)
-            for sums in tally.slices
-            for line in sums.lines.tolist()
-        )
+        conventions["slices_left_out"] = slices_left_out(plan, tally)
     if where is not None:
         conventions["where"] = str(where)
     if limit is not None:

@@ -20,6 +20,14 @@ SCALE = 1074
 _MARGIN = 4
 
 
+def taken_lines(table: np.ndarray, lines: np.ndarray) -> np.ndarray:
+    """Lines of a table in another order; zeros for -1 and for lines that it has not got."""
+    taken = np.zeros((len(lines), *table.shape[1:]), table.dtype)
+    there = (lines >= 0) & (lines < len(table))
+    taken[there] = table[lines[there]]
+    return taken
+
+
 class Cells:
     """Exact sums, one a line.
 
@@ -63,6 +71,12 @@ class Cells:
         at = self.low - low if exponents else 0
         grown[:, at : at + exponents] = self.table
         self.low, self.table = low, grown
+
+    def take(self, lines: np.ndarray) -> Cells:
+        """The sums of some lines, in that order; zeros for -1."""
+        taken = Cells(self.table.shape[2])
+        taken.low, taken.table = self.low, taken_lines(self.table, lines)
+        return taken
 
     def merge(self, other: Cells) -> None:
         """Add the sums of each line of another."""

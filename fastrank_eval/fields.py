@@ -119,6 +119,30 @@ class FieldCodes:
         null = pa.nulls(1, values.type)
         return pa.concat_arrays([values.slice(0, at), null, values.slice(at)])
 
+    def keys(self) -> tuple[str | None, list[bytes | None]]:
+        """What the values are, and each of them as bytes, by its number.
+
+        Returns
+        -------
+        kind : str or None
+            ``"text"``, ``"bytes"``, ``"integer"``, ``"unsigned"`` or an Arrow type: values of one
+            kind are equal where their bytes are. None if no column has come in.
+        keys : list of bytes or None
+            Text in UTF-8; of other types the words of `KeyWords` without zeros at the end; None for
+            null.
+        """
+        with self._lock:
+            if self._words is None:
+                return None, []
+            kind, keys = self._words.kind, list(self._codes)
+            if not self._words.text:
+                return _kind_of(kind), keys
+            found = [key for key in keys if key is not None]
+            size = 8 * -(-max(map(len, found), default=8) // 8)
+            rows = np.array(found, f"S{size}").reshape(-1, 1).view(np.uint64)
+            texts = iter(self._words.keys(list(rows.T)).cast(pa.large_binary()).to_pylist())
+            return _kind_of(kind), [None if key is None else next(texts) for key in keys]
+
     @staticmethod
     def _bytes_of(words: KeyWords, values: pa.Array) -> list[bytes]:
         """Each value as bytes, which differ where values do."""
@@ -169,3 +193,13 @@ def _mark(places, table):  # type: ignore[no-untyped-def]
 def _look_up(places, numbers, found):  # type: ignore[no-untyped-def]
     for i in range(places.shape[0]):
         found[i] = numbers[places[i]]
+
+
+def _kind_of(kind: pa.DataType) -> str:
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return "bytes"
+    if pa.types.is_signed_integer(kind):
+        return "integer"
+    return "unsigned" if pa.types.is_unsigned_integer(kind) else str(kind)

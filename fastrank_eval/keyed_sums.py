@@ -8,11 +8,14 @@ for probabilities.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 
 from fastrank_eval.columns import frozen
 from fastrank_eval.kernel import kernel
+from fastrank_eval.saved_parts import Parts, narrow
 
 #: A cell of 64 bits takes this many additions of less than 2**33 before it is carried.
 _ADDITIONS = 1 << 29
@@ -130,23 +133,70 @@ class KeyedSums:
         ndarray of float64, shape (terms, keys)
             Each within two units of the last place; keys up to the last with a sum above 0.
         """
+        whole = self._whole().limbs
+        limbs = whole.shape[2]
+        total = np.zeros(whole.shape[:2])
+        for limb in range(limbs):
+            total += np.ldexp(whole[:, :, limb].astype(np.float64), 32 * (limb - limbs))
+        return total
+
+    def _whole(self) -> _Cells:
+        """What all threads have added: 32 bits in every limb; keys and limbs that matter."""
         held = [part for part in self._parts if part.limbs.size]
-        if not held:
-            return np.zeros((self._terms, 0))
         whole = _Cells(self._terms)
         for part in held:
             part.carry()
-            whole.hold(part.limbs.shape[1], part.lowest, part.lowest + part.limbs.shape[2] - 1)
+            # One more limb takes what is carried.
+            whole.hold(part.limbs.shape[1], part.lowest, part.lowest + part.limbs.shape[2])
         for part in held:
             at = part.lowest - whole.lowest
             whole.limbs[:, : part.limbs.shape[1], at : at + part.limbs.shape[2]] += part.limbs
         whole.carry()
-        limbs = whole.limbs.shape[2]
-        total = np.zeros(whole.limbs.shape[:2])
-        for limb in range(limbs):
-            total += np.ldexp(whole.limbs[:, :, limb].astype(np.float64), 32 * (limb - limbs))
-        used = np.flatnonzero(total.any(axis=0))
-        return total[:, : used[-1] + 1] if len(used) else total[:, :0]
+        keys, limbs = (np.flatnonzero(whole.limbs.any(axis=axes)) for axes in ((0, 2), (0, 1)))
+        if not len(keys):
+            return _Cells(self._terms)
+        whole.limbs = whole.limbs[:, : keys[-1] + 1, limbs[0] : limbs[-1] + 1]
+        whole.lowest += int(limbs[0])
+        return whole
+
+    def saved(self) -> Parts:
+        """The sums of the keys that have any.
+
+        Returns
+        -------
+        dict of ndarray
+            ``keys``, ascending; ``limbs`` (uint32, shape (terms, keys, limbs)): digits to base
+            2**32, least significant first; ``lowest``: the power of 2**32 times 2**-1074 that the
+            first is worth.
+        """
+        whole = self._whole()
+        keys = np.flatnonzero(whole.limbs.any(axis=(0, 2)))
+        limbs = whole.limbs[:, keys].astype(np.uint32)
+        return {"keys": narrow(keys), "limbs": limbs, "lowest": np.array(whole.lowest, np.int64)}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        keys, limbs = parts["keys"].astype(np.int64), parts["limbs"]
+        sums = cls(len(limbs))
+        if len(keys):
+            cells = _Cells(sums._terms)
+            lowest = int(parts["lowest"])
+            cells.hold(int(keys.max()) + 1, lowest, lowest + limbs.shape[2])
+            cells.limbs[:, keys, : limbs.shape[2]] = limbs
+            sums._parts.append(cells)
+        return sums
+
+    def renumbered(self, numbers: np.ndarray) -> Self:
+        """The same sums under other keys.
+
+        Parameters
+        ----------
+        numbers : ndarray of int64
+            The new number of each key, all different.
+        """
+        parts = self.saved()
+        return self.loaded({**parts, "keys": numbers[parts["keys"]]})
 
 
 def _limb_of(value: float) -> int:

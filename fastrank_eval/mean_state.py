@@ -9,11 +9,17 @@ the smallest.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 import numpy as np
 
 from fastrank_eval.columns import frozen
 from fastrank_eval.exact_cells import LOW_BITS, SCALE, Cells
 from fastrank_eval.kernel import kernel
+from fastrank_eval.line_counts import LineCounts
+from fastrank_eval.saved_cells import loaded_cells, saved_cells
+from fastrank_eval.saved_parts import Parts
 from fastrank_eval.uncertainty import Moments
 
 #: Where there are no slices, every group adds to the first line.
@@ -21,42 +27,6 @@ ONE_LINE = frozen(np.empty(0, np.int64))
 
 # Counters of a line.
 _USED, _ROWS, _POSITIVES = range(3)
-
-
-class LineCounts:
-    """Whole numbers, one row of them a line.
-
-    Parameters
-    ----------
-    width : int
-        How many a line.
-    """
-
-    def __init__(self, width: int) -> None:
-        self.table = np.zeros((1, width), np.int64)
-
-    def hold_lines(self, lines: int) -> None:
-        """Make room for so many lines."""
-        have = len(self.table)
-        if lines > have:
-            grown = np.zeros((max(lines, 2 * have), self.table.shape[1]), np.int64)
-            grown[:have] = self.table
-            self.table = grown
-
-    def add(self, column: int, numbers: np.ndarray | int) -> None:
-        """Add a number to each of the first lines."""
-        numbers = np.atleast_1d(np.asarray(numbers, np.int64))
-        self.hold_lines(len(numbers))
-        self.table[: len(numbers), column] += numbers
-
-    def merge(self, other: LineCounts) -> None:
-        """Add the numbers of each line of another."""
-        self.hold_lines(len(other.table))
-        self.table[: len(other.table)] += other.table
-
-    def at(self, line: int, column: int) -> int:
-        """One of them."""
-        return int(self.table[line, column]) if line < len(self.table) else 0
 
 
 class MeanState:
@@ -178,6 +148,59 @@ class MeanState:
         for m, dropped in enumerate(other._dropped):
             for reason, groups in dropped.items():
                 self._dropped[m].setdefault(reason, LineCounts(1)).merge(groups)
+
+    def take(self, lines: np.ndarray) -> MeanState:
+        """The sums of some lines, in that order; zeros for -1."""
+        taken = MeanState(len(self._counts))
+        for mine, theirs in zip(self._cells().values(), taken._cells().values(), strict=True):
+            theirs[:] = [cells.take(lines) for cells in mine]
+        taken._counts = [counts.take(lines) for counts in self._counts]
+        taken._dropped = [
+            {reason: groups.take(lines) for reason, groups in dropped.items()}
+            for dropped in self._dropped
+        ]
+        return taken
+
+    def saved(self) -> Parts:
+        """Cells that are not 0 with their places, counters, and groups dropped by reason.
+
+        Every line that there is room for is told; `take` leaves those that matter.
+        """
+        counts = np.stack([counts.table for counts in self._counts])
+        parts: Parts = {"counts": counts}
+        for name, cells in self._cells().items():
+            parts |= saved_cells(name, cells, counts.shape[1])
+        found = {
+            reason
+            for dropped in self._dropped
+            for reason, groups in dropped.items()
+            if groups.table.any()
+        }
+        parts["reasons"] = np.frombuffer("\n".join(sorted(found)).encode(), np.uint8)
+        parts["dropped"] = np.zeros((*counts.shape[:2], len(found)), np.int64)
+        every = np.arange(counts.shape[1])
+        for r, reason in enumerate(sorted(found)):
+            for m, dropped in enumerate(self._dropped):
+                if reason in dropped:
+                    parts["dropped"][m, :, r] = dropped[reason].take(every).table[:, 0]
+        return parts
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        counts = parts["counts"]
+        state = cls(len(counts))
+        for name, cells in state._cells().items():
+            cells[:] = loaded_cells(parts, name, counts.shape[:2], cells[0].table.shape[2])
+        state._counts = [LineCounts.of(table.copy()) for table in counts]
+        reasons = parts["reasons"].tobytes().decode().split("\n")
+        for m, dropped in enumerate(parts["dropped"]):
+            for reason, groups in zip(reasons, dropped.T, strict=False):
+                state.drop(m, reason, groups)
+        return state
+
+    def _cells(self) -> dict[str, list[Cells]]:
+        return {"values": self._weighted, "weights": self._weights, "products": self._products}
 
     def mean(self, m: int, weighted: bool, line: int = 0) -> float:
         """The weighted mean, correctly rounded from the exact sums; NaN without a group."""

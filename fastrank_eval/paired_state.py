@@ -7,18 +7,25 @@ of one model's terms and the other's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from fastrank_eval.columns import frozen
 from fastrank_eval.exact_cells import LOW_BITS, SCALE, Cells
 from fastrank_eval.kernel import kernel
-from fastrank_eval.mean_state import ONE_LINE, LineCounts
+from fastrank_eval.line_counts import LineCounts
+from fastrank_eval.mean_state import ONE_LINE
+from fastrank_eval.saved_cells import loaded_cells, saved_cells
+from fastrank_eval.saved_parts import Parts
 from fastrank_eval.uncertainty import Moments, root_of_quotient
 
 # Counters of a line.
 _WINS, _TIES, _LOSSES, _ONLY_BASE, _ONLY_OTHER = range(5)
+#: What the four sums of products are called where they are saved, in the order of `CrossMoments`.
+_CROSSED = ("values", "value_weight", "weight_value", "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,33 @@ class PairedState:
             gaps.merge(more)
         for counts, more_counts in zip(self._counts, other._counts, strict=True):
             counts.merge(more_counts)
+
+    def take(self, lines: np.ndarray) -> PairedState:
+        """The sums of some lines, in that order; zeros for -1."""
+        taken = PairedState(len(self._counts))
+        taken._crossed = [[cells.take(lines) for cells in four] for four in self._crossed]
+        taken._differences = [cells.take(lines) for cells in self._differences]
+        taken._counts = [counts.take(lines) for counts in self._counts]
+        return taken
+
+    def saved(self) -> Parts:
+        """Cells that are not 0 with their places, and counters, of every line."""
+        counts = np.stack([counts.table for counts in self._counts])
+        parts: Parts = {"counts": counts}
+        for name, cells in zip(_CROSSED, zip(*self._crossed, strict=True), strict=True):
+            parts |= saved_cells(name, cells, counts.shape[1])
+        return parts | saved_cells("differences", self._differences, counts.shape[1])
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        counts = parts["counts"]
+        state, shape = cls(len(counts)), counts.shape[:2]
+        crossed = [loaded_cells(parts, name, shape, 2) for name in _CROSSED]
+        state._crossed = [list(four) for four in zip(*crossed, strict=True)]
+        state._differences = loaded_cells(parts, "differences", shape, 4)
+        state._counts = [LineCounts.of(table.copy()) for table in counts]
+        return state
 
     def cross(self, m: int, line: int = 0) -> CrossMoments:
         """What the standard error of the difference needs besides each model's own moments."""

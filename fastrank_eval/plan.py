@@ -16,6 +16,7 @@ from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.pooled_measure import PooledMeasure
 
 if TYPE_CHECKING:
+    from fastrank_eval.fields import CodedColumn
     from fastrank_eval.settling import RankedGroups, Settled
     from fastrank_eval.slices import SliceCodes, Slicing
 
@@ -110,10 +111,15 @@ class Plan:
 
     def field_codes(self, named: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         """The codes of columns that measures tell apart, of the columns that `Columns` names."""
-        slices = 0 if self.slicing is None else len(self.slicing.columns)
-        fields = self.roles.fields[: len(self.roles.fields) - slices]
+        fields = self.measured_fields
         coded = named[len(self.roles.group_weights) :]
         return {field.name: codes for field, codes in zip(fields, coded, strict=False)}
+
+    @property
+    def measured_fields(self) -> tuple[CodedColumn, ...]:
+        """The columns that measures tell apart."""
+        slices = 0 if self.slicing is None else len(self.slicing.columns)
+        return self.roles.fields[: len(self.roles.fields) - slices]
 
     @property
     def slicings(self) -> tuple[SliceCodes, ...]:

@@ -12,10 +12,10 @@ number of distinct scores, and for float32 no further than a byte or two for eac
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from fastrank_eval.pooled_counts import Counted, merged, with_rows
 from fastrank_eval.pooled_pairs import area_from_pairs, area_of, products
 from fastrank_eval.pooled_places import located, located_in_bucket, located_in_table
 from fastrank_eval.pooled_weights import InOrder, area_under
+from fastrank_eval.saved_parts import Parts
 from fastrank_eval.score_steps import ScoreSteps
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.scratch import scratch
@@ -166,6 +167,20 @@ class PooledScores:
                     mine[bucket] = merged(mine.get(bucket), codes, counts)
             self._table = self._steps = self._area = None
 
+    def saved(self) -> Parts:
+        """The distinct scores with their rows, as `ScoreTable.saved` writes them."""
+        return self.table().saved()
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        codes, positives, others = ScoreTable.counts_in(parts)
+        state = cls()
+        _add_counts(state._counted, codes, positives + others)
+        held = positives > 0
+        _add_counts(state._counted_positive, codes[held], positives[held])
+        return state
+
     def _count(self) -> None:
         """Replace all rows held by the number of rows of each distinct score."""
         self._deal_few()
@@ -175,15 +190,7 @@ class PooledScores:
     def _count_positives(self) -> None:
         if not self._positive:
             return
-        codes, counts = distinct_codes(np.concatenate(self._positive))
-        of = codes >> codes.dtype.type(LOWER_BITS[codes.dtype.itemsize])
-        edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(codes)]
-        for lo, hi in pairwise(edges):
-            if lo < hi:
-                bucket = int(of[lo])
-                self._counted_positive[bucket] = merged(
-                    self._counted_positive.get(bucket), codes[lo:hi].copy(), counts[lo:hi]
-                )
+        _add_counts(self._counted_positive, *distinct_codes(np.concatenate(self._positive)))
         self._positive.clear()
 
     def _count_rows(self, dealt: list[DealtCodes]) -> None:
@@ -379,3 +386,13 @@ class PooledScores:
             codes = held.astype(np.uint32) | np.uint32(bucket << LOWER_BITS[4])
             rows, positives = rows[held], positives[held]
         return codes[::-1], positives[::-1], (rows - positives)[::-1]
+
+
+def _add_counts(counted: dict[int, Counted], codes: np.ndarray, counts: np.ndarray) -> None:
+    """Add rows of distinct codes, ascending, to their buckets."""
+    of = codes >> codes.dtype.type(LOWER_BITS[codes.dtype.itemsize])
+    edges = [0, *(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(codes)]
+    for lo, hi in pairwise(edges):
+        if lo < hi:
+            bucket = int(of[lo])
+            counted[bucket] = merged(counted.get(bucket), codes[lo:hi].copy(), counts[lo:hi])

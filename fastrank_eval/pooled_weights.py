@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval.codes import bits_of, codes_of
+from fastrank_eval.codes import bits_of, codes_of, scores_of
 from fastrank_eval.dealt_weights import DealtWeights
 from fastrank_eval.kernel import kernel
+from fastrank_eval.saved_parts import Parts, narrow, of_planes, of_steps, planes, steps_of
 from fastrank_eval.score_steps import ScoreSteps
 from fastrank_eval.score_table import ScoreTable
 
@@ -57,9 +58,12 @@ class WeightedScores:
         if not len(score):
             return
         # Adding 0.0 makes 0.0 of -0.0, which equals it in all but the bits.
-        score, heaviest = score + score.dtype.type(0), float(weight.max())
+        score = score + score.dtype.type(0)
         signed = weight.copy()
         signed[positive] *= -1.0
+        self._keep(score, signed, float(weight.max()))
+
+    def _keep(self, score: np.ndarray, signed: np.ndarray, heaviest: float) -> None:
         with self._lock:
             self._heaviest = max(self._heaviest, heaviest)
             self._table = self._steps = None
@@ -91,6 +95,42 @@ class WeightedScores:
             self._few_rows += other._few_rows
             self._heaviest = max(self._heaviest, other._heaviest)
             self._table = self._steps = None
+
+    def saved(self) -> Parts:
+        """Distinct pairs of score and weight, ascending.
+
+        Returns
+        -------
+        dict of ndarray
+            ``codes`` of the scores (see `ScoreTable.saved`); ``weights``, below zero where the row
+            is positive, as `saved_parts.planes`; ``rows`` of each pair.
+        """
+        buckets, rows_of, _ = self._buckets()
+        found = []
+        for bucket in reversed(buckets):
+            codes, weight = rows_of(bucket)
+            # The class of what weighs nothing does not matter: no weight is -0.0.
+            weight = weight + 0.0
+            order = np.lexsort((weight, codes))
+            codes, weight = codes[order], weight[order]
+            fresh = np.append(True, (codes[1:] != codes[:-1]) | (weight[1:] != weight[:-1]))
+            at = np.flatnonzero(fresh)
+            found.append((codes[at], weight[at], np.diff(at, append=len(codes))))
+        if not found:
+            found = [(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64))]
+        codes, weight, rows = (np.concatenate(part) for part in zip(*found, strict=True))
+        return {"codes": steps_of(codes), "weights": planes(weight), "rows": narrow(rows)}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        state = cls()
+        rows = parts["rows"].astype(np.int64)
+        signed = np.repeat(of_planes(parts["weights"], "f"), rows)
+        if len(signed):
+            score = scores_of(np.repeat(of_steps(parts["codes"]), rows))
+            state._keep(score, signed, float(np.abs(signed).max()))
+        return state
 
     def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
         """The area under the ROC curve; NaN if either class is missing or weighs nothing."""
@@ -132,21 +172,38 @@ class WeightedScores:
         return 2.0 ** -max(math.frexp(self._heaviest)[1], -1000)
 
     def _tabulated(self, in_order: InOrder, change: Change, scale: float) -> ScoreTable:
+        buckets, rows_of, lower_bits = self._buckets()
+        if not buckets:
+            return ScoreTable.empty()
+
+        def masses(bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            codes, weights = rows_of(bucket)
+            return _masses(codes, change(weights), lower_bits, scale)
+
+        parts = list(in_order(masses, buckets))
+        codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return ScoreTable.of(codes, positives, others, scale)
+
+    def _buckets(
+        self,
+    ) -> tuple[list[int], Callable[[int], tuple[np.ndarray, np.ndarray]], int]:
+        """Buckets, the highest scores first; what gives one's codes and weights; bits they vary in.
+
+        Few rows are one bucket.
+        """
         if not self._dealt:
             if not self._few:
-                return ScoreTable.empty()
+                return [], lambda _: (np.empty(0, np.uint64), np.empty(0)), 0
             scores, weights = (np.concatenate(part) for part in zip(*self._few, strict=True))
             codes = codes_of(scores)
-            every_bit = 8 * codes.itemsize
-            codes, positives, others = _masses(codes, change(weights), every_bit, scale)
-            return ScoreTable.of(codes, positives, others, scale)
+            return [0], lambda _: (codes, weights), 8 * codes.itemsize
         few, self._few = self._few, []
         for score, signed in few:
             self._deal(score, signed)
         dealt = [(part, part.chunks(), part.held()) for part in self._dealt]
         rows = np.sum([held for _, _, held in dealt], axis=0)
 
-        def masses(bucket: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def rows_of(bucket: int) -> tuple[np.ndarray, np.ndarray]:
             codes = np.empty(rows[bucket], dealt[0][0].kind)
             weights = np.empty(rows[bucket], np.uint64)
             done = 0
@@ -155,12 +212,9 @@ class WeightedScores:
                 part.collect(bucket, chunks, codes[here])
                 part.collect_weights(bucket, chunks, weights[here])
                 done = here.stop
-            signed = change(weights.view(np.float64))
-            return _masses(codes, signed, dealt[0][0].lower_bits, scale)
+            return codes, weights.view(np.float64)
 
-        parts = list(in_order(masses, np.flatnonzero(rows)[::-1].tolist()))
-        codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return ScoreTable.of(codes, positives, others, scale)
+        return np.flatnonzero(rows)[::-1].tolist(), rows_of, dealt[0][0].lower_bits
 
 
 def _as_they_are(weight: np.ndarray) -> np.ndarray:

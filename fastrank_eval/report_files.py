@@ -10,13 +10,16 @@ import click
 
 from fastrank_eval.errors import OutputError
 from fastrank_eval.options import choice, option, together
-from fastrank_eval.shell import check_files, check_standard_output, emit, note
+from fastrank_eval.shell import check_files, check_standard_output, emit, note, rendered
 from fastrank_eval.stops import tidied
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ReportFiles", "report_options"]
+    from fastrank_eval.result import Result
+    from fastrank_eval.saved_states import State
+
+__all__ = ["ReportFiles", "report_options", "report_text", "state_file_option"]
 
 _SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown"}
 _FILE_WIDTH = 120
@@ -57,6 +60,15 @@ report_options = together(
     ),
 )
 
+state_file_option = option(
+    "Output",
+    "--save-state",
+    "state_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Also write what the values were computed from, for 'fastrank-eval merge'.",
+)
+
 
 class ReportFiles:
     """The outputs of a run; those that cannot be written are refused at once.
@@ -67,6 +79,8 @@ class ReportFiles:
     overwrite : bool
     sources : sequence of str
         What is read, none of which may be written.
+    state_file : str or None
+        Where the state goes.
 
     Attributes
     ----------
@@ -86,6 +100,7 @@ class ReportFiles:
         per_group_file: str | None,
         overwrite: bool,
         sources: Sequence[str],
+        state_file: str | None = None,
     ) -> None:
         from fastrank_eval.table_files import SUFFIXES
 
@@ -95,15 +110,20 @@ class ReportFiles:
             raise OutputError(
                 f"--per-group {per_group_file!r}: unknown suffix; use {', '.join(SUFFIXES)}."
             )
-        named = {"--output": output, "--per-group": per_group_file}
+        named = {"--output": output, "--per-group": per_group_file, "--save-state": state_file}
         self._files = check_files(named, overwrite, sources)
         self._output, self._per_group, self._overwrite = output, per_group_file, overwrite
+        self._state = state_file
         self.form = report_format or _SUFFIXES.get(Path(output or "").suffix.lower(), "table")
 
     def write(
-        self, report: Callable[[int | None], str], per_group: Callable[[], pa.Table], quiet: bool
+        self,
+        report: Callable[[int | None], str],
+        per_group: Callable[[], pa.Table],
+        quiet: bool,
+        state: Callable[[], State] | None = None,
     ) -> None:
-        """Write the values of every group, if they are asked for, and the report.
+        """Write the values of every group and the state, if they are asked for, and the report.
 
         Parameters
         ----------
@@ -113,6 +133,8 @@ class ReportFiles:
             The table.
         quiet : bool
             Do not tell of files written.
+        state : callable, optional
+            The state.
         """
         from fastrank_eval.output import atomic_path
         from fastrank_eval.table_files import write_table
@@ -123,6 +145,8 @@ class ReportFiles:
                 tidied(part.unlink),
             ):
                 write_table(per_group(), part, self._per_group)
+        if self._state is not None and state is not None:
+            state().save(self._state, overwrite=self._overwrite)
         if self._output is None:
             emit(report(None))
         else:
@@ -130,3 +154,14 @@ class ReportFiles:
                 part.write_text(report(_FILE_WIDTH), encoding="utf-8")
         for file in self._files if not quiet else ():
             note(f"wrote {file}")
+
+
+def report_text(result: Result, form: str, width: int | None) -> str:
+    """A result in a form; tables are as wide as the terminal where no width is given."""
+    if form == "json":
+        return result.to_json() + "\n"
+    if form == "csv":
+        return result.to_csv()
+    if form == "markdown":
+        return result.to_markdown()
+    return rendered(result, width)

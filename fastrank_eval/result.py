@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fastrank_eval.curves import Curve
     from fastrank_eval.gates import Gate, Verdict
     from fastrank_eval.measures import Measure
+    from fastrank_eval.saved_states import State
     from fastrank_eval.score_table import ScoreTable
 
 __all__ = ["Result"]
@@ -59,6 +60,8 @@ class Result(Reported):
     weights : mapping of (int, int) to ndarray of float64, optional
         What each group counts for under a model and a measure, by their places, where that is not
         1; None if groups are not to be compared.
+    state : State, optional
+        What the values were computed from; None if it was not asked for.
 
     Examples
     --------
@@ -87,6 +90,7 @@ class Result(Reported):
         asked: Mapping[str, str] | None = None,
         score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
         weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
+        state: State | None = None,
     ) -> None:
         self.values = tuple(values)
         self.meta = meta
@@ -96,6 +100,7 @@ class Result(Reported):
         self.asked = dict(asked or {})
         self._score_tables = score_tables
         self.group_weights = weights
+        self._state = state
 
     @property
     def summary(self) -> pa.Table:
@@ -130,9 +135,29 @@ class Result(Reported):
         if self._per_group is None:
             raise ArgumentError(
                 "values per group were not kept: evaluate() was called with per_group=False; "
-                "call it with per_group=True."
+                "call it with per_group=True (and keep_groups=True for those of a state)."
             )
         return self._per_group
+
+    @property
+    def state(self) -> State:
+        """What the values were computed from, to be saved and merged with that of other rows.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ArgumentError
+            If the evaluation was run with ``keep_state=False``.
+        """
+        if self._state is None:
+            raise ArgumentError(
+                "the state was not kept: evaluate() was called with keep_state=False; call it with "
+                "keep_state=True."
+            )
+        return self._state
 
     def value(
         self,

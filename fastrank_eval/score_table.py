@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from fastrank_eval.codes import scores_of
+from fastrank_eval.codes import codes_of, scores_of
 from fastrank_eval.columns import frozen
+from fastrank_eval.saved_parts import Parts, narrow, of_steps, steps_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +65,21 @@ class ScoreTable:
             return None
         weighs = self.positive > 0 or self.other > 0
         return "single_class" if weighs or not len(self.score) else "zero_weight"
+
+    def saved(self) -> Parts:
+        """Counts of rows: ``codes`` of the scores, ascending, ``positives`` and ``others``.
+
+        Codes are the scores' bits as unsigned integers of the same order (all bits flipped where
+        the sign is set, else the sign), in the steps of `saved_parts.steps_of`.
+        """
+        return {
+            "codes": steps_of(codes_of(self.score[::-1])),
+            "positives": narrow(self.positives[::-1]),
+            "others": narrow(self.others[::-1]),
+        }
+
+    @staticmethod
+    def counts_in(parts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes, ascending, with the number of their positives and of their others."""
+        positives, others = (parts[name].astype(np.int64) for name in ("positives", "others"))
+        return of_steps(parts["codes"]), positives, others

@@ -8,13 +8,16 @@ end.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
 from fastrank_eval.columns import frozen
 from fastrank_eval.exact_cells import LOW_BITS, SCALE
 from fastrank_eval.kernel import kernel
+from fastrank_eval.saved_parts import Parts, limbs_of, numbers_of
 
 #: Binary exponents of a finite double.
 _EXPONENTS = 2047
@@ -42,6 +45,8 @@ class ExactSums:
         self._lock = threading.Lock()
         self._own = threading.local()
         self._parts: list[np.ndarray] = []
+        # What came from a file, in units of the lowest cell.
+        self._loaded = [0] * terms
 
     def add(self, term: int, values: np.ndarray, at: np.ndarray | None = None) -> None:
         """Add values to one sum, or each to a sum of its own.
@@ -80,10 +85,26 @@ class ExactSums:
         """Add other sums of the same terms."""
         with self._lock:
             self._parts += other._parts
+            self._loaded = [a + b for a, b in zip(self._loaded, other._loaded, strict=True)]
+
+    def saved(self) -> Parts:
+        """The sums as whole multiples of 2**-1074, as `saved_parts.limbs_of` writes them."""
+        return limbs_of([self._units(term) for term in range(self._terms)])
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        sums = cls.__new__(cls)
+        ExactSums.__init__(sums, len(parts["length"]))
+        sums._loaded = numbers_of(parts)
+        return sums
+
+    def _units(self, term: int) -> int:
+        return self._loaded[term] + sum(_whole(part[term]) for part in self._parts)
 
     def exact(self, term: int) -> Fraction:
         """A sum as a fraction."""
-        return Fraction(sum(_whole(part[term]) for part in self._parts), 1 << SCALE)
+        return Fraction(self._units(term), 1 << SCALE)
 
     def total(self, term: int) -> float:
         """A sum, rounded once; inf past the largest double."""

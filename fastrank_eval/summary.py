@@ -46,6 +46,15 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
     return lines
 
 
+def slices_left_out(plan: Plan, tally: Tally) -> int:
+    """Slices that have groups, but too few."""
+    return sum(
+        int(sums.groups(line) < plan.min_groups)
+        for sums in tally.slices
+        for line in sums.lines.tolist()
+    )
+
+
 def _line(
     plan: Plan,
     sums: Sums,

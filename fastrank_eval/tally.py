@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from fastrank_eval.chunk import Scored
 from fastrank_eval.cluster_moments import ClusterMoments
-from fastrank_eval.mean_state import ONE_LINE, LineCounts, MeanState
+from fastrank_eval.line_counts import LineCounts
+from fastrank_eval.mean_state import ONE_LINE, MeanState
 from fastrank_eval.measures.pooled_measure import ClusteredMeasure, PooledMeasure
 from fastrank_eval.paired_state import PairedState
 from fastrank_eval.plan import Plan
@@ -197,6 +198,19 @@ class Sums:
             None if theirs.weights is None else groups.spread(theirs.weights, 1.0),
             lines,
         )
+
+    @classmethod
+    def of(
+        cls, plan: Plan, seen: np.ndarray, means: list[MeanState], pairs: dict[int, PairedState]
+    ) -> Self:
+        """These sums; `seen` holds groups, rows and positives of each line."""
+        sums = cls(plan)
+        sums._seen, sums.means, sums.pairs = LineCounts.of(seen), means, pairs
+        return sums
+
+    def seen(self, lines: np.ndarray) -> np.ndarray:
+        """Groups, rows and positives of some lines, in that order. int64, shape (lines, 3)."""
+        return self._seen.take(lines).table
 
     def merge(self, other: Sums) -> None:
         """Add the sums of another thread."""

@@ -15,6 +15,7 @@ from fastrank_eval import errors
         "UndefinedError",
         "OutputError",
         "SpillError",
+        "MergeError",
         "ArgumentError",
     ],
 )

@@ -426,6 +426,24 @@ def test_per_group__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path,
 
 
 @pytest.mark.slow
+def test_save_state__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path) -> None:
+    parquet.write_table(pa.Table.from_batches([rows(0, 5000)]), tmp_path / "log.parquet")
+    done = subprocess.run(
+        [sys.executable, "-m", "fastrank_eval", "evaluate", "log.parquet", *COLUMNS[:-1], "AUC",
+         "--save-state", "day.state", "-o", "report.json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        preexec_fn=small_files_only,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: cannot write 'day.state': {os.strerror(errno.EFBIG)}.\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["log.parquet"]
+
+
+@pytest.mark.slow
 def test_output__disk_full_midway__is_told_and_leaves_no_file(tmp_path: Path) -> None:
     scores = {f"model_{number}": [0.5, 0.25, 0.75] for number in range(40)}
     table = pa.table({"user": [1, 1, 1], "click": [1, 0, 0], **scores})

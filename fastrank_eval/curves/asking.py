@@ -131,7 +131,9 @@ def curve(
         "buckets": buckets,
     }
     chosen = _chosen(kind, given)
-    for name in ("measures", "per_group", "keep_scores", "by", "min_groups"):
+    for name in (
+        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "by", "min_groups",
+    ):  # fmt: skip
         if name in options:
             raise ArgumentError(f"curve() takes no {name}: the kind of curve tells.")
     check_options("curve", {"measures", *options}, evaluate)

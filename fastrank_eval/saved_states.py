@@ -1,0 +1,305 @@
+"""States of an evaluation: saved, loaded, merged, and turned into the result of a run at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastrank_eval.arguments import at_least_one, open_share
+from fastrank_eval.errors import ArgumentError
+from fastrank_eval.evaluate import result_of
+from fastrank_eval.evaluation import Evaluation
+from fastrank_eval.output import atomic_path
+from fastrank_eval.result import Result
+from fastrank_eval.saved_parts import Parts
+from fastrank_eval.state_evaluation import evaluation_of, places_in, plan_of
+from fastrank_eval.state_files import Place, malformed, read_state, write_state
+from fastrank_eval.state_merging import (
+    Content,
+    added_up,
+    check_agreement,
+    check_crossing,
+    check_repeated,
+)
+from fastrank_eval.state_places import ALL, TOTALS, VALUES
+from fastrank_eval.stops import tidied
+
+__all__ = ["Seen", "State", "load_state"]
+
+#: What a result may be asked for anew, and what it is called.
+_CHOSEN = {"confidence": "confidence", "min_groups": "least groups of slices"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The rows of one evaluation whose sums are in a state.
+
+    Parameters
+    ----------
+    sources : tuple of str
+        Files or folders as they were named, or the type of what was passed.
+    order : str
+        Which way rows took.
+    where : str or None
+        The condition that selected rows.
+    limit : int or None
+        How many were read at most.
+    rows, positives, groups : int
+    writer : str
+        Version of fastrank_eval.
+    fingerprint : str
+        SHA-256 of measures and sums: the same for the same rows, whatever they were called.
+    """
+
+    sources: tuple[str, ...]
+    order: str
+    where: str | None
+    limit: int | None
+    rows: int
+    positives: int
+    groups: int
+    writer: str
+    fingerprint: str
+
+
+class State:
+    """Everything that values are computed from: exact sums, scores, counts.
+
+    States of different rows add up to the state of all of them. Where no group has rows in two of
+    them, the result is that of one run over all rows, to the last bit.
+
+    ``evaluate(..., keep_state=True).state`` and :func:`load_state` make them.
+
+    Parameters
+    ----------
+    header : mapping
+        What docs/STATES.md says a file's metadata hold.
+    states : mapping
+        Arrays by slice, model and name of the state.
+    shown : str, optional
+        What messages call it; by default it is told by its rows.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> def day(clicks, scores):
+    ...     log = {"user": [1, 1, 2, 2], "click": clicks, "pctr": scores}
+    ...     return fe.evaluate(log, group="user", label="click", score="pctr", measures="GAUC,AUC",
+    ...                        keep_state=True).state
+    >>> monday, tuesday = day([0, 1, 1, 0], [0.1, 0.4, 0.2, 0.3]), day([1, 0, 1, 0], [0.5] * 4)
+    >>> both = monday.merge(tuesday)
+    >>> both.rows, both.result().value("GAUC")
+    (8, 0.5)
+    """
+
+    def __init__(
+        self,
+        header: Mapping[str, Any],
+        states: Mapping[Place, Parts],
+        shown: str | None = None,
+    ) -> None:
+        self._header = dict(header)
+        self._states = dict(sorted(states.items()))
+        self.seen = tuple(
+            Seen(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
+        )
+        self._groups, self._rows, _ = self._states[ALL, "", TOTALS]["counts"][0].tolist()
+        self._shown = shown or f"a state of {self.rows} rows"
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns, that is, the models."""
+        return tuple(self._header["models"])
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Canonical texts of the measures."""
+        return tuple(self._header["measures"])
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What measures were called that a profile gave other options."""
+        return dict(self._header["asked"])
+
+    @property
+    def rows(self) -> int:
+        """Rows seen."""
+        return int(self._rows)
+
+    @property
+    def groups(self) -> int:
+        """Groups seen; one with rows in two states counts twice."""
+        return int(self._groups)
+
+    @property
+    def baseline(self) -> str | None:
+        """The model that every other was compared with, if there was one."""
+        name: str | None = self._header["baseline"]
+        return name
+
+    def __repr__(self) -> str:
+        return (
+            f"State of {self.rows} rows, {self.groups} groups, {len(self.seen)} evaluations: "
+            f"{', '.join(self.measures)} of {', '.join(self.scores)}"
+        )
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the state to a file, whole or not at all; docs/STATES.md describes it.
+
+        Parameters
+        ----------
+        path : str or path
+        overwrite : bool
+            Whether a file that exists may be replaced.
+
+        Raises
+        ------
+        OutputError
+            If the file exists already, or cannot be written.
+        """
+        with atomic_path(path, overwrite=overwrite) as part, tidied(part.unlink):
+            write_state(part, self._header, self._states)
+
+    def merge(
+        self, *others: State, allow_repeated: bool = False, allow_crossing: bool = False
+    ) -> State:
+        """The state of the rows of this state and of others; none of them changes.
+
+        Parameters
+        ----------
+        *others : State
+            In any order: no bit depends on it.
+        allow_repeated : bool
+            Whether rows of the same sums may be added twice.
+        allow_crossing : bool
+            Whether a group may have rows in two states; each part counts as a group of its own. It
+            is seen only where states keep their groups.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        MergeError
+            If columns, conventions, their version, measures, models or edges of slices differ, if
+            two states hold the same rows, or if a group is seen to have rows in both.
+        """
+        for other in others:
+            if not isinstance(other, State):
+                raise ArgumentError(f"merge() takes states, not {type(other).__name__}.")
+            check_agreement(self._content, other._content)
+        every = [self._content, *(other._content for other in others)]
+        if not allow_repeated:
+            check_repeated(every)
+        if not allow_crossing:
+            check_crossing(every)
+        states, kinds = added_up(every, plan_of(self._header))
+        agreed = {name: {one.header[name] for one in every} for name in _CHOSEN}
+        header = {
+            **self._header,
+            "fields": kinds,
+            **{name: one.pop() if len(one) == 1 else None for name, one in agreed.items()},
+            "seen": [seen for one in every for seen in one.header["seen"]],
+        }
+        return State(header, states)
+
+    @property
+    def _content(self) -> Content:
+        return Content(self._header, self._states, self._shown)
+
+    def without_groups(self) -> State:
+        """The same without keys and values of groups: a smaller file, and no per-group values."""
+        states = {place: parts for place, parts in self._states.items() if place[2] != VALUES}
+        return State({**self._header, "groups_kept": False}, states, self._shown)
+
+    def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
+        """What one evaluation of all rows returns; values per group only if they were kept.
+
+        Groups stand in the order of their keys.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            In ]0, 1[, of the intervals; by default that of the evaluation.
+        min_groups : int, optional
+            Slices of fewer groups are left out; by default that of the evaluation.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        ArgumentError
+            If states of different confidence or `min_groups` were merged and none is given.
+        """
+        return result_of(self.evaluation(confidence=confidence, min_groups=min_groups), state=self)
+
+    def evaluation(
+        self, *, confidence: float | None = None, min_groups: int | None = None
+    ) -> Evaluation:
+        """The evaluation of all rows: what `result` and comparisons read, as after a run.
+
+        Parameters
+        ----------
+        confidence, min_groups
+            As for `result`.
+
+        Returns
+        -------
+        Evaluation
+            Its plan tells slices and the baseline, its tally every sum.
+        """
+        share = self._in_force("confidence", confidence, "0.95")
+        fewest = self._in_force("min_groups", min_groups, "1")
+        return evaluation_of(
+            self._header,
+            self._states,
+            self.seen,
+            open_share("confidence", share),
+            at_least_one("min_groups", fewest, 1),
+        )
+
+    def _in_force(self, name: str, given: Any, example: str) -> Any:
+        chosen = self._header[name] if given is None else given
+        if chosen is None:
+            raise ArgumentError(
+                f"states of different {_CHOSEN[name]} were merged: say which shall be in force, "
+                f"{name}={example} (--{name.replace('_', '-')} {example})."
+            )
+        return chosen
+
+
+def load_state(path: str | os.PathLike[str]) -> State:
+    """Read the state that `State.save` or ``--save-state`` has written.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    SourceError
+        If the file is missing, is no saved state, is damaged, or is of a newer format.
+    """
+    header, states = read_state(path)
+    shown = os.fspath(path)
+    try:
+        state = State(header, states, repr(shown))
+        missing = [
+            name + (f" of {score}" if score else "") + (f" in {where}" if where != ALL else "")
+            for where, score, name in places_in(header, states)
+            if (where, score, name) not in states
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise malformed(shown, error) from error
+    if missing:
+        raise malformed(shown, f"it lacks the sums {', '.join(missing)}")
+    return state

@@ -1,0 +1,202 @@
+"""Files of saved states: Arrow IPC, a row for each array, and a digest of every byte.
+
+docs/STATES.md describes the format. The digest is checked before Arrow reads anything, so that a
+damaged file is refused, whatever was damaged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval import __version__
+from fastrank_eval.errors import SourceError
+from fastrank_eval.saved_parts import Parts
+
+#: The newest version of the format, which is written; all up to it are read.
+FORMAT = 1
+#: Part of the rows, model and name of a state.
+Place = tuple[str, str, str]
+
+_SCHEMA = pa.schema(
+    [
+        ("slice", pa.string()),
+        ("model", pa.string()),
+        ("state", pa.string()),
+        ("part", pa.string()),
+        ("type", pa.string()),
+        ("shape", pa.list_(pa.int64())),
+        ("content", pa.large_binary()),
+    ]
+)
+_TYPES = ("uint8", "uint16", "uint32", "uint64", "int64", "float64")
+_PREFIX = "fastrank_eval."
+_MARK = b"fastrank_eval state, sha256:"
+_DIGITS = 64
+_ZEROS = b"0" * _DIGITS
+#: Bytes of content in a record batch.
+_BATCH = 1 << 24
+
+
+def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Parts]) -> None:
+    """Write a file, its digest last.
+
+    Parameters
+    ----------
+    part : Path
+        A file that exists, to be written over.
+    header : mapping of str to JSON values
+    states : mapping
+        The arrays of each state.
+    """
+    metadata = {
+        "format": str(FORMAT),
+        "writer": __version__,
+        **{name: json.dumps(value, allow_nan=False) for name, value in header.items()},
+        "digest": (_MARK + _ZEROS).decode(),
+    }
+    schema = _SCHEMA.with_metadata({_PREFIX + name: text for name, text in metadata.items()})
+    codec = "zstd" if pa.Codec.is_available("zstd") else None
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with part.open("wb") as sink, pa.ipc.new_file(sink, schema, options=options) as file:
+        for batch in _batches(states, schema):
+            file.write_batch(batch)
+    with part.open("r+b") as whole:
+        with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            places = _places(content, _MARK + _ZEROS)
+            digest = hashlib.sha256(content).hexdigest().encode()
+        for place in places:
+            whole.seek(place + len(_MARK))
+            whole.write(digest)
+
+
+def _batches(states: Mapping[Place, Parts], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for place, parts in states.items():
+        for name, array in parts.items():
+            little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            rows.append((*place, name, array.dtype.name, list(array.shape), little.tobytes()))
+            size += little.nbytes
+            if size >= _BATCH:
+                yield _batch(rows, schema)
+                rows, size = [], 0
+    if rows:
+        yield _batch(rows, schema)
+
+
+def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+    ]
+    return pa.record_batch(columns, schema=schema)
+
+
+def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place, Parts]]:
+    """Read a file: its header, and the arrays of each state.
+
+    Raises
+    ------
+    SourceError
+        If it cannot be read, is no saved state, is damaged, or is of a newer format.
+    """
+    shown = os.fspath(path)
+    try:
+        with Path(shown).open("rb") as handle:
+            if not os.fstat(handle.fileno()).st_size:
+                raise _foreign(shown, "it is empty")
+            with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                _check_digest(content, shown)
+        with pa.memory_map(shown) as source, pa.ipc.open_file(source) as file:
+            return _read(file, shown)
+    except OSError as error:
+        raise SourceError(
+            f"cannot read the saved state {shown!r}: {error.strerror or error}."
+        ) from error
+    except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+        if isinstance(error, SourceError):
+            raise
+        raise malformed(shown, error) from error
+
+
+def malformed(shown: str, why: object) -> SourceError:
+    """What is said of a file whose bytes are those written, but do not make a state."""
+    reason = (str(why).splitlines() or ["unknown fault"])[0]
+    return SourceError(
+        f"{shown!r} is no state that this version can read: {reason}; write it anew with "
+        "--save-state."
+    )
+
+
+def _check_digest(content: mmap.mmap, shown: str) -> None:
+    if content[:6] != b"ARROW1":
+        raise _foreign(shown, "it is no Arrow IPC file")
+    at = content.find(_MARK)
+    if at < 0:
+        raise _foreign(shown, "it bears no mark of one")
+    mark = content[at : at + len(_MARK) + _DIGITS]
+    digest, done = hashlib.sha256(), 0
+    with memoryview(content) as view:
+        for place in _places(content, mark):
+            digest.update(view[done : place + len(_MARK)])
+            digest.update(_ZEROS)
+            done = place + len(mark)
+        digest.update(view[done:])
+    if digest.hexdigest().encode() != mark[len(_MARK) :]:
+        raise SourceError(
+            f"the saved state {shown!r} is damaged: its bytes are not those that were written (cut "
+            "short, or changed); copy it again, or write it anew with --save-state."
+        )
+
+
+def _places(content: mmap.mmap, mark: bytes) -> list[int]:
+    places, at = [], content.find(mark)
+    while at >= 0:
+        places.append(at)
+        at = content.find(mark, at + len(mark))
+    return places
+
+
+def _foreign(shown: str, why: str) -> SourceError:
+    return SourceError(
+        f"{shown!r} is no saved state: {why}; name a file that --save-state (in Python: "
+        "State.save) has written."
+    )
+
+
+def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], dict[Place, Parts]]:
+    texts = {
+        key.decode().removeprefix(_PREFIX): value.decode()
+        for key, value in (file.schema.metadata or {}).items()
+    }
+    version, writer = int(texts.pop("format")), texts.pop("writer")
+    if version > FORMAT:
+        raise SourceError(
+            f"the saved state {shown!r} has format {version}, written by fastrank_eval {writer}; "
+            f"this is {__version__}, which reads formats up to {FORMAT}: install a newer one."
+        )
+    texts.pop("digest")
+    header = {name: json.loads(text) for name, text in texts.items()}
+    states: dict[Place, Parts] = {}
+    for number in range(file.num_record_batches):
+        batch = file.get_batch(number)
+        names = [batch.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
+        content = batch.column("content")
+        for row, (of, model, state, part, kind, shape) in enumerate(zip(*names, strict=True)):
+            if kind not in _TYPES:
+                raise SourceError(f"{shown!r}: unknown type {kind!r} of {state} {part}.")
+            buffer = content[row].as_buffer()
+            array = np.frombuffer(buffer, np.dtype(kind).newbyteorder("<"))
+            # A copy: Arrow aligns no value by itself.
+            array = array.astype(kind).reshape(shape)
+            states.setdefault((of, model, state), {})[part] = array
+    return header | {"writer": writer}, states

@@ -1,0 +1,98 @@
+"""What a saved state holds: which sums, and under which slice, model and name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from fastrank_eval.cluster_moments import ClusterMoments
+from fastrank_eval.measures.pooled_measure import ClusteredMeasure
+from fastrank_eval.plan import Plan
+from fastrank_eval.saved_parts import Parts
+from fastrank_eval.state_files import Place
+
+#: All rows; of them, or of the lines of a slicing: groups, rows and positives, sums over groups,
+#: and those of a model beside the baseline.
+ALL, TOTALS, GROUPS, PAIRS = "all", "totals", "groups", "pairs"
+#: The slices of a slicing; keys and values of every group.
+SLICES, VALUES = "slices", "values of groups"
+
+
+class Saveable(Protocol):
+    """What every state can do."""
+
+    def merge(self, other: Any) -> None:
+        """Add another state of the same setup, which may be used up."""
+        ...
+
+    def saved(self) -> Parts:
+        """Arrays that tell all of it, the same however rows came in."""
+        ...
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The state that `saved` wrote."""
+        ...
+
+
+class Kept(NamedTuple):
+    """What is kept of rows under a name.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the state.
+    field : str or None
+        The column whose values it tells apart.
+    """
+
+    kind: type[Saveable]
+    field: str | None
+
+
+def kept_by(plan: Plan) -> dict[str, Kept]:
+    """What a plan keeps of the rows of each model, by name."""
+    kept = {}
+    for key, measure in plan.pools.items():
+        field = next(iter(measure.columns_named()), None)
+        kept[name_of(key)] = Kept(type(measure.new_state(plan.weighted, 1)), field)
+    return kept
+
+
+def paired_by(plan: Plan) -> dict[str, Kept]:
+    """What a plan keeps of the rows of each model that is compared with the baseline, by name."""
+    if plan.baseline is None:
+        return {}
+    return {
+        pair_of(key): Kept(ClusterMoments, None)
+        for key, measure in plan.pools.items()
+        if isinstance(measure, ClusteredMeasure)
+    }
+
+
+def name_of(key: Hashable) -> str:
+    """The name of the state that measures of a key share."""
+    return json.dumps(key)
+
+
+def pair_of(key: Hashable) -> str:
+    """The name of the moments of two models' terms."""
+    return json.dumps([PAIRS, key])
+
+
+def lines_of(by: str) -> str:
+    """Where sums stand that have a line for each slice of a slicing."""
+    return json.dumps([by])
+
+
+def slice_of(by: str, label: str) -> str:
+    """Where what is kept of the rows of one slice stands."""
+    return json.dumps([by, label])
+
+
+def values_of(field: str) -> Place:
+    """Where the values of a field stand."""
+    return "", "", json.dumps(["values of a field", field])
