@@ -88,7 +88,8 @@ class ChunkSums:
         self._sums, self._scored = sums, scored
         self._of_groups: np.ndarray | None = None
         if scored.chunk.grouped:
-            self._of_groups = np.empty((sums.moments.terms, len(scored.starts) - 1))
+            # A chunk in which a model has scored no row adds to no term.
+            self._of_groups = np.zeros((sums.moments.terms, len(scored.starts) - 1))
         self._added: dict[int, GroupSums] = {}
 
     def finish(self) -> np.ndarray | None:

@@ -292,3 +292,18 @@ def test_intervals__cover_the_truth_as_often_as_they_say():
             covered[text] += low <= whole.value(text) <= high
     for text, count in covered.items():
         assert 0.935 <= count / samples <= 0.965, (text, count / samples)
+
+
+def test_chunk_without_a_scored_row__is_no_cluster() -> None:
+    # What lies in memory where nothing was added must not pass for a group.
+    log = {
+        "group": np.repeat(np.arange(40), 2),
+        "label": np.tile([0, 1], 40),
+        "score": [None if row >= 40 else row / 64 for row in range(80)],
+    }
+    options = {"group": "group", "label": "label", "score": "score", "unretrieved": "allow"}
+    for rows in (4, 80):
+        for line in fastrank_eval.evaluate(
+            log, measures="Brier,LogLoss,PCOC,MAE", batch_rows=rows, threads=1, **options
+        ):
+            assert line.effective_groups == 20, (rows, line.measure)
