@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +12,8 @@ import pytest
 from scipy import stats
 
 import fastrank_eval as fe
-from fastrank_eval import evaluation
 from fastrank_eval.comparison.model_tests import TESTS
 from fastrank_eval.errors import ArgumentError, MeasureError
-from fastrank_eval.plan import Plan
 from tests.comparing import click_log, mean_and_error, with_nulls
 
 MEASURES = "GAUC,nDCG@3,AP,RR,P@3,GAUC(weight='positives')"
@@ -38,6 +35,14 @@ def group_values(log, model, text, **options):
     elif text.startswith("GAUC("):
         weights = positives.astype(np.float64)
     return found[text][order], weights
+
+
+def with_probabilities(log):
+    """The same log with scores that are probabilities, neither 0 nor 1."""
+    return {
+        **log,
+        **{name: 1 / (1 + np.exp(-log[name])) for name in ("old", "new", "newer") if name in log},
+    }
 
 
 # ---- the default: paired, clustered --------------------------------------------------------------
@@ -111,13 +116,45 @@ def test_rela_impr__of_auc_kinds_only() -> None:
     assert math.isnan(found.line("AP").rela_impr)
 
 
-def test_pooled_measures__have_a_difference_without_an_error() -> None:
-    line = compare(click_log(), "AUC").line("AUC")
+@pytest.mark.parametrize("measure", ["KS", "AUC(bins=64)", "AUC(max_fpr=0.5)", "ECE(bins=4)"])
+def test_pooled_measures__of_distinct_scores__have_a_difference_without_an_error(measure) -> None:
+    line = compare(with_probabilities(click_log()), measure).line(measure)
     assert line.delta == line.value - line.base_value
     assert line.caution == "pooled"
     assert math.isnan(line.se)
+    assert math.isnan(line.p_value)
     assert line.wins is None
     assert line.verdict.startswith("not tested: ")
+
+
+def test_auc__asked_for_by_its_name__has_a_clustered_error() -> None:
+    log = click_log()
+    found = compare(log, "AUC,AUC(bins=64)")
+    line = found.line("AUC")
+    assert line == found.line("AUC(se='clustered')")
+    assert found.measures == ("AUC(se='clustered')", "AUC(bins=64)")
+    assert line.value == fe.evaluate(log, **COLUMNS, score="new", measures="AUC").value("AUC")
+    assert (line.caution, line.wins, line.groups) == (None, None, 60)
+    degrees = line.groups - 1
+    assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-9)
+    low, high = stats.t.interval(0.95, degrees, line.delta, line.se)
+    assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
+
+
+def test_measures_of_sums__have_the_error_of_their_linear_terms() -> None:
+    log = with_probabilities(click_log(200, seed=3))
+    line = compare(log, "LogLoss").line("LogLoss")
+    loss = [
+        -np.where(log["click"] == 1, np.log(log[model]), np.log1p(-log[model]))
+        for model in ("old", "new")
+    ]
+    users, rows = np.unique(log["user"], return_counts=True)
+    sums = np.bincount(log["user"], loss[1] - loss[0])[users]
+    influence = (sums - line.delta * rows) / rows.sum()
+    n = len(users)
+    assert line.delta == pytest.approx(np.mean(loss[1] - loss[0]), rel=1e-9)
+    assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)), rel=1e-6)
+    assert (line.groups, line.caution) == (n, None)
 
 
 def test_lower_is_better__wins_are_lower_values() -> None:
@@ -305,9 +342,9 @@ def test_row_weights__are_those_of_evaluate() -> None:
     log = click_log()
     found = compare(log, "GAUC,AUC", weight="weight")
     alone = fe.evaluate(log, **COLUMNS, score="new", measures="GAUC,AUC", weight="weight")
-    for line in found:
-        assert line.value == alone.value(line.measure)
-    assert found.line("GAUC").se > 0
+    for measure in ("GAUC", "AUC"):
+        assert found.line(measure).value == alone.value(measure)
+        assert found.line(measure).se > 0
     assert found.meta.conventions["weight"] == "weight"
 
 
@@ -374,38 +411,22 @@ def test_movers__of_keys_of_any_type__are_printed_and_ordered() -> None:
 # ---- slices --------------------------------------------------------------------------------------
 
 
-class BySize:
-    """Groups of few rows and of many."""
-
-    name = "size"
-
-    def lines(self, fields, rows, positives):
-        return (rows > 4).astype(np.int64)
-
-    def labels(self, lines):
-        return [(line, ("size=small", "size=large")[line]) for line in sorted(lines)]
-
-
-def test_slices__are_lines_of_their_own_and_corrected_together(monkeypatch) -> None:
-    monkeypatch.setattr(evaluation, "Plan", partial(Plan, slicings=(BySize(),)))
+def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     log = click_log(200, seed=3)
-    found = compare(log, "GAUC,AP", score=("old", "new", "newer"), test="sign")
-    assert [line.comparisons for line in found] == [4] * 4 + [8] * 8
-    assert [line.slice for line in found][4:] == ["size=small"] * 4 + ["size=large"] * 4
-    assert [line.test for line in found] == ["sign"] * 4 + ["clustered_t"] * 8
-    monkeypatch.undo()
-    sizes = np.bincount(log["user"])
-    small = {name: column[sizes[log["user"]] <= 4] for name, column in log.items()}
-    alone = compare(small, "GAUC,AP").line("AP")
-    line = found.line("AP", "new", "size=small")
-    for name in ("delta", "se", "ci_low", "p_value", "groups", "wins", "losses", "effect_size"):
-        assert getattr(line, name) == getattr(alone, name)
+    found = compare(
+        log, "GAUC,AP", score=("old", "new", "newer"), test="sign", by=["@rows:1,5", "weight"]
+    )
+    slices = ["@rows=1-4", "@rows>=5", "weight=1", "weight=2", "weight=3"]
+    assert [line.slice for line in found] == [part for part in ["all", *slices] for _ in range(4)]
+    assert [line.comparisons for line in found] == [4] * 4 + [8] * 8 + [12] * 12
+    assert [line.test for line in found] == ["sign"] * 4 + ["clustered_t"] * 20
+    assert [line.by for line in found] == [None] * 4 + ["@rows:1,5"] * 8 + ["weight"] * 12
     moved = found.slice_movers("AP", "newer")
     assert [v.delta for v in moved] == sorted((v.delta for v in moved), reverse=True)
-    assert len(moved) == 2
-    assert "slices that moved GAUC most, newer against old: size=" in found.to_markdown(movers=1)
-    with pytest.raises(ArgumentError, match="'size=small', 'size=large'"):
-        found.line("AP", "new", "size=medium")
+    assert len(moved) == 5
+    assert "slices that moved GAUC most, newer against old: " in found.to_markdown(movers=1)
+    with pytest.raises(ArgumentError, match="'@rows=1-4', '@rows>=5'"):
+        found.line("AP", "new", "@rows=7")
 
 
 # ---- arguments -----------------------------------------------------------------------------------

@@ -67,7 +67,9 @@ def test_json__is_strict_and_complete(comparison) -> None:
     assert [line["measure"] for line in found["comparisons"]] == [*comparison.measures] * 2
     first = found["comparisons"][0]
     assert set(first) == set(ComparedValue.__dataclass_fields__)
-    assert first["se"] is None
+    assert first["measure"] == "AUC(se='clustered')"
+    assert 0 < first["se"] < 0.1
+    assert first["effect_size"] is None
     assert first["wins"] is None
     assert found["meta"]["conventions"]["correction"] == "holm"
     assert found["meta"]["conventions"]["seed"] is None
@@ -117,7 +119,7 @@ def test_terminal__of_80_and_120_columns__shows_what_fits(comparison) -> None:
     assert "mdd" in " ".join(on_terminal(comparison, 160))
     assert wide.count("new against old") == 1
     assert "newer is better: +" in wide
-    assert "RelaImpr of new: AUC " in wide
+    assert "RelaImpr of new: AUC(se='clustered') +" in wide
 
 
 def test_text__names_the_candidate_of_each_verdict(comparison) -> None:
@@ -183,7 +185,7 @@ def test_verdict__in_words(changes, name, said) -> None:
 def test_command__prints_the_comparison_and_the_groups_that_moved(folder) -> None:
     outcome = run(*OPTIONS)
     assert outcome.exit_code == 0
-    for text in ("new against old", "GAUC", "wins", "groups that moved GAUC most", "not tested"):
+    for text in ("new against old", "GAUC", "wins", "groups that moved GAUC most", "is better"):
         assert text in outcome.stdout
     assert "groups that moved" not in run(*OPTIONS, "--movers", "0").stdout
 

@@ -208,17 +208,22 @@ def _lines(done: Evaluation, kept: KeptGroups | None, choices: Choices) -> list[
     plan, tally, base = done.plan, done.tally, done.plan.baseline
     if base is None:
         return []
-    values = {(v.slice, v.score, v.measure): v for v in done.lines}
+    # Slicings by bins may share a label: "age<18" is a bin of many.
+    values = {(v.by, v.slice, v.score, v.measure): v for v in done.lines}
     measures = {str(m): m for m in plan.measures}
 
     def on_line(
-        sums: Sums, line: int, pools: PoolSet, label: str, kept: KeptGroups | None
+        sums: Sums,
+        line: int,
+        pools: PoolSet,
+        part: tuple[str | None, str],
+        kept: KeptGroups | None,
     ) -> list[ComparedValue]:
         """Every candidate and measure on one line of the sums."""
         found = []
         for model in plan.rivals:
             lines = [
-                tuple(values[label, plan.roles.scores[side], text] for text in measures)
+                tuple(values[*part, plan.roles.scores[side], text] for text in measures)
                 for side in (base, model)
             ]
             known = [
@@ -232,12 +237,14 @@ def _lines(done: Evaluation, kept: KeptGroups | None, choices: Choices) -> list[
             found += compared_model(plan.measures, lines[0], lines[1], known, choices, kept)
         return found
 
-    found = corrected(on_line(tally.whole, 0, tally.shared.whole, "all", kept), measures, choices)
+    whole = on_line(tally.whole, 0, tally.shared.whole, (None, "all"), kept)
+    found = corrected(whole, measures, choices)
     for slicing, sums, pools in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
         lines: list[ComparedValue] = []
         slices = slicing.slices()
         for line, label in zip(slices.codes.tolist(), slices.labels, strict=True):
-            if (label, plan.roles.scores[base], str(plan.measures[0])) in values:
-                lines += on_line(sums, line, pools.of(line), label, None)
+            part = str(slicing.spec), label
+            if (*part, plan.roles.scores[base], str(plan.measures[0])) in values:
+                lines += on_line(sums, line, pools.of(line), part, None)
         found += corrected(lines, measures, choices)
     return found
