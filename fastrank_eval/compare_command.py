@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval.errors import ArgumentError
+from fastrank_eval.gate_option import fail_if_compared_option, leave_if_failed, read_gates
 from fastrank_eval.options import (
     choice,
     column_options,
@@ -46,9 +47,11 @@ Examples:
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
   fastrank-eval compare logs -g user_id -l click -s old,new -b old -m "GAUC,RR" \\
       --correction bh --movers 20 --output report.json
+  fastrank-eval compare logs -g user_id -l click -s old,new -b old \
+      --fail-if "GAUC delta_ci_low < -0.001"
 
-Exit codes: 0 done, whatever is found; 2 bad input or output, 130 interrupted, 143 terminated,
-129 hung up.""",
+Exit codes: 0 done, whatever is found; 2 bad input or output, 3 a gate (--fail-if) failed,
+130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @column_options
@@ -115,6 +118,7 @@ Exit codes: 0 done, whatever is found; 2 bad input or output, 130 interrupted, 1
 @confidence_option
 @reading_options
 @report_options
+@fail_if_compared_option
 def compare(
     sources: tuple[str, ...],
     group: list[str],
@@ -129,6 +133,7 @@ def compare(
     output: str | None,
     per_group_file: str | None,
     overwrite: bool,
+    fail_if: tuple[str, ...],
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -151,6 +156,9 @@ def compare(
     given = click.get_current_context().get_parameter_source("measures")
     if test in NEED_GROUPS and given is click.core.ParameterSource.DEFAULT:
         asked = ",".join(str(m) for m in parse_measures(asked) if not m.pooled)
+    gates = read_gates(
+        fail_if, asked, score, options["profile"], options["sampling_rate"], compared=True
+    )
     with progress_bar(quiet) as progress:
         found = run(
             sources[0] if len(sources) == 1 else list(sources),
@@ -169,6 +177,8 @@ def compare(
     files.write(
         lambda width: _report(found, files.form, movers, width), lambda: found.per_group, quiet
     )
+    if gates:
+        leave_if_failed(found.check(*gates))
 
 
 def _report(found: Comparison, form: str, movers: int, width: int | None) -> str:

@@ -13,7 +13,13 @@ from fastrank_eval.shell import note
 if TYPE_CHECKING:
     from fastrank_eval.gates import Gate, Verdict
 
-__all__ = ["GATE_FAILED", "fail_if_option", "leave_if_failed", "read_gates"]
+__all__ = [
+    "GATE_FAILED",
+    "fail_if_compared_option",
+    "fail_if_option",
+    "leave_if_failed",
+    "read_gates",
+]
 
 #: The exit code of a result that does not pass.
 GATE_FAILED = 3
@@ -30,6 +36,19 @@ fail_if_option = option(
     "none is named, for any slice with [*]. The report is written all the same. Repeat it for "
     "several.",
 )
+fail_if_compared_option = option(
+    "Output",
+    "--fail-if",
+    "fail_if",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with code 3, the reason on standard error, if this holds or cannot be told: "
+    "'GAUC delta_ci_low < -0.001', 'GAUC[*] delta < 0 and GAUC[*] p_adjusted < 0.01', "
+    "'new:AUC < 0.7'; fields of differences (delta, delta_se, delta_ci_low, delta_ci_high, "
+    "relative, p_value, p_adjusted, wins, losses, ties, mdd) for any candidate if none is named, "
+    "others for any model, for any slice with [*]. The report is written all the same. Repeat it "
+    "for several.",
+)
 
 
 def read_gates(
@@ -38,6 +57,7 @@ def read_gates(
     scores: Sequence[str],
     profile: str | None,
     sampling_rate: float | None,
+    compared: bool = False,
 ) -> list[Gate]:
     """Read gates, and refuse those on what is not going to be computed.
 
@@ -51,6 +71,8 @@ def read_gates(
     profile : str or None
         The tool whose conventions hold.
     sampling_rate : float or None
+    compared : bool
+        Whether measures are taken as comparisons take them.
 
     Returns
     -------
@@ -71,7 +93,12 @@ def read_gates(
     gates = [gate(text) for text in texts]
     asked = measures_asked(measures)
     chosen = None if profile is None else profile_of(profile)
-    measured = measures_in_force(asked, chosen, sampling_rate_of(sampling_rate))
+    taken = asked
+    if compared:
+        from fastrank_eval.comparison.comparing import measures_taken
+
+        taken = measures_taken(asked)
+    measured = measures_in_force(taken, chosen, sampling_rate_of(sampling_rate))
     for each in gates:
         each.require([str(m) for m in measured], scores, names_asked(asked, measured))
     return gates

@@ -147,6 +147,21 @@ class ComparedValue:
     verdict: str = ""
     by: str | None = None
 
+    @property
+    def delta_se(self) -> float:
+        """What gates call `se`."""
+        return self.se
+
+    @property
+    def delta_ci_low(self) -> float:
+        """What gates call `ci_low`."""
+        return self.ci_low
+
+    @property
+    def delta_ci_high(self) -> float:
+        """What gates call `ci_high`."""
+        return self.ci_high
+
 
 def compared_table(values: Iterable[ComparedValue]) -> pa.Table:
     """One row a value; null where a number is undefined."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -34,7 +34,7 @@ from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.meta import Meta
 from fastrank_eval.tally import PoolSet, Sums
 
-__all__ = ["choices_of", "compare", "meta_of"]
+__all__ = ["choices_of", "compare", "measures_taken", "meta_of"]
 
 
 def compare(
@@ -126,6 +126,7 @@ def compare(
     check_options("compare", given, run)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
     asked = measures_asked(measures)
+    taken = measures_taken(asked)
     refuse_pooled(choices.test, asked)
     if choices.needs_groups and not per_group:
         raise ArgumentError(
@@ -137,7 +138,7 @@ def compare(
         group=group,
         label=label,
         score=score,
-        measures=[_with_error(m) for m in asked],
+        measures=taken,
         baseline=baseline,
         confidence=confidence,
         threads=threads,
@@ -154,16 +155,26 @@ def compare(
         baseline,
         [plan.roles.scores[model] for model in plan.rivals],
         [str(m) for m in plan.measures],
-        {str(m): str(_with_error(m)) for m in asked if m != _with_error(m)} | dict(done.asked),
+        _names(asked, taken, done.asked),
         kept,
+        evaluated=done.lines,
     )
 
 
-def _with_error(measure: Measure) -> Measure:
-    """AUC as it has a clustered standard error, unless its options say otherwise."""
-    if measure.name == "AUC" and not measure.given & {"se", "bins", "max_fpr"}:
-        return measure(se="clustered")
-    return measure
+def measures_taken(asked: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Measures as they are compared: AUC as it has a clustered error, if options allow."""
+    return tuple(
+        m(se="clustered") if m.name == "AUC" and not m.given & {"se", "bins", "max_fpr"} else m
+        for m in asked
+    )
+
+
+def _names(
+    asked: Sequence[Measure], taken: Sequence[Measure], renamed: Mapping[str, str]
+) -> dict[str, str]:
+    """What measures are called that are computed with other options, to their texts."""
+    used = {str(m): renamed.get(str(mine), str(mine)) for m, mine in zip(asked, taken, strict=True)}
+    return {**renamed, **{name: text for name, text in used.items() if name != text}}
 
 
 def choices_of(

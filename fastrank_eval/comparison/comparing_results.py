@@ -90,6 +90,7 @@ def compare_results(
         result.asked,
         kept,
         None if joined is None else joined.counts,
+        list(lines.values()),
     )
 
 

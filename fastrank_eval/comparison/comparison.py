@@ -25,6 +25,8 @@ from fastrank_eval.plain_values import plain_value
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from fastrank_eval.gates import Gate, Verdict
+    from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.measures import Measure
 
 __all__ = ["Comparison"]
@@ -51,6 +53,8 @@ class Comparison:
         Values of every group, if they were kept.
     joined : mapping of str to int, optional
         Of two results: how many groups both have, only one has, and have other numbers of rows.
+    evaluated : sequence of MeasureValue, optional
+        What the baseline and the others came to, each by itself.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class Comparison:
         asked: Mapping[str, str] | None = None,
         kept: KeptGroups | None = None,
         joined: Mapping[str, int] | None = None,
+        evaluated: Sequence[MeasureValue] = (),
     ) -> None:
         self.values = tuple(values)
         self.meta = meta
@@ -79,6 +84,7 @@ class Comparison:
         self.joined = None if joined is None else dict(joined)
         self._asked = dict(asked or {})
         self._kept = kept
+        self.evaluated = tuple(evaluated)
 
     def __iter__(self) -> Iterator[ComparedValue]:
         """Iterate over the values, in the order of `summary`."""
@@ -149,6 +155,38 @@ class Comparison:
         raise ArgumentError(
             f"slice {slice!r} was not part of this comparison, which holds "
             f"{', '.join(map(repr, known))}."
+        )
+
+    def check(self, *fail_if: str | Gate) -> Verdict:
+        """Tell whether the comparison passes gates, conditions that must not hold.
+
+        Parameters
+        ----------
+        *fail_if : str or Gate
+            ``"GAUC delta_ci_low < -0.001"``, ``"new:LogLoss[slot=1] delta > 0"`` ...; see
+            :func:`fastrank_eval.gate`. Fields of values (``se``, ``ci_low`` ...) are those of each
+            model, the baseline included; those of comparisons are meant for each candidate.
+
+        Returns
+        -------
+        Verdict
+            True where it passes all of them; tells the reasons where not. A gate that cannot be
+            told (a slice that is not there, no group, no error of the difference) is not passed.
+
+        Raises
+        ------
+        ArgumentError
+            If none is given, or one does not follow the grammar.
+        """
+        from fastrank_eval.gates import judge
+
+        return judge(
+            fail_if,
+            [*self.evaluated, *self.values],
+            rows=self.meta.rows,
+            groups=self.meta.groups,
+            baseline=self.baseline,
+            asked=self._asked,
         )
 
     def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
