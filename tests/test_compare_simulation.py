@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import fastrank_eval as fe
 from fastrank_eval.comparison.evidence import of_groups
 from fastrank_eval.comparison.kept_groups import groups_of
+from fastrank_eval.comparison.model_tests import TESTS
 from fastrank_eval.comparison.paired_tests import clustered_t
 from fastrank_eval.mean_state import MeanState
 from fastrank_eval.paired_state import PairedState
@@ -88,3 +90,86 @@ def test_minimum_detectable_difference__is_found_in_80_percent(studies) -> None:
     shifted = deltas - truth + mdd
     p_values = [clustered_t(d, e.se, e.groups).p_value for d, e in zip(shifted, known, strict=True)]
     assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.8, abs=0.03)
+
+
+# ---- through compare() ---------------------------------------------------------------------------
+
+
+def trial(random, users: int, log_odds=-1.0, noise=(1.0, 1.0, 0.6)) -> dict[str, np.ndarray]:
+    """Users with their own rate of clicks; scores that are probabilities, two of equal worth."""
+    sizes = 3 + random.geometric(0.15, users)
+    user = np.repeat(np.arange(users), sizes)
+    rows = len(user)
+    habit = np.repeat(random.normal(0, 0.7, users), sizes)
+    quality = random.normal(size=rows)
+    log = {"user": user, "click": random.random(rows) < logistic(log_odds + habit + quality)}
+    # What a model has wrong of a user it has wrong on all rows of the user.
+    for name, apart in zip(("old", "same", "new"), noise, strict=True):
+        wrong = np.repeat(random.normal(0, 0.3, users), sizes) + random.normal(0, apart, rows)
+        log[name] = logistic(log_odds + quality + wrong)
+    return log
+
+
+def logistic(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+POOLED = ("AUC", "LogLoss")
+
+
+@pytest.fixture(scope="module")
+def compared():
+    """Many small logs as the slices of one, and the differences over all of them."""
+    log = trial(np.random.default_rng(23), STUDIES * GROUPS)
+    log["study"] = log["user"] // GROUPS
+    return fe.compare(
+        log, group="user", label="click", score=["old", "same", "new"], baseline="old",
+        measures=POOLED, by="study", correction="none", order="grouped", per_group=False,
+    )  # fmt: skip
+
+
+def of_studies(found, measure, model):
+    whole = found.line(measure, model)
+    return whole, [
+        line
+        for line in found
+        if line.by == "study" and (line.measure, line.score) == (whole.measure, model)
+    ]
+
+
+@pytest.mark.parametrize("measure", POOLED)
+@pytest.mark.parametrize("model", ["same", "new"])
+def test_intervals__of_measures_of_all_rows__cover_in_95_percent(compared, measure, model) -> None:
+    whole, studies = of_studies(compared, measure, model)
+    assert len(studies) == STUDIES
+    covered = [line.ci_low <= whole.delta <= line.ci_high for line in studies]
+    assert 0.935 <= np.mean(covered) <= 0.965
+
+
+@pytest.mark.parametrize("measure", POOLED)
+def test_measures_of_all_rows__are_told_apart_in_5_percent(compared, measure) -> None:
+    _, studies = of_studies(compared, measure, "same")
+    found = np.mean([line.p_value <= 0.05 for line in studies])
+    assert abs(found - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / STUDIES)
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_every_test__tells_equal_models_apart_in_5_percent(test) -> None:
+    trials, level = 1000, 0.05
+    random = np.random.default_rng(41)
+    found, attained = [], []
+    for _ in range(trials):
+        line = fe.compare(
+            trial(random, 60), group="user", label="click", score=["old", "same"], baseline="old",
+            measures="AP", test=test, replicates=199, order="grouped", threads=1,
+        ).line("AP")  # fmt: skip
+        found.append(line.p_value <= level)
+        attained.append(level_of_sign(line.wins + line.losses) if test == "sign" else level)
+    wanted = np.mean(attained)
+    assert abs(np.mean(found) - wanted) <= 3 * np.sqrt(wanted * (1 - wanted) / trials)
+
+
+def level_of_sign(n: int) -> float:
+    """How often a sign test of so many differences has p of 5 % at most, the most it can."""
+    p_values = np.minimum(2 * stats.binom.cdf(np.arange(n // 2 + 1), n, 0.5), 1)
+    return 2 * float(stats.binom.pmf(np.flatnonzero(p_values <= 0.05), n, 0.5).sum())
