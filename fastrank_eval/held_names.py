@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.measures import Measure
 
-__all__ = ["held_measure", "held_score", "held_slices", "held_value", "refuse_pooled"]
+__all__ = [
+    "held_measure",
+    "held_score",
+    "held_slices",
+    "held_slicing",
+    "held_value",
+    "refuse_pooled",
+]
 
 
 def held_measure(
@@ -69,6 +76,31 @@ def held_score(wanted: str | None, scores: Sequence[str], measures: Sequence[str
     return wanted
 
 
+def held_slicing(wanted: str | None, values: Sequence[MeasureValue]) -> str:
+    """The slicing meant, in canonical text; the only one, if none is named.
+
+    Raises
+    ------
+    ArgumentError
+        If the rows were not sliced by that, or it is left out where there are several or none.
+    """
+    known = list(dict.fromkeys(v.by for v in values if v.by is not None))
+    if wanted is None:
+        if len(known) == 1:
+            return known[0]
+        which = f"by {', '.join(map(repr, known))}: name one, by=..." if known else "by nothing"
+        raise ArgumentError(f"the rows of this evaluation were sliced {which}.")
+    from fastrank_eval.slices import parse
+
+    text = str(parse(wanted))
+    if text not in known:
+        which = f"but by {', '.join(map(repr, known))}" if known else "nor by anything else"
+        raise ArgumentError(
+            f"the rows of this evaluation were not sliced by {text!r}, {which}.{near(text, known)}"
+        )
+    return text
+
+
 def held_slices(wanted: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
     """Labels of the slices of one slicing, or of all, in their order.
 
@@ -78,16 +110,7 @@ def held_slices(wanted: str | None, values: Sequence[MeasureValue]) -> tuple[str
         If the rows were not sliced by that.
     """
     if wanted is not None:
-        from fastrank_eval.slices import parse
-
-        wanted = str(parse(wanted))
-        known = dict.fromkeys(v.by for v in values if v.by is not None)
-        if wanted not in known:
-            which = f"but by {', '.join(map(repr, known))}" if known else "nor by anything else"
-            raise ArgumentError(
-                f"the rows of this evaluation were not sliced by {wanted!r}, {which}."
-                f"{near(wanted, list(known))}"
-            )
+        wanted = held_slicing(wanted, values)
     slices = (v.slice for v in values if v.by is not None and wanted in (None, v.by))
     return tuple(dict.fromkeys(slices))
 

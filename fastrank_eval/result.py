@@ -328,8 +328,10 @@ class Result(Reported):
         Parameters
         ----------
         other : Result, optional
-            A result over the same groups whose models are compared with the baseline, joined by
-            the keys of the groups; by default the other models of this result.
+            A result whose models are compared with the baseline, joined by the keys of the groups;
+            by default the other models of this result. Where it is of other rows, such as another
+            night, groups that both have are still the same users: they are paired, and groups of
+            one result count as in an unpaired comparison.
         baseline : str, optional
             Score column of this result; may be left out if there is one, and `other` is given.
         **choices
@@ -339,7 +341,8 @@ class Result(Reported):
         Returns
         -------
         Comparison
-            The bits of :func:`fastrank_eval.compare`, but without slices.
+            The bits of :func:`fastrank_eval.compare`; slices have differences and decompositions,
+            but no errors, because a result does not hold groups by slice.
 
         Raises
         ------

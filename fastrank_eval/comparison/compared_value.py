@@ -89,7 +89,7 @@ class ComparedValue:
         p-values that are corrected together: of all rows those of every measure and candidate, of
         slices those of every slice of the slicing too.
     groups : int
-        Groups that either model uses.
+        Groups that either model uses; 0 where `caution` says that no error is known.
     wins, ties, losses : int or None
         Groups that both use in which the candidate is better, equal and worse; None for a measure
         that groups have no values of.
@@ -103,7 +103,7 @@ class ComparedValue:
         level that the correction leaves to the first of so many comparisons; by `se`.
     caution : str or None
         ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
-        ``"pooled"``: why there is no standard error; ``"undefined"``: a value is;
+        ``"pooled"``, ``"not_paired"``: why there is no standard error; ``"undefined"``: a value is;
         ``"no_variance"``: every group differs by the same, so that a test has no scale.
     verdict : str
         The same in words.

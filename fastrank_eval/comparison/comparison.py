@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from fastrank_eval.arguments import at_least_one
-from fastrank_eval.comparison.compared_value import (
-    ComparedValue,
-    compared_csv,
-    compared_lines,
-    compared_table,
+from fastrank_eval.comparison.compared_value import ComparedValue, compared_table
+from fastrank_eval.comparison.decomposing import (
+    decomposed,
+    is_mean,
+    refuse_without_mean,
+    sliced_by,
 )
 from fastrank_eval.comparison.kept_groups import KeptGroups
-from fastrank_eval.comparison.movers import movers_lines, movers_table
+from fastrank_eval.comparison.movers import movers_table
+from fastrank_eval.comparison.reported_comparison import ReportedComparison
 from fastrank_eval.errors import ArgumentError
-from fastrank_eval.held_names import held_measure, held_score, refuse_pooled
+from fastrank_eval.held_names import held_measure, held_score, held_slicing, refuse_pooled
 from fastrank_eval.meta import Meta
-from fastrank_eval.plain_values import plain_value
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
     from fastrank_eval.gates import Gate, Verdict
     from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.measures import Measure
+    from fastrank_eval.slices.decomposition import Decomposition
 
 __all__ = ["Comparison"]
 
 
-class Comparison:
+class Comparison(ReportedComparison):
     """What :func:`fastrank_eval.compare` and :meth:`Result.compare` return.
 
     Parameters
@@ -255,6 +255,59 @@ class Comparison:
         fell = sorted((v for v in slices if v.delta < 0), key=lambda v: v.delta)[:top]
         return [*rose, *reversed(fell)]
 
+    def decomposition(
+        self, measure: str | Measure, score: str | None = None, by: str | None = None
+    ) -> Decomposition:
+        """How the difference of a mean over groups comes of slices.
+
+        It is the sum of change within slices, of change of the mix of slices, and of a remainder.
+        Of models on the same rows the mix differs only where they cover other groups; it tells of
+        two results of other rows, such as two nights. The remainder is what slices do not explain:
+        pairs of rows in different slices where groups are cut, and slices left out.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            A mean over groups.
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        by : str, optional
+            The slicing, as it was asked for; may be left out if there is one.
+
+        Returns
+        -------
+        Decomposition
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the comparison, or is no mean over groups.
+        ArgumentError
+            If the rows were not sliced by that, or the score column is unknown.
+
+        References
+        ----------
+        Kitagawa (1955), doi:10.1080/01621459.1955.10501299.
+        """
+        known = held_measure(measure, self.measures, self._asked)
+        refuse_without_mean(known)
+        name = held_score(score, self.scores, self.measures)
+        slicing = held_slicing(by, self.evaluated)
+        return decomposed(self.evaluated, str(known), self.baseline, name, slicing)
+
+    @cached_property
+    def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
+        """Those of every candidate, mean over groups and slicing, by these three."""
+        from fastrank_eval.measures import measure
+
+        means = [text for text in self.measures if is_mean(measure(text))]
+        return {
+            (score, text, by): self.decomposition(text, score, by)
+            for by in sliced_by(self.evaluated)
+            for score in self.scores
+            for text in means
+        }
+
     def _groups(self) -> KeptGroups:
         if self._kept is None:
             raise ArgumentError(
@@ -263,103 +316,11 @@ class Comparison:
             )
         return self._kept
 
-    def _moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
-        """The movers of the first measure of groups, for each candidate."""
+    def moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
+        """The movers of the first measure of groups by candidate and measure; none if not kept."""
         from fastrank_eval.measures import measure
 
         first = next((m for m in self.measures if not measure(m).pooled), None)
         if not top or first is None or self._kept is None:
             return {}
         return {(score, first): self.movers(first, score, top) for score in self.scores}
-
-    def to_dict(self, movers: int = 0) -> dict[str, Any]:
-        """Build the JSON contract.
-
-        Parameters
-        ----------
-        movers : int
-            How many groups that moved the first measure of groups most up, and how many that moved
-            it most down, are listed as ``"movers"``.
-
-        Returns
-        -------
-        dict
-            ``{"meta": {...}, "comparisons": [...], "joined": ..., "movers": [...]}`` of plain
-            Python values, None for NaN; the last two where there are any.
-        """
-        found: dict[str, Any] = {
-            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
-            "comparisons": compared_lines(self.values),
-        }
-        if self.joined is not None:
-            found["joined"] = self.joined
-        moved = self._moved(movers)
-        if moved:
-            found["movers"] = [
-                {"score": score, "measure": text, **line}
-                for (score, text), table in moved.items()
-                for line in movers_lines(table)
-            ]
-        return found
-
-    def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
-        """Write :meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int or None
-            Spaces a level; None for one line.
-        movers : int
-            As `to_dict` takes it.
-
-        Returns
-        -------
-        str
-            Strictly valid JSON in ASCII; a number that is undefined is null.
-        """
-        return json.dumps(self.to_dict(movers), indent=indent, allow_nan=False)
-
-    def to_csv(self) -> str:
-        """Write the summary as CSV: numbers with all their digits, empty where undefined."""
-        return compared_csv(compared_lines(self.values))
-
-    def to_markdown(self, movers: int = 0) -> str:
-        """Write the report as markdown.
-
-        Parameters
-        ----------
-        movers : int
-            As `to_dict` takes it.
-
-        Returns
-        -------
-        str
-            Names that come from data stand in code spans, so that nothing in them is markup.
-        """
-        from fastrank_eval.comparison.printed import markdown
-
-        return markdown(self, self._moved(movers), movers)
-
-    def with_movers(self, movers: int) -> Any:
-        """The same for a terminal, with the groups that moved most.
-
-        Parameters
-        ----------
-        movers : int
-            As `to_dict` takes it.
-
-        Returns
-        -------
-        rich renderable
-        """
-        from fastrank_eval.comparison.printed import Printed
-
-        return Printed(self, self._moved(movers), movers)
-
-    def __repr__(self) -> str:
-        from fastrank_eval.comparison.printed import plain
-
-        return plain(self)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.with_movers(0)

@@ -18,7 +18,7 @@ from fastrank_eval.paired_state import (
 )
 from fastrank_eval.tally import PoolSet
 
-__all__ = ["NO_ERROR", "Evidence", "of_groups", "of_pool"]
+__all__ = ["NOT_PAIRED", "NO_ERROR", "Evidence", "of_groups", "of_pool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,9 @@ class Evidence:
 
 #: Of measures whose difference has no known error.
 NO_ERROR = Evidence(caution="pooled")
+#: Of slices of results: groups are not known by slice, so that they cannot be paired. An error
+#: without pairs would be too large for models on the same rows.
+NOT_PAIRED = Evidence(caution="not_paired")
 
 
 def of_groups(

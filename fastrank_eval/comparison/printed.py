@@ -34,7 +34,7 @@ from fastrank_eval.uncertainty import FEW_GROUPS
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from fastrank_eval.comparison.comparison import Comparison
+    from fastrank_eval.comparison.reported_comparison import ReportedComparison
 
 __all__ = ["Printed", "markdown", "plain"]
 
@@ -43,7 +43,7 @@ _NARROW = 12  # least width of names
 Moved = Mapping[tuple[str, str], pa.Table]
 
 
-def plain(comparison: Comparison) -> str:
+def plain(comparison: ReportedComparison) -> str:
     """Lay a comparison out as text without markup: a table, verdicts, size, conventions."""
     size, conventions = size_and_conventions(comparison.meta)
     lines = plain_lines(one_line_each(_table(comparison, comparison.values)))
@@ -52,7 +52,7 @@ def plain(comparison: Comparison) -> str:
     return "\n".join([*lines, *_notes(comparison), size, conventions])
 
 
-def markdown(comparison: Comparison, moved: Moved, top: int) -> str:
+def markdown(comparison: ReportedComparison, moved: Moved, top: int) -> str:
     """Lay a comparison out as markdown, with the groups that moved most."""
     size, conventions = size_and_conventions(comparison.meta)
     blocks = [markdown_lines(_table(comparison, comparison.values))]
@@ -74,13 +74,13 @@ class Printed:
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : ReportedComparison
     moved : mapping of (str, str) to pyarrow.Table
     top : int
         How many slices that moved most are told, of those that rose and of those that fell.
     """
 
-    comparison: Comparison
+    comparison: ReportedComparison
     moved: Moved
     top: int
 
@@ -130,7 +130,7 @@ class Printed:
 _STYLES = {"better": "green", "worse": "red"}
 
 
-def _verdicts(comparison: Comparison, score: str) -> Iterator[tuple[str, str]]:
+def _verdicts(comparison: ReportedComparison, score: str) -> Iterator[tuple[str, str]]:
     """What is said of a candidate over all rows, and in what style; the undecided on one line."""
     mine = [v for v in _whole(comparison) if v.score == score]
     undecided = [v for v in mine if is_undecided(v, _confidence(comparison))]
@@ -142,23 +142,25 @@ def _verdicts(comparison: Comparison, score: str) -> Iterator[tuple[str, str]]:
         yield printable(undecided_text(undecided)), ""
 
 
-def _named(comparison: Comparison, score: str) -> Iterator[str]:
+def _named(comparison: ReportedComparison, score: str) -> Iterator[str]:
     """The same where no title says of which candidate."""
     several, name = len(comparison.scores) > 1, printable(score)
     for said, _ in _verdicts(comparison, score):
         yield f"{name}: {said}" if several and not said.startswith(f"{name} ") else said
 
 
-def _confidence(comparison: Comparison) -> float:
+def _confidence(comparison: ReportedComparison) -> float:
     confidence = comparison.meta.conventions.get("confidence")
     return confidence if isinstance(confidence, float) else 0.95
 
 
-def _whole(comparison: Comparison) -> list[ComparedValue]:
+def _whole(comparison: ReportedComparison) -> list[ComparedValue]:
     return [v for v in comparison.values if v.slice == "all"]
 
 
-def _table(comparison: Comparison, values: Sequence[ComparedValue], level: int = 0) -> Cells:
+def _table(
+    comparison: ReportedComparison, values: Sequence[ComparedValue], level: int = 0
+) -> Cells:
     """Lay cells out: the higher the level, the fewer columns."""
     without, beside = _LEVELS[level]
     conventions = comparison.meta.conventions
@@ -202,11 +204,11 @@ _LEVELS = (
 )
 
 
-def _movers_title(comparison: Comparison, score: str, measure: str) -> str:
+def _movers_title(comparison: ReportedComparison, score: str, measure: str) -> str:
     return f"groups that moved {measure} most, {score} against {comparison.baseline}"
 
 
-def _slices_moved(comparison: Comparison, score: str, top: int) -> Iterator[str]:
+def _slices_moved(comparison: ReportedComparison, score: str, top: int) -> Iterator[str]:
     """The slices in which the first measure moved most, on a line."""
     moved = comparison.slice_movers(comparison.measures[0], score, top) if top else []
     if moved:
@@ -234,7 +236,7 @@ def _movers(table: pa.Table) -> Cells:
     return Cells([*titles, "rows", "base", "value", "contribution"], names, rows)
 
 
-def _notes(comparison: Comparison) -> list[str]:
+def _notes(comparison: ReportedComparison) -> list[str]:
     """Tell of RelaImpr, rough intervals, groups not in pairs, and rows that differ."""
     found = []
     if comparison.joined is not None:
@@ -276,7 +278,7 @@ def _notes(comparison: Comparison) -> list[str]:
     return [printable(line) for line in found]
 
 
-def _name(value: ComparedValue, comparison: Comparison) -> str:
+def _name(value: ComparedValue, comparison: ReportedComparison) -> str:
     model = f" of {value.score}" if len(comparison.scores) > 1 else ""
     part = f" in {value.slice}" if value.slice != "all" else ""
     return f"{value.measure}{model}{part}"

@@ -49,6 +49,8 @@ def verdict_on(line: ComparedValue, measure: Measure, confidence: float) -> str:
     shift = f"{amount(line.delta, digits, sign=True)} {what}"
     if line.caution == "pooled":
         return f"not tested: {shift}; a measure of all rows together has no standard error here"
+    if line.caution == "not_paired":
+        return f"not tested: {shift}; slices of results are not paired, those of compare(by=) are"
     if line.caution == "one_group":
         return f"not tested: {shift}; one group tells no standard error"
     if line.caution == "no_variance":

@@ -29,6 +29,8 @@ class Decomposition:
         slices' values by their weights.
     slice_within, slice_mix : ndarray of float64, shape (slices,)
         What each slice adds to `within` and to `mix`.
+    slices : tuple of str, shape (slices,)
+        Their labels; empty where only numbers were given.
     """
 
     before: float
@@ -38,6 +40,7 @@ class Decomposition:
     remainder: float
     slice_within: np.ndarray
     slice_mix: np.ndarray
+    slices: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -132,6 +135,7 @@ def decompose(
     within = (shares[0] + shares[1]) / 2 * (new - old)
     present = there[0] | there[1]
     mix = np.where(present, ((old + new) / 2 - middle) * (shares[1] - shares[0]), 0.0)
+    mix += 0.0  # not -0.0
     total_within, total_mix = math.fsum(within.tolist()), math.fsum(mix.tolist())
     first, last = _or(before, whole[0]), _or(after, whole[1])
     remainder = math.fsum([last, -first, -total_within, -total_mix])

@@ -1,0 +1,143 @@
+"""What a comparison found, written out: JSON, CSV, markdown, text and the terminal."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval.comparison.compared_value import ComparedValue, compared_csv, compared_lines
+from fastrank_eval.comparison.decomposing import decomposition_lines
+from fastrank_eval.comparison.movers import movers_lines
+from fastrank_eval.plain_values import plain_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from fastrank_eval.measures import Measure
+    from fastrank_eval.meta import Meta
+    from fastrank_eval.slices.decomposition import Decomposition
+
+__all__ = ["ReportedComparison"]
+
+
+class ReportedComparison(ABC):
+    """The forms of a report that `Comparison` can take."""
+
+    values: tuple[ComparedValue, ...]
+    meta: Meta
+    baseline: str
+    scores: tuple[str, ...]
+    measures: tuple[str, ...]
+    joined: dict[str, int] | None
+
+    @property
+    @abstractmethod
+    def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
+        """By candidate, measure and slicing."""
+
+    @abstractmethod
+    def moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
+        """The groups that moved most, by candidate and measure."""
+
+    @abstractmethod
+    def slice_movers(
+        self, measure: str | Measure, score: str | None = None, top: int = 10
+    ) -> list[ComparedValue]:
+        """The slices that moved most."""
+
+    def to_dict(self, movers: int = 0) -> dict[str, Any]:
+        """Build the JSON contract.
+
+        Parameters
+        ----------
+        movers : int
+            How many groups that moved the first measure of groups most up, and how many that moved
+            it most down, are listed as ``"movers"``.
+
+        Returns
+        -------
+        dict
+            ``{"meta": {...}, "comparisons": [...], "joined": ..., "decompositions": [...],
+            "movers": [...]}`` of plain Python values, None for NaN; the last three where there are
+            any.
+        """
+        found: dict[str, Any] = {
+            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
+            "comparisons": compared_lines(self.values),
+        }
+        if self.joined is not None:
+            found["joined"] = self.joined
+        if self.decompositions:
+            found["decompositions"] = list(decomposition_lines(self.decompositions))
+        moved = self.moved(movers)
+        if moved:
+            found["movers"] = [
+                {"score": score, "measure": text, **line}
+                for (score, text), table in moved.items()
+                for line in movers_lines(table)
+            ]
+        return found
+
+    def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
+        """Write :meth:`to_dict` as JSON.
+
+        Parameters
+        ----------
+        indent : int or None
+            Spaces a level; None for one line.
+        movers : int
+            As `to_dict` takes it.
+
+        Returns
+        -------
+        str
+            Strictly valid JSON in ASCII; a number that is undefined is null.
+        """
+        return json.dumps(self.to_dict(movers), indent=indent, allow_nan=False)
+
+    def to_csv(self) -> str:
+        """Write the summary as CSV: numbers with all their digits, empty where undefined."""
+        return compared_csv(compared_lines(self.values))
+
+    def to_markdown(self, movers: int = 0) -> str:
+        """Write the report as markdown.
+
+        Parameters
+        ----------
+        movers : int
+            As `to_dict` takes it.
+
+        Returns
+        -------
+        str
+            Names that come from data stand in code spans, so that nothing in them is markup.
+        """
+        from fastrank_eval.comparison.printed import markdown
+
+        return markdown(self, self.moved(movers), movers)
+
+    def with_movers(self, movers: int) -> Any:
+        """The same for a terminal, with the groups that moved most.
+
+        Parameters
+        ----------
+        movers : int
+            As `to_dict` takes it.
+
+        Returns
+        -------
+        rich renderable
+        """
+        from fastrank_eval.comparison.printed import Printed
+
+        return Printed(self, self.moved(movers), movers)
+
+    def __repr__(self) -> str:
+        from fastrank_eval.comparison.printed import plain
+
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.with_movers(0)
