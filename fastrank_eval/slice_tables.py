@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.reported import Reported
 
-__all__ = ["SliceTable", "slice_notes", "slice_tables"]
+__all__ = ["SliceTable", "folded", "longest_line", "slice_notes", "slice_tables"]
 
 _LABEL, _TITLE = 16, 12  # what labels and measures may take before they are folded
 _FEW, _ONE = "*", "†"
@@ -114,7 +114,7 @@ class _Layout:
             return [list(measures)]
         lines = [line for sheet in sheets for _, line in sheet]
         every = [v for line in lines for v in line.values()]
-        label = max(_width(self._label(label)) for sheet in sheets for label, _ in sheet)
+        label = max(longest_line(self._label(label)) for sheet in sheets for label, _ in sheet)
         used = max(len("groups"), *(len(_FEWEST + self._used(v)) for v in every))
         lead = (
             label + GAP + used + GAP + max(len(_FEWEST + share_text(v.rows_share)) for v in every)
@@ -123,8 +123,8 @@ class _Layout:
         left = self.room - lead
         for measure in measures:
             wide = GAP + max(
-                _width(self._title(lines[0][measure])),
-                *(_width(self._value(line[measure])) for line in lines),
+                longest_line(self._title(lines[0][measure])),
+                *(longest_line(self._value(line[measure])) for line in lines),
             )
             if parts[-1] and wide > left:
                 parts.append([])
@@ -160,11 +160,11 @@ class _Layout:
 
     def _label(self, label: str) -> str:
         wide = None if self.room is None else max(_LABEL, 3 * self.room // 10)
-        return _folded(printable(label), wide)
+        return folded(printable(label), wide)
 
     def _title(self, value: MeasureValue) -> str:
-        wide = None if self.room is None else max(_TITLE, _width(self._value(value)))
-        return _folded(measure_text(value), wide)
+        wide = None if self.room is None else max(_TITLE, longest_line(self._value(value)))
+        return folded(measure_text(value), wide)
 
     def _value(self, value: MeasureValue) -> str:
         number, reach = number_text(value.value, value.aggregate), reach_text(value)
@@ -196,11 +196,12 @@ def _by_model(values: Sequence[MeasureValue]) -> dict[str, dict[str, dict[str, M
     return found
 
 
-def _width(cell: str) -> int:
+def longest_line(cell: str) -> int:
+    """Signs of the longest line of a cell."""
     return max(map(len, cell.split("\n")))
 
 
-def _folded(text: str, wide: int | None) -> str:
+def folded(text: str, wide: int | None) -> str:
     """Lines of so many signs, broken after commas where possible."""
     if wide is None or len(text) <= wide:
         return text

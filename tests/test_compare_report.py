@@ -253,14 +253,17 @@ def test_command__help__lists_every_test_and_has_examples() -> None:
     assert "fastrank-eval compare" in outcome.stdout
 
 
-def test_slices__stand_in_a_column_of_their_own() -> None:
+def test_slices__stand_in_a_table_of_their_own() -> None:
     lines = [
-        ComparedValue("b", "a", part, "RR", "mean", 0.5, 0.75, 0.25, 0.5, verdict=f"v {part}")
-        for part in ("all", "slot=1", "slot=2")
+        ComparedValue(
+            "b", "a", part, "RR", "mean", 0.5, 0.75, 0.25, 0.5, verdict=f"v {part}", by=by
+        )
+        for part, by in (("all", None), ("slot=1", "slot"), ("slot=2", "slot"))
     ]
     found = Comparison(lines, Meta("1", 5, 2, {}, 0.5), "a", ["b"], ["RR"])
     for text in (repr(found), found.to_markdown(), "\n".join(on_terminal(found, 80))):
         assert "slot=2" in text
         assert "v all" in text
         assert "v slot=1" not in text
+        assert "b against a by slot" in text
     assert np.isnan(found.line("RR", "b", "slot=1").se)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fastrank_eval.cell_texts import count_text, number_text, printable
 from fastrank_eval.comparison.compared_value import ComparedValue
 from fastrank_eval.comparison.movers import movers_lines
+from fastrank_eval.comparison.slice_tables import compared_slices, compared_slices_notes
 from fastrank_eval.comparison.verdicts import (
     amount,
     digits_of,
@@ -23,6 +24,7 @@ from fastrank_eval.layout import (
     Cells,
     code_span,
     fits,
+    grid,
     markdown_lines,
     one_line_each,
     plain_lines,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Printed", "markdown", "plain"]
 
 _NARROW = 12  # least width of names
+_ROOM = 80  # columns of text that is printed nobody knows where
 #: Tables of movers, by candidate and measure.
 Moved = Mapping[tuple[str, str], pa.Table]
 
@@ -46,21 +49,29 @@ Moved = Mapping[tuple[str, str], pa.Table]
 def plain(comparison: ReportedComparison) -> str:
     """Lay a comparison out as text without markup: a table, verdicts, size, conventions."""
     size, conventions = size_and_conventions(comparison.meta)
-    lines = plain_lines(one_line_each(_table(comparison, comparison.values)))
+    lines = plain_lines(one_line_each(_table(comparison, _whole(comparison))))
     for score in comparison.scores:
         lines += _named(comparison, score)
+    for score in comparison.scores:
+        for of in compared_slices(comparison, score, _ROOM):
+            lines += ["", of.title, *plain_lines(of.cells)]
+    if any(v.by is not None for v in comparison.values):
+        lines.append("")
     return "\n".join([*lines, *_notes(comparison), size, conventions])
 
 
 def markdown(comparison: ReportedComparison, moved: Moved, top: int) -> str:
     """Lay a comparison out as markdown, with the groups that moved most."""
     size, conventions = size_and_conventions(comparison.meta)
-    blocks = [markdown_lines(_table(comparison, comparison.values))]
+    blocks = [markdown_lines(_table(comparison, _whole(comparison)))]
     for score in comparison.scores:
         blocks += [[f"* {code_span(said)}" for said in _named(comparison, score)]]
-    for (score, measure), table in moved.items():
+    for score in comparison.scores:
+        for table in compared_slices(comparison, score):
+            blocks += [[code_span(table.title)], markdown_lines(table.cells)]
+    for (score, measure), of_groups in moved.items():
         title = code_span(printable(_movers_title(comparison, score, measure)))
-        blocks += [[title], markdown_lines(_movers(table))]
+        blocks += [[title], markdown_lines(_movers(of_groups))]
     for score in comparison.scores:
         blocks += [[code_span(line)] for line in _slices_moved(comparison, score, top)]
     notes = [*map(code_span, _notes(comparison)), size, code_span(conventions)]
@@ -92,18 +103,22 @@ class Printed:
             (
                 level
                 for level in range(len(_LEVELS))
-                if fits(_table(comparison, comparison.values, level), room)
+                if fits(_table(comparison, _whole(comparison), level), room)
             ),
             len(_LEVELS) - 1,
         )
         for score in comparison.scores:
-            mine = [v for v in comparison.values if v.score == score]
+            mine = [v for v in _whole(comparison) if v.score == score]
             content = _table(comparison, mine, level)
             names = dict.fromkeys(content.header[1 : content.names], _NARROW)
             yield from sections(content, room, names, bold="delta")
             for said, style in _verdicts(comparison, score):
                 yield Text(said, style=style)
             yield Text()
+            for of in compared_slices(comparison, score, room):
+                yield Text(of.title, style="bold cyan", overflow="fold")
+                yield grid(of.cells)
+                yield Text()
             yield from self._most_moved(score, room)
             for line in _slices_moved(comparison, score, self.top):
                 yield Text(line)
@@ -155,7 +170,7 @@ def _confidence(comparison: ReportedComparison) -> float:
 
 
 def _whole(comparison: ReportedComparison) -> list[ComparedValue]:
-    return [v for v in comparison.values if v.slice == "all"]
+    return [v for v in comparison.values if v.by is None]
 
 
 def _table(
@@ -166,11 +181,10 @@ def _table(
     conventions = comparison.meta.conventions
     confidence = f"{100 * _confidence(comparison):.12g}% CI"
     correction = conventions.get("correction") or "none"
-    known = any(map(interval_text, comparison.values))
+    known = any(map(interval_text, _whole(comparison)))
     under = known and not beside
     columns: dict[str, Callable[[ComparedValue], str]] = {
         "candidate": lambda v: printable(f"{v.score} against {v.baseline}"),
-        "slice": lambda v: printable(v.slice),
         "measure": lambda v: printable(v.measure) + _aggregate(v),
         "baseline": lambda v: number_text(v.base_value, v.aggregate),
         "value": lambda v: number_text(v.value, v.aggregate),
@@ -184,8 +198,10 @@ def _table(
         "ties": lambda v: _groups(v.ties),
         "losses": lambda v: _groups(v.losses),
     }
-    left_out = {*without, *["slice"] * all(v.slice == "all" for v in comparison.values)}
-    left_out |= {*[confidence] * (under or not known), *["p none"] * (correction == "none")}
+    left_out = {*without} | {
+        *[confidence] * (under or not known),
+        *["p none"] * (correction == "none"),
+    }
     if correction == "none":
         left_out -= {"p"}
     shown = {title: cell for title, cell in columns.items() if title not in left_out}
@@ -259,7 +275,8 @@ def _notes(comparison: ReportedComparison) -> list[str]:
         ]
         if over_chance:
             found.append(f"RelaImpr of {score}: {', '.join(over_chance)}")
-    few = [v for v in comparison.values if v.caution == "few_groups"]
+    found += compared_slices_notes(comparison, str(comparison.meta.conventions.get("correction")))
+    few = [v for v in _whole(comparison) if v.caution == "few_groups"]
     if few:
         found.append(
             f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: "
@@ -280,8 +297,7 @@ def _notes(comparison: ReportedComparison) -> list[str]:
 
 def _name(value: ComparedValue, comparison: ReportedComparison) -> str:
     model = f" of {value.score}" if len(comparison.scores) > 1 else ""
-    part = f" in {value.slice}" if value.slice != "all" else ""
-    return f"{value.measure}{model}{part}"
+    return f"{value.measure}{model}"
 
 
 def _probability(p_value: float) -> str:
