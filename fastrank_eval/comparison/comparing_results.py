@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["compare_results"]
 
 #: Conventions that change no value, or that a comparison has of its own.
-_FREE = ("confidence", "order", "spilled", "measures")
+_FREE = ("confidence", "order", "spilled", "measures", "merged")
 #: What says which rows and slices there are: two results may be of other rows.
 _OF_ROWS = ("by", "min_groups", "slices_left_out", "where", "limit")
 
