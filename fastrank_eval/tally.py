@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
@@ -98,15 +99,17 @@ class PoolSet:
         Returns
         -------
         se : float
-            NaN where none is known.
+            NaN where none is known, or where either value is undefined.
         groups : int
-            Groups behind it.
+            Groups behind it; 0 then.
         """
         if self._plan.baseline is None:
-            return float("nan"), 0
+            return math.nan, 0
         base, other = (measure.state_in(self.models[each]) for each in (self._plan.baseline, model))
         if not isinstance(measure, ClusteredMeasure):
             return measure.difference_error(base, other, in_order)
+        if any(math.isnan(measure.pooled_value(each, in_order).value) for each in (base, other)):
+            return math.nan, 0
         moments = self.pairs[model][measure.state_key()]
         slopes = [-slope for slope in measure.derivatives(base)] + measure.derivatives(other)
         return moments.error(slopes), moments.clusters

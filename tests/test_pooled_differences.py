@@ -115,6 +115,25 @@ def test_difference__without_a_known_error__is_nan() -> None:
         assert found[text][1] == 0
 
 
+@pytest.mark.parametrize("click", [[0, 0, 0], [1, 1, 1]])
+@pytest.mark.parametrize("undefined", ["skip", "zero"])
+def test_difference__where_a_value_is_undefined__is_nan(click, undefined) -> None:
+    log = {"user": [1, 1, 2], "click": click, "a": [0.5, 0.4, 0.3], "b": [0.2, 0.1, 0.9]}
+    found = found_of(log, undefined=undefined)
+    missing = ["NE"] + ["PCOC"] * (not any(click))
+    for text in missing:
+        assert math.isnan(found[text][0])
+        assert found[text][1] == 0
+    assert found["LogLoss"][0] > 0
+
+
+def test_difference__where_nothing_is_weighed__is_nan() -> None:
+    log = {"user": [1, 2], "click": [0, 1], "a": [0.5, 0.4], "b": [0.2, 0.9], "w": [0.0, 0.0]}
+    for se, groups in found_of(log, "w").values():
+        assert math.isnan(se)
+        assert groups == 0
+
+
 def test_difference__of_a_model_and_itself__is_certain() -> None:
     log = log_of(2)
     log["b"] = log["a"]
