@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fastrank_eval.comparison.kept_groups import shared_weights
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.measures import Measure
+from fastrank_eval.plan import GroupValues
 from fastrank_eval.progress import Progress
 from fastrank_eval.result import Result
 from fastrank_eval.summary import per_group_table, score_tables
@@ -242,6 +242,6 @@ def result_of(done: Evaluation, keep_scores: bool = False, state: State | None =
         [str(m) for m in plan.measures],
         done.asked,
         score_tables(plan, tally) if keep_scores else None,
-        shared_weights(done.values) if plan.per_group else None,
+        GroupValues.weights_of(done.values) if plan.per_group else None,
         state=state,
     )

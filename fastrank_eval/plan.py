@@ -197,25 +197,31 @@ class GroupValues:
     @classmethod
     def together(cls, parts: Sequence[GroupValues]) -> GroupValues:
         """The results of all groups, part after part."""
-        joined: dict[tuple[int, ...], np.ndarray] = {}
-
-        def join(weights: list[np.ndarray]) -> np.ndarray:
-            # Models and measures share most weights.
-            return joined.setdefault(tuple(map(id, weights)), np.concatenate(weights))
-
         return cls(
             np.concatenate([part.rows for part in parts]),
             np.concatenate([part.positives for part in parts]),
             np.concatenate([part.values for part in parts], axis=2),
-            {at: join([part.weights[at] for part in parts]) for at in parts[0].weights},
+            cls.weights_of(parts),
         )
+
+    @staticmethod
+    def weights_of(parts: Sequence[GroupValues]) -> dict[tuple[int, int], np.ndarray]:
+        """The weights of all groups, one array for all models and measures that share them."""
+        joined: dict[tuple[int, ...], np.ndarray] = {}
+        found = {}
+        for at in parts[0].weights if parts else ():
+            pieces = [part.weights[at] for part in parts]
+            shared = tuple(map(id, pieces))
+            if shared not in joined:
+                joined[shared] = np.concatenate(pieces)
+            found[at] = joined[shared]
+        return found
 
     def take(self, groups: np.ndarray | slice) -> GroupValues:
         """The results of some groups, in that order."""
-        taken: dict[int, np.ndarray] = {}
-        weights = {
-            at: taken.setdefault(id(weight), weight[groups]) for at, weight in self.weights.items()
-        }
+        distinct = {id(weight): weight for weight in self.weights.values()}
+        taken = {shared: weight[groups] for shared, weight in distinct.items()}
+        weights = {at: taken[id(weight)] for at, weight in self.weights.items()}
         return GroupValues(
             self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
         )

@@ -19,7 +19,7 @@ from fastrank_eval.plan import GroupValues, Plan
 if TYPE_CHECKING:
     from fastrank_eval.result import Result
 
-__all__ = ["KeptGroups", "groups_of", "kept_groups", "shared_weights"]
+__all__ = ["KeptGroups", "groups_of", "kept_groups"]
 
 
 @dataclass(frozen=True)
@@ -155,16 +155,3 @@ def groups_of(result: Result) -> KeptGroups:
         },
         weights,
     )
-
-
-def shared_weights(parts: Sequence[GroupValues]) -> dict[tuple[int, int], np.ndarray]:
-    """Weights of consecutive groups, one array for all models and measures that share them."""
-    joined: dict[tuple[int, ...], np.ndarray] = {}
-    found = {}
-    for at in parts[0].weights if parts else ():
-        pieces = [part.weights[at] for part in parts]
-        shared = tuple(map(id, pieces))
-        if shared not in joined:
-            joined[shared] = np.concatenate(pieces)
-        found[at] = joined[shared]
-    return found
