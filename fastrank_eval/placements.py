@@ -13,8 +13,8 @@ from fastrank_eval.score_steps import ScoreSteps
 
 __all__ = ["KeptRows", "Placements"]
 
-#: Upper bits of a code by which positives are looked up.
-_UPPER_BITS = 18
+#: Upper bits of a code by which positives are looked up, at most; and those beyond their number's.
+_UPPER_BITS, _FURTHER_BITS = 18, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,10 @@ class Placements:
         self.level = frozen(above[:-1] + above[1:])
         self.positives = float(number.sum())
         self.others = float(between.sum() + tied.sum())
-        self._shift = 8 * codes.itemsize - _UPPER_BITS
-        edges = np.arange((1 << _UPPER_BITS) + 1, dtype=np.uint64) << np.uint64(self._shift)
+        # A slice may have few positives: its table is short, for it is made before any is looked up.
+        upper = min(len(codes).bit_length() + _FURTHER_BITS, _UPPER_BITS)
+        self._shift = 8 * codes.itemsize - upper
+        edges = np.arange((1 << upper) + 1, dtype=np.uint64) << np.uint64(self._shift)
         # The last edge may not fit the codes' type.
         first = np.searchsorted(codes, edges[:-1].astype(codes.dtype))
         self._first = frozen(np.append(first, len(codes)).astype(np.int64))
