@@ -60,7 +60,7 @@ class Placements:
         self.level = frozen(above[:-1] + above[1:])
         self.positives = float(number.sum())
         self.others = float(between.sum() + tied.sum())
-        # A slice may have few positives: its table is short, for it is made before any is looked up.
+        # A slice may have few positives: its table is made before any is looked up, so it is short.
         upper = min(len(codes).bit_length() + _FURTHER_BITS, _UPPER_BITS)
         self._shift = 8 * codes.itemsize - upper
         edges = np.arange((1 << upper) + 1, dtype=np.uint64) << np.uint64(self._shift)
