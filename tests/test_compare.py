@@ -198,6 +198,18 @@ def test_one_difference_for_all_groups__has_no_scale() -> None:
     )
 
 
+def test_one_difference_but_for_rounding__has_no_effect_size() -> None:
+    # Accuracy rises from 5/12 to 8/12, or from 1/4 to 2/4.
+    assert 8 / 12 - 5 / 12 < 2 / 4 - 1 / 4
+    right = {"old": ((12, 5), (4, 1)) * 2, "new": ((12, 8), (4, 2)) * 2}
+    log = {"user": np.repeat([1, 2, 3, 4], [12, 4, 12, 4]), "click": np.ones(32)}
+    for model, groups in right.items():
+        log[model] = np.concatenate([np.arange(rows) < hits for rows, hits in groups]) + 0.0
+    line = compare(log, "GroupAccuracy").line("GroupAccuracy")
+    assert (line.wins, line.delta) == (4, pytest.approx(0.25))
+    assert math.isnan(line.effect_size)
+
+
 def test_one_group__is_not_tested() -> None:
     log = {"user": [1, 1], "click": [0, 1], "old": [2, 1], "new": [1, 2]}
     line = compare(log, "GAUC,RR").line("GAUC")

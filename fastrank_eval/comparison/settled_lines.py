@@ -24,6 +24,9 @@ from fastrank_eval.uncertainty import FEW_GROUPS, t_quantile
 
 __all__ = ["compared", "compared_model", "corrected"]
 
+#: What cutting a difference to the upper bits of its mantissa moves it by, at most.
+_CUT = 2.0**-25
+
 
 def compared(
     measure: Measure,
@@ -74,6 +77,8 @@ def compared(
     pairs = evidence.pairs
     if pairs is None:
         return line
+    # Deviations are of 26 bits: below that, differences vary by what was cut off.
+    varies = pairs.deviation > _CUT * abs(pairs.mean)
     wins, losses = pairs.higher, pairs.lower
     if not measure.higher_is_better:
         wins, losses = losses, wins
@@ -84,7 +89,7 @@ def compared(
         losses=losses,
         only_base=pairs.only_base,
         only_candidate=pairs.only_other,
-        effect_size=pairs.mean / pairs.deviation if pairs.deviation > 0 else math.nan,
+        effect_size=pairs.mean / pairs.deviation if varies else math.nan,
     )
 
 
