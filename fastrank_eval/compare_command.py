@@ -109,8 +109,8 @@ Exit codes: 0 done, whatever is found; 2 bad input or output, 3 a gate (--fail-i
     show_default=True,
     metavar="N",
     help="List the N groups that raised the first measure of groups most, and the N that lowered "
-    "it most. With 0, and a test that does not need them, values of groups are not kept: memory "
-    "is bounded.",
+    "it most. With 0, and a test that does not need them, values of groups are not kept: without "
+    "AUC, of which every row is, memory is bounded.",
 )
 @measure_options
 @slice_options

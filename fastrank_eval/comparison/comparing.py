@@ -92,7 +92,7 @@ def compare(
         As `evaluate` takes it.
     per_group : bool
         Keep every group's values for `Comparison.movers` and `Comparison.per_group`; False bounds
-        memory for endless groups.
+        memory for endless groups, where AUC with a clustered error is not among the measures.
     **options
         Any other argument of `evaluate`.
 
