@@ -209,19 +209,16 @@ class MeanState:
         return above / below if below else float("nan")
 
     def weight(self, m: int, weighted: bool, line: int = 0) -> float:
-        """The sum of the weights of the groups used, correctly rounded."""
+        """The sum of weights of the groups used, correctly rounded; inf past the largest double."""
         if not weighted:
             return float(self.used(m, line))
-        return self._weights[m].sum(line) / (1 << SCALE)
+        return _scaled(self._weights[m].sum(line))
 
     def sum(self, m: int, line: int = 0) -> float:
         """The weighted sum, correctly rounded; NaN without a group, inf past the largest double."""
         if not self.used(m, line):
             return float("nan")
-        try:
-            return self._weighted[m].sum(line) / (1 << SCALE)
-        except OverflowError:
-            return float("inf")
+        return _scaled(self._weighted[m].sum(line))
 
     def moments(self, m: int, weighted: bool, line: int = 0) -> Moments:
         """What standard errors are computed from, exactly."""
@@ -256,6 +253,14 @@ class MeanState:
         """Groups not used, by reason, in the order of the alphabet."""
         found = {reason: counts.at(line, 0) for reason, counts in self._dropped[m].items()}
         return {reason: groups for reason, groups in sorted(found.items()) if groups}
+
+
+def _scaled(total: int) -> float:
+    """A sum of cells as a double; inf past the largest."""
+    try:
+        return total / (1 << SCALE)
+    except OverflowError:
+        return float("inf")
 
 
 def _exponent(bits: np.int64) -> int:

@@ -137,15 +137,22 @@ def of_geometric_mean(logs: Uncertainty, mean: float) -> Uncertainty:
     """The uncertainty of ``exp(mean)`` from that of a mean of logarithms.
 
     The standard error is ``exp(mean) * se`` (delta method); the ends of the interval are
-    the exponentials of those of the mean, so it is not symmetric and never below zero.
+    the exponentials of those of the mean, so it is not symmetric and never below zero; inf past the
+    largest double.
     """
     return Uncertainty(
         math.exp(mean) * logs.se,
-        math.exp(logs.low),
-        math.exp(logs.high),
+        _exp(logs.low),
+        _exp(logs.high),
         logs.effective_groups,
         logs.caution,
     )
+
+
+def normal_quantile(confidence: float) -> float:
+    """The z for which P(abs(Z) < z) is `confidence`, in ]0, 1[, Z being standard normal."""
+    # Of the double before 1 the half of the sum is rounded to 1.
+    return NormalDist().inv_cdf(min((1 + confidence) / 2, math.nextafter(1.0, 0.0)))
 
 
 @lru_cache(maxsize=4096)
@@ -167,7 +174,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
     ----------
     Abramowitz & Stegun (1964), 26.7.3 to 26.7.5.
     """
-    x = NormalDist().inv_cdf((1 + confidence) / 2)
+    x = normal_quantile(confidence)
     n = float(degrees)
     if degrees >= _MANY:
         s = x * x
@@ -295,6 +302,13 @@ def _within(t: float, degrees: int) -> float:
     if not odd:
         return sine * total
     return 2 / math.pi * (angle + sine * total * (degrees > 1))
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
 
 
 def root_of_quotient(above: int, below: int) -> float:

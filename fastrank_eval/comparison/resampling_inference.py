@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
 from fastrank_eval.arguments import check_choice, open_share
 from fastrank_eval.errors import ArgumentError
+from fastrank_eval.uncertainty import normal_quantile
 
 __all__ = [
     "bootstrap_error",
@@ -94,7 +94,7 @@ def bootstrap_interval(
     if math.isnan(observed) or len(values) < 2:
         return math.nan, math.nan
     if kind == "normal":
-        reach = NormalDist().inv_cdf(1 - tail) * bootstrap_error(values)
+        reach = normal_quantile(confidence) * bootstrap_error(values)
         return observed - reach, observed + reach
     # Ranks that should be whole are so but for the last bits.
     if tail * (len(values) + 1) < 1 - 1e-9:

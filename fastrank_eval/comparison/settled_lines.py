@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import NormalDist
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from fastrank_eval.errors import MeasureError
 from fastrank_eval.measure_value import MeasureValue
 from fastrank_eval.measures import Measure
 from fastrank_eval.relative_improvement import refuse_without_chance, rela_impr
-from fastrank_eval.uncertainty import FEW_GROUPS, t_quantile
+from fastrank_eval.uncertainty import FEW_GROUPS, normal_quantile, t_quantile
 
 __all__ = ["compared", "compared_model", "corrected"]
 
@@ -140,7 +139,8 @@ def corrected(
     """
     p_values = np.array([line.p_value for line in lines], np.float64)
     number = int(np.count_nonzero(~np.isnan(p_values)))
-    alpha = 1 - choices.confidence
+    # Of the least confidences the difference is rounded to 1.
+    alpha = min(1 - choices.confidence, math.nextafter(1.0, 0.0))
     if choices.correction != "none":
         alpha /= max(number, 1)
     found = []
@@ -161,7 +161,7 @@ def _around(
     if math.isnan(delta) or math.isnan(se) or evidence.groups < 2:
         return math.nan, math.nan, math.nan
     if test == "clustered_z":
-        reach = NormalDist().inv_cdf((1 + confidence) / 2) * se
+        reach = normal_quantile(confidence) * se
     else:
         reach = t_quantile(confidence, evidence.groups - 1) * se
     return se, delta - reach, delta + reach

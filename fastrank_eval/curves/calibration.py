@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from fastrank_eval.errors import ArgumentError, ColumnError
 from fastrank_eval.measures.probability_bins import Outcomes
 from fastrank_eval.score_table import ScoreTable
+from fastrank_eval.uncertainty import normal_quantile
 
 __all__ = ["BINNINGS", "expected_error", "of_bins", "wilson"]
 
@@ -102,7 +101,7 @@ def wilson(rate: np.ndarray, rows: np.ndarray, confidence: float) -> tuple[np.nd
     ----------
     Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
-    squared = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / rows
+    squared = normal_quantile(confidence) ** 2 / rows
     middle = (rate + squared / 2) / (1 + squared)
     half = np.sqrt(rate * (1 - rate) * squared + squared**2 / 4) / (1 + squared)
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)

@@ -153,7 +153,7 @@ class NormalizedEntropy(_Likelihood):
         if self.background != "slice":
             return 1 / _entropy(float(self.background)), 0.0
         entropy = _entropy(rate)
-        return 1 / entropy, -loss / entropy**2 * (math.log1p(-rate) - math.log(rate))
+        return 1 / entropy, -loss / entropy / entropy * (math.log1p(-rate) - math.log(rate))
 
 
 class InformationGain(NormalizedEntropy):
