@@ -448,6 +448,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     "options, said",
     [
         ({"baseline": "odl"}, "Did you mean 'old'"),
+        ({"baseline": None}, "baseline=None is not a column name"),
         ({"score": "old"}, "no model to compare"),
         ({"test": "t"}, "test='t' is not one of 'clustered_t'"),
         ({"correction": "bonferroni"}, "correction='bonferroni' is not one of"),
@@ -461,6 +462,25 @@ def test_arguments__that_cannot_be__are_refused(options, said) -> None:
     given = {"score": ["old", "new"], "baseline": "old", "measures": "GAUC", **options}
     with pytest.raises(ArgumentError, match=said):
         fe.compare(click_log(), **COLUMNS, **given)
+
+
+@pytest.mark.parametrize("test", ["clustered_t", "clustered_z", "bootstrap"])
+def test_confidence__however_extreme__has_an_answer(test) -> None:
+    for confidence in (5e-324, math.nextafter(1.0, 0.0)):
+        line = compare(click_log(), "GAUC", confidence=confidence, test=test, replicates=50).line(
+            "GAUC", "new"
+        )
+        assert line.mdd > 0
+        if test != "bootstrap":
+            assert (line.ci_high - line.ci_low > line.se) == (confidence > 0.5)
+
+
+def test_seed__of_numpy__is_a_number() -> None:
+    drawn = [
+        compare(click_log(), "GAUC", test="bootstrap", replicates=50, seed=seed).line("GAUC").se
+        for seed in (3, np.int64(3), np.uint64(3))
+    ]
+    assert len(set(drawn)) == 1
 
 
 def test_line__of_what_was_not_compared__names_what_was() -> None:

@@ -7,10 +7,13 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from fastrank_eval.arguments import (
     at_least_one,
     check_choice,
     check_options,
+    column_name,
     open_share,
     processors,
 )
@@ -124,6 +127,7 @@ def compare(
     started = perf_counter()
     given = {"group", "label", "score", "measures", "baseline", *options}
     check_options("compare", given, run)
+    column_name("baseline", baseline)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
     asked = measures_asked(measures)
     taken = measures_taken(asked)
@@ -188,14 +192,14 @@ def choices_of(
     """How models are compared, once the arguments are checked."""
     check_choice("test", test, TESTS)
     check_choice("correction", correction, ("none", *CORRECTIONS))
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
         raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
     return Choices(
         test,
         correction,
         open_share("confidence", confidence),
         at_least_one("replicates", replicates, 10_000),
-        seed,
+        int(seed),
         at_least_one("threads", threads, processors()),
     )
 
