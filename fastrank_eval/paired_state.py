@@ -22,6 +22,10 @@ from fastrank_eval.saved_cells import loaded_cells, saved_cells
 from fastrank_eval.saved_parts import Parts
 from fastrank_eval.uncertainty import Moments, root_of_quotient
 
+#: Values of two models are equal where they differ by no more than this share of the larger: one
+#: value summed in two orders differs by its last bits, which is neither a win nor a loss.
+AGREES = 2.0**-40
+
 # Counters of a line.
 _WINS, _TIES, _LOSSES, _ONLY_BASE, _ONLY_OTHER = range(5)
 #: What the four sums of products are called where they are saved, in the order of `CrossMoments`.
@@ -283,13 +287,14 @@ def _compare(base, other, lines, difference, counts):  # type: ignore[no-untyped
             line = lines[g]
         difference[g] = 0.0
         if a == a and b == b:
-            difference[g] = b - a
-            if b > a:
-                counts[line, 0] += 1
-            elif b == a:
+            if abs(b - a) <= AGREES * max(abs(a), abs(b)):
                 counts[line, 1] += 1
             else:
-                counts[line, 2] += 1
+                difference[g] = b - a
+                if b > a:
+                    counts[line, 0] += 1
+                else:
+                    counts[line, 2] += 1
         elif a == a:
             counts[line, 3] += 1
         elif b == b:

@@ -56,8 +56,9 @@ def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, we
         here = lines == line
         pairs = paired.pairs(0, line)
         both = here & ~np.isnan(a) & ~np.isnan(b)
-        assert pairs.higher == np.count_nonzero(b[both] > a[both])
-        assert pairs.lower == np.count_nonzero(b[both] < a[both])
+        same = np.isclose(a[both], b[both], rtol=2.0**-40, atol=0)
+        assert pairs.higher == np.count_nonzero((b[both] > a[both]) & ~same)
+        assert pairs.lower == np.count_nonzero((b[both] < a[both]) & ~same)
         assert pairs.both == np.count_nonzero(both)
         assert pairs.groups == np.count_nonzero(here & ~(np.isnan(a) & np.isnan(b)))
         if pairs.both:
@@ -127,3 +128,11 @@ def test_equal_models__differ_by_nothing_for_sure() -> None:
     moments = state.moments(0, True)
     assert error_of_difference(moments, moments, paired.cross(0), 3) == 0
     assert paired.pairs(0).ties == 3
+
+
+def test_equal_values__summed_in_another_order__are_ties() -> None:
+    a, b = np.array([23 / 36, 0.1 + 0.2, 1e-300]), np.array([0.6388888888888888, 0.3, 1.1e-300])
+    paired = PairedState(1)
+    paired.add(0, a, b, None, None)
+    pairs = paired.pairs(0)
+    assert (pairs.higher, pairs.ties, pairs.lower) == (1, 2, 0)

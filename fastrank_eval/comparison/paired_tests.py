@@ -11,6 +11,7 @@ import numpy as np
 from fastrank_eval.arguments import check_choice
 from fastrank_eval.comparison.sign_tail import sign_tail
 from fastrank_eval.errors import ArgumentError, FastRankEvalError
+from fastrank_eval.paired_state import AGREES
 from fastrank_eval.uncertainty import normal_tail, t_tail
 
 __all__ = [
@@ -60,7 +61,7 @@ def group_differences(
 ) -> np.ndarray:
     """Value of model b less that of model a in each group for which both are defined.
 
-    ``p_b / w_b - p_a / w_a``.
+    ``p_b / w_b - p_a / w_a``; 0 where the two agree to 40 bits (`AGREES`).
 
     Parameters
     ----------
@@ -76,7 +77,8 @@ def group_differences(
     """
     both = (w_a != 0) & (w_b != 0)
     found = np.full(len(both), np.nan)
-    found[both] = p_b[both] / w_b[both] - p_a[both] / w_a[both]
+    a, b = p_a[both] / w_a[both], p_b[both] / w_b[both]
+    found[both] = np.where(np.abs(b - a) <= AGREES * np.maximum(np.abs(a), np.abs(b)), 0.0, b - a)
     return found
 
 
