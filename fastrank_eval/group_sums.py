@@ -262,6 +262,7 @@ def _rounded(limbs):  # type: ignore[no-untyped-def]
             mantissa += 1
     for at in range(top + 1):
         limbs[at] = 0
+    if lowest > 0x7FD:
+        return sign + (0x7FF << 52)
     # The leading bit, and one carried beyond it, add to the exponent.
-    found = min((lowest << 52) + mantissa, 0x7FF << 52)
-    return sign + found
+    return sign + (lowest << 52) + mantissa
