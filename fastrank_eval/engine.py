@@ -50,7 +50,7 @@ def evaluate_chunk(
     models = measure_chunk(chunk, plan, labels, tally.whole, tally.shared.whole, name, seen=seen)
     if plan.per_group:
         seen.put_positives(labels)
-    tally.whole.see(chunk.groups, chunk.columns.rows, int(labels.relevant(1.0).sum()))
+    tally.whole.see(np.diff(chunk.starts), labels.relevant_of_each(1.0))
     if plan.slicings:
         from fastrank_eval.slicing import add_slices
 

@@ -74,8 +74,8 @@ class MeasureValue:
         Ends of the confidence interval, of Student's t with one degree of freedom less than groups;
         NaN where `se` is. They may lie outside the range of the measure: nothing is cut off.
     effective_groups : float
-        ``(sum of w)^2 / sum of w^2`` over group weights w; of a pooled measure all groups behind
-        `se`, NaN where that is not known.
+        ``(sum of w)^2 / sum of w^2`` over group weights w; of a pooled measure over the rows of
+        groups, and no more than the groups behind `se`; NaN where that is not known.
     weight : float
         Sum of the weights of the groups used, by which values of several slices are averaged; NaN
         for a pooled measure.

@@ -105,7 +105,7 @@ class State:
         self.seen = tuple(
             Seen(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
         )
-        self._groups, self._rows, _ = self._states[ALL, "", TOTALS]["counts"][0].tolist()
+        self._groups, self._rows = self._states[ALL, "", TOTALS]["counts"][0, :2].tolist()
         self._shown = shown or f"a state of {self.rows} rows"
 
     @property

@@ -80,7 +80,7 @@ def _add_whole_groups(
             sums.add(model, m, groups, settled, lines)
         sums.add_empty(model, groups, lines)
     pair_models(plan, models, sums, lines)
-    _see(sums, lines, rows, positives)
+    sums.see(rows, positives, lines)
 
 
 def _add_cut_groups(
@@ -109,15 +109,7 @@ def _add_cut_groups(
 
     labels = Labels.of(cut.columns.label, cut.starts, plan.skip_empty)
     measure_chunk(cut, plan, labels, sums, None, named, lines=line)
-    _see(sums, line, np.diff(cut.starts), labels.relevant_of_each(1.0))
-
-
-def _see(sums: Sums, lines: np.ndarray, rows: np.ndarray, positives: np.ndarray) -> None:
-    count = np.bincount(lines)
-    of_rows, of_positives = np.zeros_like(count), np.zeros_like(count)
-    np.add.at(of_rows, lines, rows)
-    np.add.at(of_positives, lines, positives)
-    sums.see(count, of_rows, of_positives)
+    sums.see(np.diff(cut.starts), labels.relevant_of_each(1.0), line)
 
 
 def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: LinePools) -> None:

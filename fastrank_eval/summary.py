@@ -73,7 +73,7 @@ def _line(
         pool = measure.state_in(pools)
         found = measure.pooled_value(pool, partial(in_order, plan.threads))
         value, details = found.value, found.details
-        sure = _of_pool(found, plan.confidence)
+        sure = _of_pool(found, plan.confidence, sums.effective_groups(line))
         used, rows, positives, dropped = groups, sums.rows(line), sums.positives(line), {}
         if found.reason and groups:
             policy = plan.policy(measure, found.reason)
@@ -136,12 +136,13 @@ def _over_groups(
     return math.exp(mean), of_geometric_mean(sure, mean)
 
 
-def _of_pool(found: PooledValue, confidence: float) -> Uncertainty:
+def _of_pool(found: PooledValue, confidence: float, effective: float) -> Uncertainty:
     if math.isnan(found.value):
         return Uncertainty()
     if not found.clusters:
         return Uncertainty(caution="pooled")
-    return around(found.value, found.se, found.clusters, confidence, float(found.clusters))
+    effective = min(effective, float(found.clusters))
+    return around(found.value, found.se, found.clusters, confidence, effective)
 
 
 def _share(part: int, whole: int) -> float:

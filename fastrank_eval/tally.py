@@ -26,7 +26,9 @@ Pools: TypeAlias = list[dict[Hashable, Any]]
 Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Settled]]
 
 # Counters of a line.
-_GROUPS, _ROWS, _POSITIVES = range(3)
+_GROUPS, _ROWS, _POSITIVES, _SQUARES, _UPPER_SQUARES = range(5)
+#: Bits of a square that are added up apart from those above.
+_HALF_BITS = 32
 
 
 class PoolSet:
@@ -125,19 +127,35 @@ class Sums:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._seen = LineCounts(3)
+        self._seen = LineCounts(5)
         self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
         self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
 
-    def see(
-        self,
-        groups: np.ndarray | int,
-        rows: np.ndarray | int,
-        positives: np.ndarray | int,
-    ) -> None:
-        """Count groups, rows and positives of each line."""
-        for column, numbers in enumerate((groups, rows, positives)):
-            self._seen.add(column, numbers)
+    def see(self, rows: np.ndarray, positives: np.ndarray, lines: np.ndarray = ONE_LINE) -> None:
+        """Count groups.
+
+        Parameters
+        ----------
+        rows, positives : ndarray of int64, shape (groups,)
+            What each of them holds.
+        lines : ndarray of int64, shape (groups,), or (0,)
+            The line of each; without entries the first.
+        """
+        squares = rows * rows
+        numbers = (
+            np.ones(len(rows), np.int64),
+            rows,
+            positives,
+            squares & ((1 << _HALF_BITS) - 1),
+            squares >> _HALF_BITS,
+        )
+        for column, counted in enumerate(numbers):
+            if len(lines):
+                added = np.zeros(int(lines.max()) + 1, np.int64)
+                np.add.at(added, lines, counted)
+                self._seen.add(column, added)
+            else:
+                self._seen.add(column, int(counted.sum()))
 
     def add(
         self,
@@ -234,6 +252,12 @@ class Sums:
     def positives(self, line: int = 0) -> int:
         """Rows of grade >= 1 seen."""
         return self._seen.at(line, _POSITIVES)
+
+    def effective_groups(self, line: int = 0) -> float:
+        """``(sum of n)^2 / sum of n^2`` over the rows n of groups; 0 without a row."""
+        above = self._seen.at(line, _UPPER_SQUARES) << _HALF_BITS
+        squares = above + self._seen.at(line, _SQUARES)
+        return self.rows(line) ** 2 / squares if squares else 0.0
 
     @property
     def lines(self) -> np.ndarray:

@@ -117,7 +117,9 @@ def test_error__is_what_weighing_each_group_tells(case):
             assert line.se == 0
             continue
         wanted, clusters = by_weighing(line.measure, groups)
-        assert line.effective_groups == clusters, line
+        sizes = np.array([len(group) for group in groups])
+        equal = sizes.sum() ** 2 / np.sum(sizes**2)
+        assert line.effective_groups == pytest.approx(min(equal, clusters), rel=1e-15), line
         if clusters < 2:
             assert (math.isnan(line.se), line.caution) == (True, "one_group"), line
             continue
@@ -126,7 +128,7 @@ def test_error__is_what_weighing_each_group_tells(case):
         reach = stats.t.ppf(0.975, clusters - 1) * line.se
         assert line.ci_low == pytest.approx(line.value - reach, rel=1e-9, abs=1e-12)
         assert line.ci_high == pytest.approx(line.value + reach, rel=1e-9, abs=1e-12)
-        assert line.caution == ("few_groups" if clusters < 30 else None)
+        assert line.caution == ("few_groups" if line.effective_groups < 30 else None)
 
 
 def clicks(groups: int, seed: int, giant: int = 0) -> dict[str, np.ndarray]:

@@ -242,7 +242,7 @@ def _lines(done: Evaluation, kept: KeptGroups | None, choices: Choices) -> list[
                 for side in (base, model)
             ]
             known = [
-                of_pool(pools, model, measure, plan.threads)
+                of_pool(pools, model, measure, plan.threads, sums.effective_groups(line))
                 if isinstance(measure, PooledMeasure)
                 else of_groups(
                     measure, m, sums.means[base], sums.means[model], sums.pairs[model], line

@@ -86,7 +86,9 @@ def of_groups(
     return Evidence(se, pairs.groups, effective, pairs)
 
 
-def of_pool(pools: PoolSet, model: int, measure: PooledMeasure, threads: int) -> Evidence:
+def of_pool(
+    pools: PoolSet, model: int, measure: PooledMeasure, threads: int, effective: float
+) -> Evidence:
     """The evidence on a measure of all rows together, whose groups have no values.
 
     Parameters
@@ -97,8 +99,10 @@ def of_pool(pools: PoolSet, model: int, measure: PooledMeasure, threads: int) ->
         The candidate.
     measure : PooledMeasure
     threads : int
+    effective : float
+        Groups of equally many rows that would tell as much.
     """
     se, groups = pools.difference_error(model, measure, partial(in_order, threads))
     if not groups:
         return NO_ERROR
-    return Evidence(se, groups, float(groups))
+    return Evidence(se, groups, min(effective, float(groups)))
