@@ -37,7 +37,7 @@ from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.meta import Meta
 from fastrank_eval.tally import PoolSet, Sums
 
-__all__ = ["choices_of", "compare", "measures_taken", "meta_of"]
+__all__ = ["choices_of", "compare", "comparison_of", "measures_taken", "meta_of"]
 
 
 def compare(
@@ -149,17 +149,42 @@ def compare(
         per_group=per_group,
         **options,
     )
+    return comparison_of(done, choices, _names(asked, taken, done.asked), started)
+
+
+def comparison_of(
+    done: Evaluation, choices: Choices, asked: Mapping[str, str], started: float
+) -> Comparison:
+    """The comparison that an evaluation with a baseline comes to.
+
+    Parameters
+    ----------
+    done : Evaluation
+        Of a run, or of a saved state. Values of groups, if it kept them, are taken over.
+    choices : Choices
+    asked : mapping of str to str
+        What measures were called that are computed with other options.
+    started : float
+        By `time.perf_counter`.
+    """
     plan = done.plan
-    kept = kept_groups(plan, done.keys, done.values, done.schema) if per_group else None
-    done.values.clear()  # they are in `kept` now, and may be large
+    if plan.baseline is None:
+        raise ArgumentError(
+            "there is no baseline to compare with; name one of the score columns: baseline=..."
+        )
+    kept = None
+    if plan.per_group:
+        kept = kept_groups(plan, done.keys, done.values, done.schema)
+        done.values.clear()  # they are in `kept` now, and may be large
+    baseline = plan.roles.scores[plan.baseline]
     meta = meta_of(done.meta, baseline, choices)
     return Comparison(
-        _lines(done, kept, choices),
+        _lines(done, plan.baseline, kept, choices),
         replace(meta, seconds=perf_counter() - started),
         baseline,
         [plan.roles.scores[model] for model in plan.rivals],
         [str(m) for m in plan.measures],
-        _names(asked, taken, done.asked),
+        asked,
         kept,
         evaluated=done.lines,
     )
@@ -219,10 +244,10 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
     )
 
 
-def _lines(done: Evaluation, kept: KeptGroups | None, choices: Choices) -> list[ComparedValue]:
-    plan, tally, base = done.plan, done.tally, done.plan.baseline
-    if base is None:
-        return []
+def _lines(
+    done: Evaluation, base: int, kept: KeptGroups | None, choices: Choices
+) -> list[ComparedValue]:
+    plan, tally = done.plan, done.tally
     # Slicings by bins may share a label: "age<18" is a bin of many.
     values = {(v.by, v.slice, v.score, v.measure): v for v in done.lines}
     measures = {str(m): m for m in plan.measures}
