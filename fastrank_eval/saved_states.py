@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastrank_eval.arguments import at_least_one, open_share
+from fastrank_eval.arguments import at_least_one, check_options, open_share
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluate import result_of
 from fastrank_eval.evaluation import Evaluation
 from fastrank_eval.output import atomic_path
 from fastrank_eval.result import Result
+from fastrank_eval.saved_groups import SavedGroups
 from fastrank_eval.saved_parts import Parts
 from fastrank_eval.state_evaluation import evaluation_of, places_in, plan_of
 from fastrank_eval.state_files import Place, malformed, read_state, write_state
@@ -25,6 +26,9 @@ from fastrank_eval.state_merging import (
 )
 from fastrank_eval.state_places import ALL, TOTALS, VALUES
 from fastrank_eval.stops import tidied
+
+if TYPE_CHECKING:
+    from fastrank_eval.comparison.comparison import Comparison
 
 __all__ = ["Seen", "State", "load_state"]
 
@@ -106,7 +110,7 @@ class State:
             Seen(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
         )
         self._groups, self._rows = self._states[ALL, "", TOTALS]["counts"][0, :2].tolist()
-        self._shown = shown or f"a state of {self.rows} rows"
+        self.shown = shown or f"a state of {self.rows} rows"
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -138,6 +142,11 @@ class State:
         """The model that every other was compared with, if there was one."""
         name: str | None = self._header["baseline"]
         return name
+
+    @property
+    def groups_kept(self) -> bool:
+        """Whether keys and values of every group are there."""
+        return bool(self._header["groups_kept"])
 
     def __repr__(self) -> str:
         return (
@@ -208,12 +217,12 @@ class State:
 
     @property
     def _content(self) -> Content:
-        return Content(self._header, self._states, self._shown)
+        return Content(self._header, self._states, self.shown)
 
     def without_groups(self) -> State:
         """The same without keys and values of groups: a smaller file, and no per-group values."""
         states = {place: parts for place, parts in self._states.items() if place[2] != VALUES}
-        return State({**self._header, "groups_kept": False}, states, self._shown)
+        return State({**self._header, "groups_kept": False}, states, self.shown)
 
     def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
         """What one evaluation of all rows returns; values per group only if they were kept.
@@ -262,6 +271,60 @@ class State:
             open_share("confidence", share),
             at_least_one("min_groups", fewest, 1),
         )
+
+    def compare(
+        self, other: State | None = None, *, baseline: str | None = None, **choices: Any
+    ) -> Comparison:
+        """Tell which models are better than a baseline, as one comparison of all rows would.
+
+        The lines have the bits of :func:`fastrank_eval.compare`, slices included, where no group
+        has rows in two of the states that were merged; ``AUC(se='clustered')`` has a difference
+        without an error, because a file does not tell which groups of two models are the same.
+
+        Parameters
+        ----------
+        other : State, optional
+            A state whose models are compared with the baseline, joined by the keys of groups, as
+            `Result.compare` does; both must have kept them. By default the other models of this
+            state.
+        baseline : str, optional
+            Score column of this state; by default the baseline of the evaluation, or the only
+            model where `other` is given. Another than that of the evaluation is compared by the
+            values of groups, if they were kept; slices have no errors then.
+        **choices
+            `test`, `correction`, `replicates`, `seed` and `threads`, as
+            :func:`fastrank_eval.compare` takes them; `confidence` and `min_groups`, by default
+            those of the evaluation. Tests that read values of groups need a state that kept them.
+
+        Returns
+        -------
+        Comparison
+
+        Raises
+        ------
+        ArgumentError
+            If the state has no baseline, or lacks values of groups that are needed.
+
+        Examples
+        --------
+        >>> import fastrank_eval as fe
+        >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
+        ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
+        >>> state = fe.evaluate(log, group="user", label="click", score=["old", "new"],
+        ...                     measures="GAUC", baseline="old", keep_state=True).state
+        >>> round(state.compare().line("GAUC").delta, 4)
+        0.3333
+        """
+        from fastrank_eval.comparison.comparing_states import compare_states
+
+        if other is not None and not isinstance(other, State):
+            raise ArgumentError(f"compare() takes a state, not {type(other).__name__}.")
+        check_options("compare", choices, compare_states)
+        return compare_states(self, other, baseline, **choices)
+
+    def values_of_groups(self) -> SavedGroups | None:
+        """Keys and values of every group; None if they were not kept."""
+        return SavedGroups.loaded(self._states[ALL, "", VALUES]) if self.groups_kept else None
 
     def _in_force(self, name: str, given: Any, example: str) -> Any:
         chosen = self._header[name] if given is None else given

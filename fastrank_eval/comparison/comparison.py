@@ -312,7 +312,7 @@ class Comparison(ReportedComparison):
         if self._kept is None:
             raise ArgumentError(
                 "values per group were not kept: compare() was called with per_group=False; call "
-                "it with per_group=True."
+                "it with per_group=True (evaluate() with keep_groups=True for those of a state)."
             )
         return self._kept
 

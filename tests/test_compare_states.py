@@ -1,0 +1,208 @@
+"""Comparisons from saved states: those of one run over all rows, and of two states by key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.comparison.model_tests import NEED_GROUPS
+from fastrank_eval.errors import ArgumentError
+from tests.comparing import click_log
+
+COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}
+MODELS = ["old", "new", "newer"]
+OF_GROUPS = "GAUC,AP,P@3,GMAP,NumRelRet"
+POOLED = "LogLoss,NE,PCOC,PPV,KS,ECE(bins=4)"
+#: What is not known of AUC once it is saved, and what its p-value changes for the others.
+OF_AUC = "AUC(se='clustered')"
+BY = ["slot", "country,slot", "@rows:1,4", "age:20,30"]
+
+
+@pytest.fixture(scope="module")
+def log() -> pa.Table:
+    found: dict[str, Any] = click_log(150, seed=3)
+    for model in MODELS:
+        found[model] = 1 / (1 + np.exp(-found[model]))
+    random = np.random.default_rng(0)
+    found["slot"] = random.integers(0, 3, len(found["user"]))  # varies inside groups
+    found["country"] = np.array(["de", "fr", "se"])[found["user"] % 3]
+    found["age"] = found["user"] % 50
+    return pa.table(found)
+
+
+def parts(log: pa.Table, number: int = 3) -> list[pa.Table]:
+    """Whole groups dealt to some tables."""
+    user = log["user"].to_numpy()
+    return [log.filter(pa.array(user * 7 % number == part)) for part in range(number)]
+
+
+def state_of(log: pa.Table, measures: str, keep: bool = False, **options: Any) -> fe.State:
+    given = {"score": MODELS, "baseline": "old", **options}
+    return fe.evaluate(
+        log, **COLUMNS, measures=measures, keep_state=True, keep_groups=keep, **given
+    ).state
+
+
+def merged(log: pa.Table, folder: Path, measures: str, keep: bool = False, **options: Any):
+    """The state of all rows by way of files, one a part."""
+    states = []
+    for number, table in enumerate(parts(log)):
+        state_of(table, measures, keep, **options).save(folder / f"{number}")
+        states.append(fe.load_state(folder / f"{number}"))
+    return states[2].merge(*states[:2])
+
+
+def compare(log: pa.Table, measures: str, **options: Any) -> fe.Comparison:
+    return fe.compare(log, **COLUMNS, score=MODELS, baseline="old", measures=measures, **options)
+
+
+def same(one: fe.Comparison, other: fe.Comparison) -> None:
+    assert len(one.values) == len(other.values)
+    for mine, theirs in zip(one.values, other.values, strict=True):
+        assert repr(mine) == repr(theirs)
+    assert [repr(v) for v in one.evaluated] == [repr(v) for v in other.evaluated]
+    for name in ("baseline", "test", "correction", "replicates", "seed", "confidence"):
+        assert one.meta.conventions[name] == other.meta.conventions[name]
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_merged_states__compare_as_one_run_does_to_the_last_bit(log, tmp_path, weight) -> None:
+    measures = "GAUC,LogLoss,PCOC,PPV" if weight else f"{OF_GROUPS},{POOLED}"
+    state = merged(log, tmp_path, measures, by=BY, weight=weight)
+    once = compare(log, measures, by=BY, weight=weight)
+    same(state.compare(), once)
+    assert sum(line.slice != "all" and line.se > 0 for line in once) > 20
+
+
+@pytest.mark.parametrize("choices", [
+    {"test": "clustered_z", "correction": "bh", "confidence": 0.8},
+    {"correction": "none", "min_groups": 70},
+])  # fmt: skip
+def test_choices__are_those_asked_for(log, tmp_path, choices) -> None:
+    state = merged(log, tmp_path, OF_GROUPS, by="country")
+    found = state.compare(**choices)
+    same(found, compare(log, OF_GROUPS, by="country", **choices))
+    assert repr(found.values) != repr(state.compare().values)
+
+
+@pytest.mark.parametrize("test", NEED_GROUPS)
+def test_tests_of_groups__read_those_that_were_kept(log, tmp_path, test) -> None:
+    state = merged(log, tmp_path, OF_GROUPS, keep=True, by="slot")
+    choices = {"test": test, "replicates": 200, "seed": 4}
+    found, once = state.compare(**choices), compare(log, OF_GROUPS, by="slot", **choices)
+    same(found, once)
+    order = [("user", "ascending")]
+    assert found.per_group.sort_by(order).equals(once.per_group.sort_by(order))
+    assert found.movers("GAUC", "new").equals(once.movers("GAUC", "new"))
+
+
+def test_clustered_auc__has_a_difference_without_an_error(log, tmp_path) -> None:
+    state = merged(log, tmp_path, f"GAUC,{OF_AUC}", by="slot")
+    found, once = state.compare(correction="none"), compare(log, "GAUC,AUC", by="slot",
+                                                            correction="none")  # fmt: skip
+    for mine, theirs in zip(found, once, strict=True):
+        if mine.measure != OF_AUC:
+            assert repr(replace(mine, comparisons=0)) == repr(replace(theirs, comparisons=0))
+            continue
+        assert (mine.delta, mine.base_value) == (theirs.delta, theirs.base_value)
+        assert np.isnan(mine.se)
+        assert theirs.se > 0
+        assert mine.caution == "pooled"
+    assert [repr(v) for v in found.evaluated] == [repr(v) for v in once.evaluated]
+
+
+def test_state_without_groups__refuses_tests_of_groups(log) -> None:
+    for state in (
+        state_of(log, "GAUC"),
+        state_of(log, "GAUC", keep=True).without_groups(),
+    ):
+        with pytest.raises(ArgumentError, match=r"'wilcoxon' reads .* keep_groups=True \(--keep-"):
+            state.compare(test="wilcoxon")
+        with pytest.raises(ArgumentError, match="keep_groups=True for those of a state"):
+            _ = state.compare().per_group
+
+
+def test_pooled_measures__are_refused_by_tests_of_groups(log) -> None:
+    with pytest.raises(ArgumentError, match="LogLoss pools the rows"):
+        state_of(log, "GAUC,LogLoss", keep=True).compare(test="sign")
+
+
+def test_state_without_baseline__says_what_it_needs(log) -> None:
+    with pytest.raises(ArgumentError, match=r"has no baseline, .* baseline=... \(--baseline\)"):
+        state_of(log, "GAUC", baseline=None).compare()
+    with pytest.raises(ArgumentError, match=r"has baseline 'old', and no values of groups"):
+        state_of(log, "GAUC").compare(baseline="new")
+    with pytest.raises(ArgumentError, match="name the baseline, one of 'old'"):
+        state_of(log, "GAUC", keep=True, baseline=None).compare()
+    with pytest.raises(ArgumentError, match="takes no tests"):
+        state_of(log, "GAUC").compare(tests="sign")
+    with pytest.raises(ArgumentError, match="a state, not Result"):
+        state_of(log, "GAUC").compare(state_of(log, "GAUC").result())  # type: ignore[arg-type]
+
+
+def test_another_baseline__is_compared_by_groups(log) -> None:
+    state = state_of(log, OF_GROUPS, keep=True)
+    found = state.compare(baseline="new", test="bootstrap", replicates=100)
+    once = fe.compare(log, **COLUMNS, score=MODELS, baseline="new", measures=OF_GROUPS,
+                      test="bootstrap", replicates=100)  # fmt: skip
+    same(found, once)
+    assert found.scores == ("old", "newer")
+
+
+@pytest.mark.parametrize("test", ["clustered_t", "sign", "randomisation"])
+def test_two_states__are_joined_by_key(log, tmp_path, test) -> None:
+    for name in ("old", "new"):
+        state = state_of(log, OF_GROUPS, keep=True, score=name, baseline=None)
+        state.save(tmp_path / name)
+    base, other = (fe.load_state(tmp_path / name) for name in ("old", "new"))
+    choices = {"test": test, "replicates": 200}
+    found = base.compare(other, **choices)
+    once = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=OF_GROUPS,
+                      **choices)  # fmt: skip
+    assert [repr(v) for v in found] == [repr(v) for v in once]
+    assert found.joined == {"both": 150, "only_base": 0, "only_candidate": 0, "rows_differ": 0}
+
+
+def test_groups_of_two_states_that_do_not_match__are_counted(log) -> None:
+    first, second, third = parts(log)
+    base = state_of(pa.concat_tables([first, second]), "GAUC", keep=True)
+    short = third.filter(pa.array(np.arange(third.num_rows) > 0))
+    other = state_of(pa.concat_tables([second, short]), "GAUC", keep=True, score="new",
+                     baseline=None)  # fmt: skip
+    users = [set(table["user"].to_pylist()) for table in (first, second, short)]
+    found = base.compare(other)
+    assert (found.baseline, found.scores) == ("old", ("new",))
+    assert found.joined == {
+        "both": len(users[1]),
+        "only_base": len(users[0]),
+        "only_candidate": len(users[2]),
+        "rows_differ": 0,
+    }
+    with pytest.raises(ArgumentError, match="none of the score columns"):
+        base.compare(other, baseline="last")
+
+
+def test_two_states__of_other_confidence_take_that_of_the_first(log) -> None:
+    base = state_of(log, "GAUC", keep=True, confidence=0.5)
+    other = state_of(log, "GAUC", keep=True, confidence=0.9)
+    assert base.compare(other).meta.conventions["confidence"] == 0.5
+    assert base.compare(other, confidence=0.7).meta.conventions["confidence"] == 0.7
+
+
+def test_two_states_without_keys_or_with_cut_groups__are_refused(log) -> None:
+    whole = state_of(log, "GAUC", keep=True)
+    with pytest.raises(ArgumentError, match="has no keys of groups"):
+        whole.compare(whole.without_groups())
+    even = np.arange(log.num_rows) % 2 == 0
+    cut = state_of(log.filter(pa.array(even)), "GAUC", keep=True).merge(
+        state_of(log.filter(pa.array(~even)), "GAUC", keep=True), allow_crossing=True
+    )
+    assert cut.groups > whole.groups
+    with pytest.raises(ArgumentError, match="merged in parts"):
+        whole.compare(cut)
