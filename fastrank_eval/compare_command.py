@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastrank_eval.comparison_options import comparison_options, comparison_text, given_options
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.gate_option import fail_if_compared_option, leave_if_failed, read_gates
 from fastrank_eval.options import (
-    choice,
-    column_options,
+    column_options_of_rows,
     confidence_option,
     convention_options,
     measure_options,
@@ -19,22 +20,30 @@ from fastrank_eval.options import (
     slice_options,
 )
 from fastrank_eval.report_files import ReportFiles, report_options
-from fastrank_eval.shell import SectionedCommand, rendered
+from fastrank_eval.shell import SectionedCommand
 from fastrank_eval.stops import raise_if_stopped, signals_held
 
 if TYPE_CHECKING:
     from fastrank_eval.comparison.comparison import Comparison
+    from fastrank_eval.gates import Gate
 
 __all__ = ["compare"]
 
-_TESTS = (
-    "clustered_t",
-    "clustered_z",
-    "paired_t",
-    "wilcoxon",
-    "sign",
-    "randomisation",
-    "bootstrap",
+#: What rows need, and saved states know.
+_OF_ROWS = ("group", "label", "score", "baseline")
+#: How states are compared; what else there is says how rows are read.
+_OF_STATES = ("baseline", "test", "correction", "replicates", "seed", "confidence", "min_groups")
+_OF_BOTH = (
+    *_OF_STATES,
+    "sources",
+    "movers",
+    "threads",
+    "report_format",
+    "output",
+    "per_group_file",
+    "overwrite",
+    "fail_if",
+    "quiet",
 )
 
 
@@ -47,71 +56,24 @@ Examples:
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
   fastrank-eval compare logs -g user_id -l click -s old,new -b old -m "GAUC,RR" \\
       --correction bh --movers 20 --output report.json
-  fastrank-eval compare logs -g user_id -l click -s old,new -b old \
+  fastrank-eval compare logs -g user_id -l click -s old,new -b old \\
       --fail-if "GAUC delta_ci_low < -0.001"
+  fastrank-eval compare base.state candidate.state --test wilcoxon
 
 Exit codes: 0 done, whatever is found; 2 bad input or output, 3 a gate (--fail-if) failed,
 130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
-@column_options
+@column_options_of_rows
 @option(
     "Comparison",
     "-b",
     "--baseline",
-    required=True,
     metavar="COLUMN",
-    help="The score that every other is compared with.",
+    help="The score that every other is compared with; of a saved state, by default, that of its "
+    "evaluation, or the only one.",
 )
-@option(
-    "Comparison",
-    "--test",
-    type=choice(*_TESTS),
-    default="clustered_t",
-    show_default=True,
-    help="Of the difference by its standard error, groups being clusters (t or z); of one "
-    "difference for each group (paired_t, wilcoxon, sign); of the measure itself with models "
-    "swapped in groups at random (randomisation) or over groups drawn anew (bootstrap). All but "
-    "the first two need measures of groups: GAUC, not AUC.",
-)
-@option(
-    "Comparison",
-    "--correction",
-    type=choice("holm", "bh", "none"),
-    default="holm",
-    show_default=True,
-    help="Of p-values for their number, over all measures and candidates: Holm, or Benjamini and "
-    "Hochberg.",
-)
-@option(
-    "Comparison",
-    "--replicates",
-    type=int,
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="Of randomisation and bootstrap.",
-)
-@option(
-    "Comparison",
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Of randomisation and bootstrap; the same seed gives the same numbers.",
-)
-@option(
-    "Comparison",
-    "--movers",
-    type=click.IntRange(0),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="List the N groups that raised the first measure of groups most, and the N that lowered "
-    "it most. With 0, and a test that does not need them, values of groups are not kept: without "
-    "AUC, of which every row is, memory is bounded.",
-)
+@comparison_options
 @measure_options
 @slice_options
 @convention_options
@@ -141,7 +103,25 @@ def compare(
 
     SOURCES are read once, as by evaluate. Differences are paired: what both models find hard or
     easy cancels. Without --measures a test that needs measures of groups leaves out AUC.
+
+    Rows need --group, --label, --score and --baseline. Saved states need none of them: SOURCES may
+    be one that 'evaluate --baseline --save-state' has written, or two over the same groups,
+    written with --keep-groups, the models of the second being compared with that of the first.
     """
+    with signals_held():
+        from fastrank_eval.state_files import is_state
+
+    given = given_options(click.get_current_context())
+    saved = [path for path in sources if is_state(path)]
+    if saved:
+        _check_states(sources, saved, given)
+        files = ReportFiles(report_format, output, per_group_file, overwrite, sources)
+        known = {"test": test, "threads": options["threads"]}
+        known |= {name: options[name] for name in _OF_STATES if name in given and name != "test"}
+        found, gates = _compared_states(sources, fail_if, quiet, known)
+        _report(found, gates, files, movers, quiet)
+        return
+    _check_rows(given)
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
     files = ReportFiles(report_format, output, per_group_file, overwrite, sources)
@@ -153,8 +133,7 @@ def compare(
         from fastrank_eval.measures import parse_measures
 
     asked = ",".join(measures)
-    given = click.get_current_context().get_parameter_source("measures")
-    if test in NEED_GROUPS and given is click.core.ParameterSource.DEFAULT:
+    if test in NEED_GROUPS and "measures" not in given:
         asked = ",".join(str(m) for m in parse_measures(asked) if not m.pooled)
     gates = read_gates(
         fail_if, asked, score, options["profile"], options["sampling_rate"], compared=True
@@ -174,18 +153,71 @@ def compare(
             **options,
         )
     raise_if_stopped()
+    _report(found, gates, files, movers, quiet)
+
+
+def _report(
+    found: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int, quiet: bool
+) -> None:
     files.write(
-        lambda width: _report(found, files.form, movers, width), lambda: found.per_group, quiet
+        lambda width: comparison_text(found, files.form, movers, width),
+        lambda: found.per_group,
+        quiet,
     )
     if gates:
         leave_if_failed(found.check(*gates))
 
 
-def _report(found: Comparison, form: str, movers: int, width: int | None) -> str:
-    if form == "json":
-        return found.to_json(movers=movers) + "\n"
-    if form == "csv":
-        return found.to_csv()
-    if form == "markdown":
-        return found.to_markdown(movers)
-    return rendered(found.with_movers(movers), width)
+def _check_rows(given: Mapping[str, str]) -> None:
+    missing = [f"--{name}" for name in _OF_ROWS if name not in given]
+    if missing:
+        raise ArgumentError(
+            f"rows are compared by --group, --label, --score and --baseline: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing. (Saved states, as 'evaluate "
+            "--save-state' writes them, need none, but no source is one.)"
+        )
+
+
+def _check_states(sources: Sequence[str], saved: Sequence[str], given: Mapping[str, str]) -> None:
+    rows = [path for path in sources if path not in saved]
+    if rows:
+        raise ArgumentError(
+            f"{saved[0]!r} is a saved state, and {rows[0]!r} is not: evaluate the rows with "
+            "--save-state and --keep-groups, and compare states, or compare rows."
+        )
+    if len(sources) > 2:
+        raise ArgumentError(
+            f"{len(sources)} saved states are more than two: add up those of different rows first, "
+            "'fastrank-eval merge --save-state' (or --compare)."
+        )
+    others = [written for name, written in given.items() if name not in _OF_BOTH]
+    if others:
+        raise ArgumentError(
+            f"{', '.join(others)} {'says' if len(others) == 1 else 'say'} how rows are read, and "
+            f"{saved[0]!r} is a saved state, whose rows were read already: leave "
+            f"{'it' if len(others) == 1 else 'them'} out."
+        )
+
+
+def _compared_states(
+    sources: Sequence[str], fail_if: Sequence[str], quiet: bool, choices: Mapping[str, Any]
+) -> tuple[Comparison, list[Gate]]:
+    """The comparison of one saved state or two, and the gates that it is to pass."""
+    with signals_held():
+        from fastrank_eval.bar import progress_bar
+        from fastrank_eval.gates import gate
+        from fastrank_eval.progress import report, reporting_to
+        from fastrank_eval.saved_states import load_state
+
+    gates = [gate(text) for text in fail_if]
+    states = []
+    with progress_bar(quiet) as progress, reporting_to(progress):
+        for path in sources:
+            states.append(load_state(path))
+            report("reading states", sum(state.rows for state in states), None)
+            raise_if_stopped()
+        found = states[0].compare(*states[1:], **choices)
+    for each in gates:
+        each.require(found.measures, [found.baseline, *found.scores], states[0].asked)
+    raise_if_stopped()
+    return found, gates

@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_MEASURES",
     "choice",
     "column_options",
+    "column_options_of_rows",
     "confidence_option",
     "convention_options",
     "input_format_option",
@@ -64,24 +65,45 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-label_option = option(
-    "Columns",
-    "-l",
-    "--label",
-    required=True,
-    metavar="COLUMN",
-    help="Click (bool, 0/1), grade (integer) or gain (float).",
-)
-score_option = option(
-    "Columns",
-    "-s",
-    "--score",
-    multiple=True,
-    required=True,
-    callback=_names,
-    metavar="COLUMN",
-    help="Score of a model, higher is better. Repeat it, or separate by commas, for several.",
-)
+def _group_option(required: bool) -> Callable[[Any], Any]:
+    return option(
+        "Columns",
+        "-g",
+        "--group",
+        multiple=True,
+        required=required,
+        callback=_names,
+        metavar="COLUMN",
+        help="Group key: query, user or session. Repeat it, or separate by commas, for several.",
+    )
+
+
+def _label_option(required: bool) -> Callable[[Any], Any]:
+    return option(
+        "Columns",
+        "-l",
+        "--label",
+        required=required,
+        metavar="COLUMN",
+        help="Click (bool, 0/1), grade (integer) or gain (float).",
+    )
+
+
+def _score_option(required: bool) -> Callable[[Any], Any]:
+    return option(
+        "Columns",
+        "-s",
+        "--score",
+        multiple=True,
+        required=required,
+        callback=_names,
+        metavar="COLUMN",
+        help="Score of a model, higher is better. Repeat it, or separate by commas, for several.",
+    )
+
+
+label_option = _label_option(True)
+score_option = _score_option(True)
 weight_option = option(
     "Columns", "-w", "--weight", metavar="COLUMN", help="Weight of each row, at least 0."
 )
@@ -122,28 +144,27 @@ confidence_option = option(
     metavar="SHARE",
     help="Confidence of the intervals about the values, groups being independent clusters.",
 )
-column_options = together(
-    option(
-        "Columns",
-        "-g",
-        "--group",
-        multiple=True,
-        required=True,
-        callback=_names,
-        metavar="COLUMN",
-        help="Group key: query, user or session. Repeat it, or separate by commas, for several.",
-    ),
-    label_option,
-    score_option,
-    weight_option,
-    option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
-    option(
-        "Columns",
-        "--subtopics",
-        metavar="COLUMN",
-        help="What each row covers, for measures of diversity: a list of numbers from 0 to 63.",
-    ),
-)
+
+
+def _column_options(required: bool) -> Callable[[Any], Any]:
+    return together(
+        _group_option(required),
+        _label_option(required),
+        _score_option(required),
+        weight_option,
+        option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
+        option(
+            "Columns",
+            "--subtopics",
+            metavar="COLUMN",
+            help="What each row covers, for measures of diversity: a list of numbers from 0 to 63.",
+        ),
+    )
+
+
+column_options = _column_options(True)
+#: Where SOURCES may be saved states, which know their columns.
+column_options_of_rows = _column_options(False)
 measure_options = together(
     option(
         "Measures",

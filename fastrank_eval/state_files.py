@@ -41,6 +41,9 @@ _TYPES = ("uint8", "uint16", "uint32", "uint64", "int64", "float64")
 _PREFIX = "fastrank_eval."
 _MARK = b"fastrank_eval state, sha256:"
 _DIGITS = 64
+_MAGIC = b"ARROW1"
+#: Bytes in which the metadata of a state are found.
+_START = 1 << 22
 _ZEROS = b"0" * _DIGITS
 #: Bytes of content in a record batch.
 _BATCH = 1 << 24
@@ -128,6 +131,19 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place
         raise malformed(shown, error) from error
 
 
+def is_state(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a saved state, be it damaged or of a newer format; False without a file."""
+    shown = Path(path)
+    try:
+        if not shown.is_file():
+            return False
+        with shown.open("rb") as handle:
+            start = handle.read(_START)
+    except OSError:
+        return False
+    return start.startswith(_MAGIC) and _MARK in start
+
+
 def malformed(shown: str, why: object) -> SourceError:
     """What is said of a file whose bytes are those written, but do not make a state."""
     reason = (str(why).splitlines() or ["unknown fault"])[0]
@@ -138,7 +154,7 @@ def malformed(shown: str, why: object) -> SourceError:
 
 
 def _check_digest(content: mmap.mmap, shown: str) -> None:
-    if content[:6] != b"ARROW1":
+    if content[:6] != _MAGIC:
         raise _foreign(shown, "it is no Arrow IPC file")
     at = content.find(_MARK)
     if at < 0:

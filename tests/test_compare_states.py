@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
 
 import fastrank_eval as fe
+from fastrank_eval.cli import cli
 from fastrank_eval.comparison.model_tests import NEED_GROUPS
 from fastrank_eval.errors import ArgumentError
+from fastrank_eval.state_files import is_state
 from tests.comparing import click_log
 
 COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}
@@ -206,3 +211,126 @@ def test_two_states_without_keys_or_with_cut_groups__are_refused(log) -> None:
     assert cut.groups > whole.groups
     with pytest.raises(ArgumentError, match="merged in parts"):
         whole.compare(cut)
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+ROWS = ["-g", "user", "-l", "click", "-m", "GAUC,AP,LogLoss", "--by", "country"]
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+
+
+@pytest.fixture
+def nights(log, tmp_path, monkeypatch) -> list[str]:
+    """Three nights with their states, and all their rows in one file."""
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(log, "all.parquet")
+    for night, table in enumerate(parts(log)):
+        state_of(table, "GAUC,AP,LogLoss", by="country").save(f"{night}.state")
+    return [f"{night}.state" for night in range(3)]
+
+
+@pytest.fixture
+def models(log, tmp_path, monkeypatch) -> list[str]:
+    """Two models, each with its state."""
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(log, "all.parquet")
+    for name in ("old", "new"):
+        state_of(log, "GAUC,AP", keep=True, score=name, baseline=None).save(f"{name}.state")
+    return ["old.state", "new.state"]
+
+
+@pytest.mark.parametrize("choices", [[], ["--correction", "bh", "--test", "clustered_z"]])
+def test_merge_compare__prints_the_comparison_of_one_run(nights, choices) -> None:
+    once = run("compare", "all.parquet", *ROWS, "-s", ",".join(MODELS), "-b", "old", *choices,
+               "-f", "json", "--movers", "0")  # fmt: skip
+    merged = run("merge", *nights, "--compare", *choices, "-f", "json")
+    assert (merged.exit_code, merged.stderr) == (0, "")
+    assert json.loads(merged.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
+    single = run("merge", *nights, "--save-state", "week.state", "-q")
+    assert single.exit_code == 0
+    again = run("compare", "week.state", *choices, "-f", "json")
+    assert json.loads(again.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown"])
+def test_merge_compare__prints_every_form(nights, form) -> None:
+    merged = run("merge", *nights, "--compare", "-f", form)
+    assert merged.exit_code == 0
+    assert "GAUC" in merged.stdout
+    found = [fe.load_state(night) for night in nights]
+    line = found[0].merge(*found[1:]).compare().line("GAUC", "newer")
+    assert ("newer is better" if form != "csv" else repr(line.se)) in merged.stdout
+
+
+def test_merge_compare__gates_and_outputs(nights) -> None:
+    outcome = run("merge", *nights, "--compare", "-o", "report.md", "--fail-if",
+                  "newer:GAUC[country=fr] delta > -1")  # fmt: skip
+    assert outcome.exit_code == 3
+    assert "gate failed: newer:GAUC[country=fr] delta > -1" in outcome.stderr
+    assert "newer is better" in Path("report.md").read_text(encoding="utf-8")
+    assert run("merge", *nights, "--compare", "--fail-if", "GAUC delta < -1").exit_code == 0
+    assert run("merge", *nights, "--fail-if", "GAUC delta < -1").exit_code == 3
+
+
+def test_merge__choices_without_compare__are_refused(nights) -> None:
+    outcome = run("merge", *nights, "--test", "sign", "--seed", "3")
+    assert outcome.exit_code == 2
+    assert "--test, --seed say how models are compared: give --compare too" in outcome.stderr
+    outcome = run("merge", *nights, "--compare", "-b", "new")
+    assert outcome.exit_code == 2
+    assert "has baseline 'old'" in outcome.stderr
+
+
+@pytest.mark.parametrize("choices", [[], ["--test", "wilcoxon"], ["--confidence", "0.5"]])
+def test_compare__two_states__is_as_of_rows(models, choices) -> None:
+    found = run("compare", *models, *choices, "-f", "json", "--per-group", "groups.csv")
+    assert (found.exit_code, found.stderr) == (0, "wrote groups.csv\n")
+    once = run("compare", "all.parquet", "-g", "user", "-l", "click", "-s", "old,new", "-b", "old",
+               "-m", "GAUC,AP", *choices, "-f", "json")  # fmt: skip
+    assert json.loads(found.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
+    assert json.loads(found.stdout)["joined"]["both"] == 150
+
+
+def test_compare__two_states__gates(models) -> None:
+    assert run("compare", *models, "--fail-if", "GAUC delta < -1").exit_code == 0
+    outcome = run("compare", *models, "--fail-if", "GAUC delta > -1")
+    assert outcome.exit_code == 3
+    assert "gate failed: GAUC delta > -1: new" in outcome.stderr
+    outcome = run("compare", *models, "--fail-if", "AUC delta > -1")
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("sources, options, complaint", [
+    (["old.state", "all.parquet"], [], "'old.state' is a saved state, and 'all.parquet' is not"),
+    (["old.state", "new.state", "old.state"], [], "3 saved states are more than two"),
+    (["old.state"], ["-g", "user", "-m", "AP"], "--group, --measures say how rows are read"),
+    (["old.state", "new.state"], ["-b", "new"], "baseline='new' is none of the score columns"),
+    (["old.state"], [], "name the baseline, one of 'old'"),
+    (["all.parquet"], ["-s", "old,new"], "--group, --label, --baseline are missing. (Saved states"),
+    (["all.parquet"], [*ROWS[:4], "-s", "old,new"], "--baseline is missing"),
+    (["-"], [], "--group, --label, --score, --baseline are missing"),
+])  # fmt: skip
+@pytest.mark.usefixtures("models")
+def test_compare__wrong_mixture__is_refused(sources, options, complaint) -> None:
+    outcome = run("compare", *sources, *options)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert complaint in outcome.stderr
+
+
+def test_compare__damaged_state__is_refused_as_such(models) -> None:
+    content = Path("old.state").read_bytes()
+    Path("old.state").write_bytes(content[:-100])
+    outcome = run("compare", *models)
+    assert outcome.exit_code == 2
+    assert "damaged" in outcome.stderr
+
+
+def test_is_state__tells_states_from_other_files(models, log) -> None:
+    with pa.ipc.new_file("rows.arrow", log.schema) as file:
+        file.write_table(log)
+    Path("empty").touch()
+    assert [is_state(path) for path in models] == [True, True]
+    assert not any(map(is_state, ["rows.arrow", "all.parquet", "empty", ".", "missing", "-"]))
