@@ -61,7 +61,7 @@ def test_commands__run__and_write_what_they_name(
         assert outcome.exit_code == 0, outcome.output
     assert {path.name for path in tmp_path.iterdir()} == {
         "animals.parquet", "bm25.run", "impressions.parquet", "logs", "qrels.txt", "report.json",
-        "roc.png", "users.parquet", "first.state", "second.state",
+        "roc.png", "users.parquet", "first.state", "second.state", "old.state", "new.state",
     }  # fmt: skip
 
 
