@@ -72,7 +72,7 @@ comparison_options = together(
         metavar="N",
         help="List the N groups that raised the first measure of groups most, and the N that "
         "lowered it most. With 0, and a test that does not need them, values of groups are not "
-        "kept: memory is bounded.",
+        "kept: without AUC, of which every row is, memory is bounded.",
     ),
 )
 
