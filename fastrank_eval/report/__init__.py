@@ -1,0 +1,1 @@
+"""The nightly report: what a night comes to, its history, its page."""

@@ -1,0 +1,148 @@
+"""What one night comes to: the data that history keeps and that pages show."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = [
+    "CurveLine",
+    "GateOutcome",
+    "Night",
+    "NightDifference",
+    "NightQuality",
+    "NightValue",
+]
+
+
+@dataclass(frozen=True)
+class NightValue:
+    """One number of a night with its interval and its coverage; see `MeasureValue`."""
+
+    score: str
+    by: str
+    slice: str
+    measure: str
+    value: float
+    se: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    effective_groups: float = math.nan
+    groups: int = 0
+    groups_used: int = 0
+    rows_share: float = math.nan
+    positives_share: float = math.nan
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    caution: str | None = None
+
+
+@dataclass(frozen=True)
+class NightDifference:
+    """A model beside the baseline of the same night, or beside itself on an earlier night.
+
+    Parameters
+    ----------
+    kind : str
+        ``"baseline"``, ``"yesterday"`` or ``"last_week"``.
+    """
+
+    kind: str
+    score: str
+    baseline: str
+    by: str
+    slice: str
+    measure: str
+    delta: float
+    se: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    relative: float = math.nan
+    p_value: float = math.nan
+    p_adjusted: float = math.nan
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class NightQuality:
+    """How sound the rows of a night are.
+
+    Parameters
+    ----------
+    rows, groups, positives : int
+    ctr : float
+        Positives over rows.
+    coverage : float
+        Groups that GAUC, or the first measure, uses over all groups.
+    single_class_share : float
+        Groups whose labels are all alike over all groups.
+    tie_rate : float
+        Rows that share their score with another row of their group over all rows, of the baseline.
+    nulls : mapping of str to int
+        Nulls of each column that was read.
+    volume_drift, ctr_drift : float
+        Distance from the median of the last 14 nights, in scaled median absolute deviations; NaN
+        with too few nights.
+    flags : tuple of str
+        What is wrong, in words.
+    """
+
+    rows: int
+    groups: int
+    positives: int
+    ctr: float
+    coverage: float
+    single_class_share: float
+    tie_rate: float
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    volume_drift: float = math.nan
+    ctr_drift: float = math.nan
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CurveLine:
+    """One line of a ROC or calibration picture."""
+
+    score: str
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class GateOutcome:
+    """What a gate said."""
+
+    condition: str
+    passed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night, whole.
+
+    Parameters
+    ----------
+    status : str
+        ``"fine"``, ``"regression"`` or ``"data_quality"``.
+    """
+
+    date: datetime.date
+    title: str
+    models: tuple[str, ...]
+    baseline: str | None
+    measures: tuple[str, ...]
+    sources: tuple[str, ...]
+    command: str
+    version: str
+    seconds: float
+    conventions: Mapping[str, object]
+    values: tuple[NightValue, ...]
+    quality: NightQuality
+    compared: tuple[NightDifference, ...] = ()
+    curves: Mapping[str, tuple[CurveLine, ...]] = field(default_factory=dict)
+    gates: tuple[GateOutcome, ...] = ()
+    status: str = "fine"
