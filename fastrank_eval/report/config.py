@@ -1,0 +1,360 @@
+"""What a nightly report is of: a TOML file, read and checked before any row is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastrank_eval.arguments import CHOICES
+from fastrank_eval.errors import ArgumentError, near
+from fastrank_eval.gates import Gate, gate
+from fastrank_eval.measures.probabilities import sampling_rate_of
+from fastrank_eval.measures.text import measures_asked
+from fastrank_eval.profiles import measures_in_force, names_asked, profile_of
+from fastrank_eval.report.dates import check_dated, dated, names_date
+from fastrank_eval.report.tables import (
+    Complaints,
+    Key,
+    TableReader,
+    choice,
+    count,
+    names,
+    number,
+    share,
+    text,
+)
+from fastrank_eval.ties import TIES
+from fastrank_eval.undefined import undefined_policies
+
+__all__ = ["TABLES", "GateTexts", "NightlyConfig", "QualityLimits", "read_config"]
+
+_FORMATS = ("parquet", "arrow", "csv", "tsv")
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+#: Every table with its keys; `""` are the keys before the first table.
+TABLES: dict[str, dict[str, Key]] = {
+    "": {"title": Key(text, "Nightly report")},
+    "source": {
+        "path": Key(names, (), required=True),
+        "format": Key(choice(*_FORMATS)),
+        "where": Key(text),
+    },
+    "columns": {
+        "group": Key(names, (), required=True),
+        "label": Key(text, "", required=True),
+        "weight": Key(text),
+        "item": Key(text),
+        "subtopics": Key(text),
+    },
+    "models": {"scores": Key(names, (), required=True), "baseline": Key(text)},
+    "evaluate": {
+        "measures": Key(names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
+        "confidence": Key(number(0), 0.95),
+        "profile": Key(text),
+        "ties": Key(choice(*TIES)),
+        "undefined": Key(text),
+        "groups": Key(choice(*CHOICES["groups"])),
+        "unretrieved": Key(choice(*CHOICES["unretrieved"])),
+        "unjudged": Key(choice(*CHOICES["unjudged"])),
+        "weight_rows": Key(choice(*CHOICES["weight_rows"])),
+        "score_type": Key(choice(*CHOICES["score_type"])),
+        "sampling_rate": Key(number(0)),
+        "order": Key(choice(*CHOICES["order"])),
+        "threads": Key(count(1)),
+        "memory": Key(text),
+        "spill_dir": Key(text),
+    },
+    "slices": {"by": Key(names, ()), "min_groups": Key(count(1), 30)},
+    "gates": {
+        "fail_if": Key(names, ()),
+        "fail_if_yesterday": Key(names, ()),
+        "fail_if_last_week": Key(names, ()),
+    },
+    "quality": {
+        "min_rows": Key(count(0), 1),
+        "min_groups": Key(count(0), 1),
+        "min_coverage": Key(share),
+        "max_single_class_share": Key(share),
+        "max_tie_rate": Key(share),
+        "max_null_share": Key(share),
+        "max_volume_drift": Key(number(0)),
+        "max_ctr_drift": Key(number(0)),
+        "ties": Key(_truth, True),
+    },
+    "history": {"file": Key(text, "history.db")},
+    "output": {"folder": Key(text), "nights": Key(count(1), 30)},
+}
+
+
+@dataclass(frozen=True)
+class GateTexts:
+    """Conditions that a night must not meet.
+
+    Parameters
+    ----------
+    fail_if : tuple of str
+        On the night itself and on its differences from the baseline.
+    fail_if_yesterday, fail_if_last_week : tuple of str
+        On the differences of each model from itself on the night before, and a week before.
+    """
+
+    fail_if: tuple[str, ...] = ()
+    fail_if_yesterday: tuple[str, ...] = ()
+    fail_if_last_week: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QualityLimits:
+    """What the rows of a night must be like; None: no limit.
+
+    Parameters
+    ----------
+    min_rows, min_groups : int
+    min_coverage, max_single_class_share, max_tie_rate, max_null_share : float or None
+        Shares, see `NightQuality`; of nulls of any column over all rows.
+    max_volume_drift, max_ctr_drift : float or None
+        In scaled median absolute deviations, either way.
+    ties : bool
+        Find the tie rate, for which every group has to be ordered.
+    """
+
+    min_rows: int = 1
+    min_groups: int = 1
+    min_coverage: float | None = None
+    max_single_class_share: float | None = None
+    max_tie_rate: float | None = None
+    max_null_share: float | None = None
+    max_volume_drift: float | None = None
+    max_ctr_drift: float | None = None
+    ties: bool = True
+
+
+@dataclass(frozen=True)
+class NightlyConfig:
+    """A configuration file, checked.
+
+    Parameters
+    ----------
+    file : Path
+        Where it was read from. Relative paths in it begin at its folder.
+    title : str
+    paths : tuple of str
+        Where the rows of a night are, with ``{date}`` in it; see `dates.dated`.
+    where : str or None
+        A condition on rows, ``{date}`` too.
+    scores : tuple of str
+        Models.
+    baseline : str or None
+        The model that the others are compared with.
+    measures : tuple of str
+    options : dict of str to object
+        Other arguments of `evaluate`, by name; those left out are not there.
+    gates : GateTexts
+    quality : QualityLimits
+    history : Path
+    folder : Path or None
+        Where pages are written; None: none is.
+    nights : int
+        How many nights a page shows.
+    """
+
+    file: Path
+    title: str
+    paths: tuple[str, ...]
+    where: str | None
+    scores: tuple[str, ...]
+    baseline: str | None
+    measures: tuple[str, ...]
+    options: dict[str, Any]
+    gates: GateTexts
+    quality: QualityLimits
+    history: Path
+    folder: Path | None
+    nights: int = 30
+
+    def sources(self, date: dt.date) -> list[str]:
+        """The paths of a night."""
+        return [_beside(self.file, dated(path, date)) for path in self.paths]
+
+    def condition(self, date: dt.date) -> str | None:
+        """The condition on the rows of a night."""
+        return None if self.where is None else dated(self.where, date)
+
+
+def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
+    """Read a configuration and refuse whatever in it could fail later, all at once.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file; ``fastrank-eval nightly --init`` writes one with every key explained.
+
+    Returns
+    -------
+    NightlyConfig
+
+    Raises
+    ------
+    ArgumentError
+        A line for everything that is wrong: file, table, key, value and remedy.
+    """
+    shown = os.fspath(path)
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ArgumentError(
+            f"{shown}: there is no such file; 'fastrank-eval nightly --init {shown}' writes an "
+            "example."
+        ) from None
+    except OSError as error:
+        raise ArgumentError(f"{shown}: cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{shown}: is not UTF-8 text: {error.reason}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(f"{shown}: is not TOML: {error}.") from None
+    complaints = Complaints(shown)
+    reader = TableReader(complaints)
+    known = [name for name in TABLES if name]
+    for name, value in content.items():
+        if isinstance(value, dict) and name not in known:
+            why = f"there is no such table.{near(name, known)} Tables are {', '.join(known)}."
+            complaints.add(name, "", None, why)
+    given = {name: reader.table(name, content.get(name), TABLES[name]) for name in known}
+    top = {k: v for k, v in content.items() if k not in known and not isinstance(v, dict)}
+    given[""] = reader.table("", top, TABLES[""])
+    if not complaints.found:
+        _check_together(given, complaints)
+    if complaints.found:
+        raise ArgumentError("\n".join(complaints.found))
+    return _config(Path(path), given)
+
+
+def _config(file: Path, given: dict[str, dict[str, Any]]) -> NightlyConfig:
+    evaluated = {k: v for k, v in given["evaluate"].items() if k != "measures"}
+    options = {**given["columns"], **given["slices"], **evaluated}
+    options["format"] = given["source"]["format"]
+    if not options["by"]:
+        del options["by"], options["min_groups"]
+    if options["spill_dir"] is not None:
+        options["spill_dir"] = _beside(file, options["spill_dir"])
+    folder = given["output"]["folder"]
+    return NightlyConfig(
+        file=file,
+        title=given[""]["title"],
+        paths=given["source"]["path"],
+        where=given["source"]["where"],
+        scores=given["models"]["scores"],
+        baseline=given["models"]["baseline"],
+        measures=given["evaluate"]["measures"],
+        options={name: value for name, value in options.items() if value is not None},
+        gates=GateTexts(**given["gates"]),
+        quality=QualityLimits(**given["quality"]),
+        history=Path(_beside(file, given["history"]["file"])),
+        folder=None if folder is None else Path(_beside(file, folder)),
+        nights=given["output"]["nights"],
+    )
+
+
+def _beside(file: Path, path: str) -> str:
+    """A path that begins at the folder of the configuration, unless it is absolute or a URI."""
+    return path if "://" in path else str(file.parent / path)
+
+
+def _check_together(given: dict[str, dict[str, Any]], complaints: Complaints) -> None:
+    """What cannot be told from one key alone."""
+    _check_source(given["source"], complaints)
+    _check_models(given["models"], complaints)
+    _check_options(given, complaints)
+    gates = _check_measures(given["evaluate"], given["models"]["scores"], complaints)
+    for key, texts in given["gates"].items():
+        for condition in texts:
+            found = complaints.unless("gates", key, condition, gate)
+            if found is not None and gates is not None:
+                complaints.unless("gates", key, condition, gates, found)
+    for spec in given["slices"]["by"]:
+        from fastrank_eval.slices.spec_text import slices_asked
+
+        complaints.unless("slices", "by", spec, slices_asked)
+
+
+def _check_source(source: dict[str, Any], complaints: Complaints) -> None:
+    texts = [("path", path) for path in source["path"]]
+    texts += [("where", source["where"])] if source["where"] else []
+    failed = len(complaints.found)
+    for key, value in texts:
+        complaints.unless("source", key, value, check_dated)
+    if len(complaints.found) > failed:
+        return
+    if source["where"]:
+        from fastrank_eval.sources.selection import condition_of
+
+        sample = dated(source["where"], dt.date(2026, 11, 19))
+        complaints.unless("source", "where", source["where"], condition_of, sample)
+    if not any(names_date(value) for _, value in texts):
+        complaints.add(
+            "source", "path", list(source["path"]),
+            "every night would read the same rows; write {date} where the night's date stands, "
+            "as in 'logs/day={date}/*.parquet', or in where: \"day = '{date}'\".",
+        )  # fmt: skip
+
+
+def _check_models(models: dict[str, Any], complaints: Complaints) -> None:
+    scores, baseline = models["scores"], models["baseline"]
+    if baseline is not None and baseline not in scores:
+        why = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
+        complaints.add("models", "baseline", baseline, why)
+    elif baseline is not None and len(scores) < 2:
+        why = "there is no other model to compare with it; add one to scores, or leave it out."
+        complaints.add("models", "baseline", baseline, why)
+
+
+def _check_options(given: dict[str, dict[str, Any]], complaints: Complaints) -> None:
+    options = given["evaluate"]
+    confidence = options["confidence"]
+    if confidence >= 1:
+        complaints.add("evaluate", "confidence", confidence, "is not below 1; write 0.95.")
+    if options["ties"] == "item" and given["columns"]["item"] is None:
+        why = "needs the column of item ids; add item to [columns]."
+        complaints.add("evaluate", "ties", "item", why)
+    undefined = options["undefined"]
+    if undefined is not None:
+        complaints.unless("evaluate", "undefined", undefined, undefined_policies)
+    if options["memory"] is not None:
+        from fastrank_eval.memory import bytes_of
+
+        complaints.unless("evaluate", "memory", options["memory"], bytes_of)
+
+
+def _check_measures(
+    options: dict[str, Any], scores: tuple[str, ...], complaints: Complaints
+) -> Any:
+    """What refuses gates on what is not going to be computed; None if measures are wrong."""
+    failed = len(complaints.found)
+    for each in options["measures"]:
+        complaints.unless("evaluate", "measures", each, measures_asked)
+    profile, rate = options["profile"], options["sampling_rate"]
+    if rate is not None:
+        complaints.unless("evaluate", "sampling_rate", rate, sampling_rate_of)
+    chosen = None
+    if profile is not None:
+        chosen = complaints.unless("evaluate", "profile", profile, profile_of)
+    if len(complaints.found) > failed:
+        return None
+    asked = measures_asked(list(options["measures"]))
+    measured = measures_in_force(asked, chosen, sampling_rate_of(rate))
+    texts, renamed = [str(m) for m in measured], names_asked(asked, measured)
+
+    def require(each: Gate) -> None:
+        each.require(texts, scores, renamed)
+
+    return require

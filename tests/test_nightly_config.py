@@ -1,0 +1,193 @@
+"""Configurations of nightly reports: what is read, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrank_eval.errors import ArgumentError
+from fastrank_eval.report.config import TABLES, read_config
+from fastrank_eval.report.config_example import EXAMPLE
+from fastrank_eval.report.dates import date_of, dated, nights_of
+
+LEAST = """
+[source]
+path = "logs/day={date}"
+[columns]
+group = "user"
+label = "click"
+[models]
+scores = ["old", "new"]
+"""
+NIGHT = dt.date(2026, 11, 19)
+
+
+def read(folder: Path, text: str) -> Any:
+    file = folder / "nightly.toml"
+    file.write_text(text, encoding="utf-8")
+    return read_config(file)
+
+
+def complaints(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ArgumentError) as caught:
+        read(folder, text)
+    prefix = f"{folder / 'nightly.toml'}: "
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith(prefix) for line in lines)
+    return [line.removeprefix(prefix) for line in lines]
+
+
+def test_least_configuration__takes_defaults(tmp_path: Path) -> None:
+    config = read(tmp_path, LEAST)
+    assert config.sources(NIGHT) == [str(tmp_path / "logs/day=2026-11-19")]
+    assert config.history == tmp_path / "history.db"
+    assert (config.folder, config.baseline, config.where) == (None, None, None)
+    assert config.options == {"group": ("user",), "label": "click", "confidence": 0.95}
+    assert config.measures[0] == "GAUC"
+
+
+def test_example__is_valid__as_it_is_and_with_every_key(tmp_path: Path) -> None:
+    assert read(tmp_path, EXAMPLE).baseline == "score_a"
+    every = re.sub(r"^# (\w+ = )", r"\1", EXAMPLE, flags=re.MULTILINE)
+    config = read(tmp_path, every)
+    assert config.folder == tmp_path / "report"
+    assert config.options["profile"] == "catboost"
+    named = set(re.findall(r"^(\w+) = ", every, re.MULTILINE))
+    assert named == {key for keys in TABLES.values() for key in keys}
+
+
+def test_paths__dates_and_folders(tmp_path: Path) -> None:
+    text = LEAST.replace(
+        'path = "logs/day={date}"',
+        'path = ["/data/{date:%Y/%m/%d}/*.csv", "s3://logs/{date:%j}{{x}}"]\n'
+        "where = \"day = '{date}'\"",
+    )
+    config = read(tmp_path, text + '[output]\nfolder = "/pages"\n')
+    assert config.sources(NIGHT) == ["/data/2026/11/19/*.csv", "s3://logs/323{x}"]
+    assert config.condition(NIGHT) == "day = '2026-11-19'"
+    assert config.folder == Path("/pages")
+
+
+@pytest.mark.parametrize(
+    "change,expected",
+    [
+        (("group =", "grup ="), [
+            "[columns] grup = 'user': there is no such key. Did you mean 'group'? [columns] takes "
+            "group, label, weight, item, subtopics.",
+            "[columns]: the key 'group' is missing; add it.",
+        ]),
+        (("[models]", "[model]"), [
+            "[model]: there is no such table. Did you mean 'models'? Tables are source, columns, "
+            "models, evaluate, slices, gates, quality, history, output.",
+            "[models]: the key 'scores' is missing; add it.",
+        ]),
+        (('label = "click"', "label = 3"), [
+            "[columns] label = 3: is not a text that says something.",
+        ]),
+        (('["old", "new"]', '["old", "old"]'), [
+            "[models] scores = ['old', 'old']: is not a list of distinct texts: 'old' stands there "
+            "twice.",
+        ]),
+        (('["old", "new"]', "[]"), [
+            "[models] scores = []: is not a text or a list of texts, at least one.",
+        ]),
+        (("day={date}", "day=1"), [
+            "[source] path = ['logs/day=1']: every night would read the same rows; write {date} "
+            "where the night's date stands, as in 'logs/day={date}/*.parquet', or in where: \"day "
+            "= '{date}'\".",
+        ]),
+        (("{date}", "{day}"), [
+            "[source] path = 'logs/day={day}': '{day}' in 'logs/day={day}' is not known; write "
+            "{date} or, for instance, {date:%Y%m%d}.",
+        ]),
+        (("{date}", "{date}}"), [
+            "[source] path = 'logs/day={date}}': '}' in 'logs/day={date}}' has no counterpart; "
+            "double it where a brace is meant.",
+        ]),
+    ],
+)  # fmt: skip
+def test_mistake__is_told_with_its_place_and_remedy(
+    tmp_path: Path, change: tuple[str, str], expected: list[str]
+) -> None:
+    assert complaints(tmp_path, LEAST.replace(*change)) == expected
+
+
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        ('[evaluate]\nmeasures = ["GAUK"]', r"\[evaluate\] measures = 'GAUK': .*GAUC"),
+        ('[evaluate]\nties = "expectd"', r"ties = 'expectd': .* Did you mean 'expected'\?"),
+        ("[evaluate]\nconfidence = 1.0", r"confidence = 1.0: is not below 1"),
+        ("[evaluate]\nconfidence = true", r"confidence = True: is not a number above 0"),
+        ("[evaluate]\nconfidence = nan", r"confidence = nan: is not a number above 0"),
+        ("[evaluate]\nthreads = 0", r"threads = 0: is not a whole number of at least 1"),
+        ('[evaluate]\nprofile = "catbost"', r"profile = 'catbost': .*catboost"),
+        ('[evaluate]\nties = "item"', r"ties = 'item': needs the column of item ids; add item"),
+        ('[evaluate]\nundefined = "none"', r"undefined = 'none': "),
+        ('[evaluate]\nmemory = "4 apples"', r"memory = '4 apples': .*write it as '4GB'"),
+        ("[evaluate]\nsampling_rate = 2", r"sampling_rate = 2.0: "),
+        ('[slices]\nby = ["age:quantile"]', r"\[slices\] by = 'age:quantile': "),
+        ('[gates]\nfail_if = "GAUC <"', r"\[gates\] fail_if = 'GAUC <': "),
+        ('[gates]\nfail_if = ["AP < 0.5"]', r"fail_if = 'AP < 0.5': .*none of the measures"),
+        ('[gates]\nfail_if_yesterday = ["nw:GAUC < 1"]', r"'nw' is none of 'old', 'new'"),
+        ("[quality]\nmin_coverage = 1.5", r"min_coverage = 1.5: is not a number from 0 to 1"),
+        ("[quality]\nties = 1", r"ties = 1: is not true or false"),
+        ('[output]\nfolder = " "', r"\[output\] folder = ' ': is not a text that says something"),
+        ("[history]\nfile = []", r"\[history\] file = \[\]: is not a text"),
+    ],
+)
+def test_value__that_could_fail_later__is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    (line,) = complaints(tmp_path, f"{LEAST}\n{text}\n")
+    assert re.search(expected, line), line
+
+
+def test_baseline__unknown_or_alone__is_refused(tmp_path: Path) -> None:
+    (line,) = complaints(tmp_path, f'{LEAST}baseline = "odl"\n')
+    assert line.endswith("is none of the models 'old', 'new'. Did you mean 'old'?")
+    alone = LEAST.replace('["old", "new"]', '["old"]') + 'baseline = "old"\n'
+    (line,) = complaints(tmp_path, alone)
+    assert "there is no other model to compare with it" in line
+
+
+def test_where__that_cannot_be_read__is_refused(tmp_path: Path) -> None:
+    text = LEAST.replace("[columns]", 'where = "slot <"\n[columns]')
+    (line,) = complaints(tmp_path, text)
+    assert line.startswith("[source] where = 'slot <': ")
+
+
+def test_all_mistakes__are_told_at_once(tmp_path: Path) -> None:
+    text = f'titel = "x"\nquality = 3\n{LEAST}[evaluate]\nthreads = -1\nmeasure = "AP"\n'
+    assert len(complaints(tmp_path, text)) == 4
+
+
+def test_file__missing_or_no_toml_or_no_text__is_told(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no such file; 'fastrank-eval nightly --init"):
+        read_config(tmp_path / "none.toml")
+    with pytest.raises(ArgumentError, match=r"is not TOML: .*line 1"):
+        read(tmp_path, "title = \n")
+    with pytest.raises(ArgumentError, match="cannot be read: Is a directory"):
+        read_config(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b'title = "\xff"')
+    with pytest.raises(ArgumentError, match="is not UTF-8 text"):
+        read_config(tmp_path / "latin.toml")
+
+
+def test_dates__ranges() -> None:
+    assert date_of("2026-02-28") == dt.date(2026, 2, 28)
+    assert len(nights_of("2024-02-28..2024-03-01")) == 3
+    for wrong in ("2026-02-30", "20260228", "yesterday", "2026-W10-1"):
+        with pytest.raises(ArgumentError, match="is not a date"):
+            date_of(wrong)
+    with pytest.raises(ArgumentError, match=r"write 2026-11-01\.\.2026-11-19"):
+        nights_of("2026-11-19..2026-11-01")
+    with pytest.raises(ArgumentError, match="is not a range"):
+        nights_of("2026-11-19")
+    with pytest.raises(ArgumentError, match="3,660 at most"):
+        nights_of("1926-11-19..2026-11-19")
+    assert dated("{{date}}", NIGHT) == "{date}"
+    with pytest.raises(ArgumentError, match="is not known"):
+        dated("{date:}", NIGHT)
