@@ -9,6 +9,7 @@ __all__ = [
     "ArgumentError",
     "ColumnError",
     "FastRankEvalError",
+    "HistoryError",
     "MeasureError",
     "MergeError",
     "OrderError",
@@ -56,6 +57,10 @@ class SpillError(FastRankEvalError):
 
 class MergeError(FastRankEvalError):
     """States cannot be merged: they rest on other conventions, or hold the same rows."""
+
+
+class HistoryError(FastRankEvalError):
+    """A history of nights cannot be opened, read or written, or is none."""
 
 
 class ArgumentError(FastRankEvalError):

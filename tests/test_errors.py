@@ -16,6 +16,7 @@ from fastrank_eval import errors
         "OutputError",
         "SpillError",
         "MergeError",
+        "HistoryError",
         "ArgumentError",
     ],
 )

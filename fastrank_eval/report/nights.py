@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -128,9 +128,12 @@ class Night:
     ----------
     status : str
         ``"fine"``, ``"regression"`` or ``"data_quality"``.
+    periods : mapping of str to tuple of NightValue
+        ``"week"``, ``"month"``: the last 7 and 30 nights, this one included, merged. Found from
+        states when nights are read for a page; history keeps none.
     """
 
-    date: datetime.date
+    date: dt.date
     title: str
     models: tuple[str, ...]
     baseline: str | None
@@ -146,3 +149,4 @@ class Night:
     curves: Mapping[str, tuple[CurveLine, ...]] = field(default_factory=dict)
     gates: tuple[GateOutcome, ...] = ()
     status: str = "fine"
+    periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)

@@ -1,0 +1,298 @@
+"""History: every night in one SQLite file, a transaction each."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from fastrank_eval.errors import HistoryError
+from fastrank_eval.report.night_rows import COLUMNS, night_of, rows_of
+from fastrank_eval.report.nights import Night
+from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, VERSION
+
+__all__ = ["History"]
+
+_FIRST, _LAST = dt.date.min, dt.date.max
+#: Tables with one row a night.
+_SINGLE = ("night", "quality", "state")
+
+
+class History:
+    """The nights of one report, kept in a file.
+
+    Parameters
+    ----------
+    path : path
+        An SQLite database; made if it is not there, brought up to date if it is older.
+    readonly : bool
+        Never write, nor make or change the file.
+    patience : float
+        Seconds to wait for another run that is writing.
+
+    Raises
+    ------
+    HistoryError
+        The file is no history, was written by a later version, or cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, History(f"{folder}/history.db") as history:
+    ...     history.dates()
+    []
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, readonly: bool = False, patience: float = 60.0
+    ) -> None:
+        self.path = Path(path)
+        self.readonly = readonly
+        self._patience = patience
+        with self._told("opened"):
+            mode = "ro" if readonly else "rwc"
+            name = quote(str(self.path.absolute()), safe="/")
+            self._database = sqlite3.connect(
+                f"file:{name}?mode={mode}", uri=True, timeout=patience, isolation_level=None
+            )
+        try:
+            self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go; what was written stays."""
+        self._database.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Hold the history alone: all that is written meanwhile is kept, or nothing.
+
+        Readers see the state before it until it ends. Another that writes waits.
+
+        Raises
+        ------
+        HistoryError
+            Another run holds it for longer than the patience given.
+        """
+        if self._database.in_transaction:
+            yield
+            return
+        with self._told("written"):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def write(self, night: Night, state: bytes | None = None) -> None:
+        """Keep a night, in place of the one of that date if there is one.
+
+        Parameters
+        ----------
+        night : Night
+        state : bytes, optional
+            What it takes to merge the night with others; see `weeks`.
+        """
+        date = night.date.isoformat()
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        with self.transaction():
+            self._database.execute("DELETE FROM night WHERE date = ?", (date,))
+            for table, rows in rows_of(night, now).items():
+                columns = ["date", *COLUMNS[table]]
+                keyed = [(date, *row) for row in rows]
+                if table not in _SINGLE:
+                    columns.insert(1, "place")
+                    keyed = [(date, place, *row) for place, row in enumerate(rows)]
+                self._database.executemany(_insert(table, columns), keyed)
+            if state is not None:
+                self._database.execute(_insert("state", ["date", "content"]), (date, state))
+
+    def dates(self, first: dt.date | None = None, last: dt.date | None = None) -> list[dt.date]:
+        """The nights that are kept from one date to another, both included, ascending."""
+        with self._told("read"):
+            rows = self._database.execute(
+                "SELECT date FROM night WHERE date BETWEEN ? AND ? ORDER BY date",
+                _between(first, last),
+            )
+            return [dt.date.fromisoformat(date) for (date,) in rows]
+
+    def read(self, first: dt.date | None = None, last: dt.date | None = None) -> list[Night]:
+        """The nights from one date to another, both included, as they were written.
+
+        Parameters
+        ----------
+        first, last : datetime.date, optional
+            By default all there are.
+
+        Returns
+        -------
+        list of Night
+            Ascending by date.
+        """
+        with self._told("read"), self._snapshot():
+            found: dict[str, dict[str, list[Any]]] = {}
+            for table in COLUMNS:
+                order = "date" if table in _SINGLE else "date, place"
+                columns = ", ".join(f'"{name}"' for name in ("date", *COLUMNS[table]))
+                rows = self._database.execute(
+                    f"SELECT {columns} FROM {table} "  # noqa: S608 - names of our own
+                    f"WHERE date BETWEEN ? AND ? ORDER BY {order}",
+                    _between(first, last),
+                )
+                for date, *row in rows:
+                    found.setdefault(date, {name: [] for name in COLUMNS})[table].append(row)
+        return [night_of(date, rows) for date, rows in found.items()]
+
+    def volumes(self, before: dt.date, nights: int) -> list[tuple[int, float]]:
+        """Rows and CTR of the last nights before a date, the latest first; NaN without rows."""
+        with self._told("read"):
+            rows = self._database.execute(
+                'SELECT "rows", ctr FROM quality WHERE date < ? ORDER BY date DESC LIMIT ?',
+                (before.isoformat(), nights),
+            )
+            return [(number, math.nan if ctr is None else ctr) for number, ctr in rows]
+
+    def states(
+        self, first: dt.date | None = None, last: dt.date | None = None
+    ) -> dict[dt.date, bytes]:
+        """What `write` was given to merge nights, by date; nights without it are not there."""
+        with self._told("read"):
+            rows = self._database.execute(
+                "SELECT date, content FROM state WHERE date BETWEEN ? AND ? ORDER BY date",
+                _between(first, last),
+            )
+            return {dt.date.fromisoformat(date): content for date, content in rows}
+
+    def export(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write every table as Parquet, for programs that do not read SQLite.
+
+        Parameters
+        ----------
+        folder : path
+            Made if it is not there; ``value.parquet`` and the others in it are replaced.
+
+        Returns
+        -------
+        list of Path
+
+        Raises
+        ------
+        HistoryError, OutputError
+        """
+        from fastrank_eval.report.history_files import write_tables
+
+        with self._told("read"), self._snapshot():
+            return write_tables(self._database, Path(folder))
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """See one state of the tables, whoever writes meanwhile."""
+        if self._database.in_transaction:
+            yield
+            return
+        self._database.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._database.execute("ROLLBACK")
+
+    def _prepare(self) -> None:
+        with self._told("opened"):
+            # What a commit has promised outlives a loss of power.
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute("PRAGMA foreign_keys = ON")
+            version = self._version()
+        if version > VERSION:
+            raise HistoryError(
+                f"{self.path}: was written by a later fastrank_eval (version {version} of its "
+                f"tables; this one knows {VERSION}). Update fastrank_eval, or name another file."
+            )
+        if version == VERSION:
+            return
+        if self.readonly:
+            raise HistoryError(
+                f"{self.path}: has tables of version {version}, this fastrank_eval reads "
+                f"{VERSION}. Run 'fastrank-eval nightly' on it once, which brings it up to date."
+            )
+        with self.transaction():
+            # Another run may have done it meanwhile.
+            for step in range(self._version(), VERSION):
+                for statement in MIGRATIONS[step].split(";"):
+                    if statement.strip():
+                        self._database.execute(statement)
+                self._database.execute(f"PRAGMA user_version = {step + 1}")
+            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    def _version(self) -> int:
+        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        (mark,) = self._database.execute("PRAGMA application_id").fetchone()
+        (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables and mark != APPLICATION_ID:
+            raise HistoryError(
+                f"{self.path}: is a database of something else, not a history of nights. Name "
+                "another file."
+            )
+        if not tables and self.readonly:
+            raise HistoryError(f"{self.path}: is empty, not a history of nights.")
+        return int(version)
+
+    @contextmanager
+    def _told(self, done: str) -> Iterator[None]:
+        """Say in our words what SQLite refuses."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise HistoryError(f"{self.path}: cannot be {done}: {self._why(error)}") from error
+
+    def _why(self, error: sqlite3.Error) -> str:
+        code = getattr(error, "sqlite_errorname", "")
+        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return (
+                f"another run has held it for more than {self._patience:g} seconds. Wait for its "
+                "end, or end it, and start again."
+            )
+        if code == "SQLITE_NOTADB":
+            return "it is no SQLite database. Name another file."
+        if not self.path.parent.is_dir():
+            return f"folder {str(self.path.parent)!r} does not exist; create it first."
+        if self.readonly and not self.path.exists():
+            return "there is no such file; 'fastrank-eval nightly' makes it."
+        if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            return (
+                "a run was killed while it wrote, or the file may not be read. Open it once with "
+                "the right to write ('fastrank-eval nightly' does), which takes back the half."
+            )
+        return f"{error}."
+
+
+def _insert(table: str, columns: list[str]) -> str:
+    names = ", ".join(f'"{name}"' for name in columns)
+    places = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608 - names of our own
+
+
+def _between(first: dt.date | None, last: dt.date | None) -> tuple[str, str]:
+    return (first or _FIRST).isoformat(), (last or _LAST).isoformat()
