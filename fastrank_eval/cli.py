@@ -17,6 +17,7 @@ from fastrank_eval.curve_commands import curve, plot
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.gate_option import fail_if_option, leave_if_failed, read_gates
 from fastrank_eval.merge_command import merge
+from fastrank_eval.nightly_command import nightly
 from fastrank_eval.options import (
     choice,
     column_options,
@@ -355,6 +356,7 @@ cli.add_command(threshold)
 cli.add_command(classes)
 cli.add_command(compare)
 cli.add_command(merge)
+cli.add_command(nightly)
 
 
 def main() -> NoReturn:

@@ -1,0 +1,201 @@
+"""The command ``nightly``: last night's rows to history, page and exit code."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrank_eval.errors import ArgumentError, FastRankEvalError, OutputError
+from fastrank_eval.options import option
+from fastrank_eval.shell import SectionedCommand, check_standard_output, emit, note
+from fastrank_eval.stops import raise_if_stopped, signals_held
+
+if TYPE_CHECKING:
+    from fastrank_eval.report.config import NightlyConfig
+    from fastrank_eval.report.nights import Night
+
+__all__ = ["DATA_QUALITY", "REGRESSION", "nightly"]
+
+#: Exit codes; of several nights the highest of 2, then 4, then 3 counts.
+BAD_INPUT, REGRESSION, DATA_QUALITY = 2, 3, 4
+_CODES = {"fine": 0, "regression": REGRESSION, "data_quality": DATA_QUALITY}
+_WORST_FIRST = (BAD_INPUT, DATA_QUALITY, REGRESSION)
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval nightly --init nightly.toml
+  fastrank-eval nightly nightly.toml
+  fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
+  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
+
+Exit codes: 0 fine, 2 bad input (nothing was written), 3 a gate failed, 4 the rows are not sound
+(whatever the gates say), 130 interrupted, 143 terminated, 129 hung up.""",
+)
+@click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
+@option("Night", "--date", metavar="DATE", help="The night, as 2026-11-19; by default yesterday.")
+@option(
+    "Night",
+    "--backfill",
+    metavar="FIRST..LAST",
+    help="Every night from one date to another; one that cannot be read does not keep the others "
+    "from being written.",
+)
+@option("Night", "--dry-run", is_flag=True, help="Evaluate and judge, and write nothing.")
+@option(
+    "Output",
+    "--json",
+    "json_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write a summary for webhooks to FILE; '-' is standard output.",
+)
+@option("Output", "--markdown", is_flag=True, help="Print each night as markdown for chat.")
+@option(
+    "Output",
+    "--export",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Evaluate nothing: write the history as Parquet files to FOLDER.",
+)
+@option("Output", "--init", is_flag=True, help="Write an example to CONFIG, and stop.")
+@option("Output", "-q", "--quiet", is_flag=True, help="No progress bar, no lines but errors.")
+def nightly(
+    config: str,
+    date: str | None,
+    backfill: str | None,
+    dry_run: bool,
+    json_file: str | None,
+    markdown: bool,
+    export: str | None,
+    init: bool,
+    quiet: bool,
+) -> None:
+    """Evaluate last night's rows, compare them, keep them, and write a page.
+
+    CONFIG is a TOML file, nightly.toml unless named. A night that is there already is replaced, and
+    nothing else changes.
+    """
+    if init:
+        _write_example(config)
+        return
+    check_standard_output()
+    with signals_held():
+        from fastrank_eval.report.config import read_config
+    read = read_config(config)
+    if export is not None:
+        _export(read, export, quiet)
+        return
+    dates = _dates(date, backfill)
+    if json_file == "-" and markdown:
+        raise ArgumentError("--json - and --markdown both write to standard output; choose one.")
+    if json_file not in (None, "-"):
+        from fastrank_eval.output import check_writable
+
+        check_writable(str(json_file), overwrite=True)
+    from fastrank_eval.report.pages import check_pages
+
+    if not dry_run:
+        check_pages(read)
+    told: list[dict[str, Any]] = []
+    codes: set[int] = set()
+    for each in dates:
+        silent = quiet or json_file == "-"
+        codes.add(_night(read, each, dry_run, markdown, silent, told))
+    code = next((worst for worst in _WORST_FIRST if worst in codes), 0)
+    if json_file is not None:
+        _write_json(json_file, told, code)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _night(
+    config: NightlyConfig,
+    date: dt.date,
+    dry_run: bool,
+    markdown: bool,
+    silent: bool,
+    told: list[dict[str, Any]],
+) -> int:
+    """Run a night and tell of it; its exit code."""
+    from fastrank_eval.bar import progress_bar
+    from fastrank_eval.printing import printable
+    from fastrank_eval.report.night_json import night_dict
+    from fastrank_eval.report.night_markdown import night_lines, night_markdown
+    from fastrank_eval.report.nightly import nightly as run
+    from fastrank_eval.report.pages import write_pages
+
+    try:
+        with progress_bar(silent) as progress:
+            night = run(config, date, dry_run=dry_run, progress=progress)
+        raise_if_stopped()
+        pages = [] if dry_run else write_pages(config, date)
+    except FastRankEvalError as error:
+        note(f"error: {date}: {printable(str(error))}")
+        told.append({"date": date.isoformat(), "error": str(error)})
+        return BAD_INPUT
+    told.append(night_dict(_with_periods(config, night, dry_run), str(pages[0]) if pages else None))
+    if markdown:
+        emit(night_markdown(night))
+    elif not silent:
+        emit(night_lines(night))
+    return _CODES[night.status]
+
+
+def _with_periods(config: NightlyConfig, night: Night, dry_run: bool) -> Night:
+    from fastrank_eval.report.history import History
+    from fastrank_eval.report.nightly import with_periods
+
+    if dry_run:
+        return night
+    with History(config.history, readonly=True) as history:
+        return with_periods(night, history, config.options["confidence"])
+
+
+def _dates(date: str | None, backfill: str | None) -> list[dt.date]:
+    from fastrank_eval.report.dates import date_of, nights_of
+
+    if date is not None and backfill is not None:
+        raise ArgumentError("--date and --backfill both say which nights; give one of them.")
+    if backfill is not None:
+        return nights_of(backfill)
+    if date is not None:
+        return [date_of(date)]
+    return [dt.datetime.now().astimezone().date() - dt.timedelta(days=1)]
+
+
+def _write_example(path: str) -> None:
+    from fastrank_eval.output import atomic_path
+    from fastrank_eval.report.config_example import EXAMPLE
+
+    if Path(path).exists():
+        raise OutputError(f"{path!r} exists already; name another file, or remove it.")
+    with atomic_path(path, overwrite=False) as part:
+        part.write_text(EXAMPLE, encoding="utf-8")
+    note(f"wrote {path}")
+
+
+def _export(config: NightlyConfig, folder: str, quiet: bool) -> None:
+    from fastrank_eval.report.history import History
+
+    with History(config.history, readonly=True) as history:
+        written = history.export(folder)
+    for path in written if not quiet else ():
+        note(f"wrote {path}")
+
+
+def _write_json(path: str, told: list[dict[str, Any]], code: int) -> None:
+    from fastrank_eval.output import atomic_path
+    from fastrank_eval.report.night_json import nights_json
+
+    text = nights_json(told, code)
+    if path == "-":
+        emit(text)
+        return
+    with atomic_path(path) as part:
+        part.write_text(text, encoding="utf-8")

@@ -1,0 +1,102 @@
+"""Nights as JSON for webhooks: what happened, and enough numbers to say so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fastrank_eval.plain_values import plain_value
+from fastrank_eval.report.nights import Night, NightDifference, NightValue
+
+__all__ = ["SCHEMA", "night_dict", "nights_json"]
+
+#: Raised when a key changes its meaning or goes; new keys may come without.
+SCHEMA = 1
+_MOST_MOVED = 20
+_NUMBERS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjusted", "verdict")
+_SHOWN = ("better", "worse", "higher", "lower")
+
+
+def nights_json(nights: Sequence[dict[str, Any]], exit_code: int) -> str:
+    """Write what a run came to.
+
+    Parameters
+    ----------
+    nights : sequence of dict
+        Of `night_dict`, or ``{"date", "error"}`` of a night that could not be evaluated.
+    exit_code : int
+
+    Returns
+    -------
+    str
+        Strictly valid JSON in ASCII; docs/NIGHTLY.md tells its keys.
+    """
+    whole = {"schema": SCHEMA, "exit_code": exit_code, "nights": nights}
+    return json.dumps(whole, indent=2, allow_nan=False) + "\n"
+
+
+def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
+    """What a webhook is told of a night.
+
+    Parameters
+    ----------
+    night : Night
+    page : str, optional
+        Where its page is.
+
+    Returns
+    -------
+    dict
+        Of plain Python values, None for NaN.
+    """
+    changes = {(d.kind, d.score, d.by, d.slice, d.measure): d for d in night.compared}
+    headline = [v for v in night.values if v.slice == "all"]
+    found = {
+        "date": night.date.isoformat(),
+        "title": night.title,
+        "status": night.status,
+        "page": page,
+        "models": night.models,
+        "baseline": night.baseline,
+        "headline": [
+            _value(v)
+            | {
+                kind: _change(changes.get((kind, v.score, v.by, v.slice, v.measure)))
+                for kind in ("baseline", "yesterday", "last_week")
+            }
+            for v in headline
+        ],
+        "moved": [
+            {"kind": d.kind, "score": d.score, "by": d.by, "slice": d.slice, "measure": d.measure}
+            | {name: getattr(d, name) for name in _CHANGE}
+            for d in _moved(night)
+        ],
+        "periods": {name: [_value(v) for v in values] for name, values in night.periods.items()},
+        "gates": [asdict(gate) for gate in night.gates],
+        "quality": asdict(night.quality),
+        "sources": night.sources,
+        "command": night.command,
+        "version": night.version,
+        "seconds": night.seconds,
+    }
+    plain: dict[str, Any] = plain_value(found)
+    return plain
+
+
+def _value(value: NightValue) -> dict[str, Any]:
+    return {"score": value.score, "measure": value.measure} | {
+        name: getattr(value, name) for name in _NUMBERS
+    }
+
+
+def _change(difference: NightDifference | None) -> dict[str, Any] | None:
+    return None if difference is None else {name: getattr(difference, name) for name in _CHANGE}
+
+
+def _moved(night: Night) -> list[NightDifference]:
+    """Slices that differ significantly, the surest first."""
+    shown = [d for d in night.compared if d.slice != "all" and d.verdict in _SHOWN]
+    return sorted(shown, key=lambda d: (d.p_adjusted, -abs(d.delta / d.se)))[:_MOST_MOVED]

@@ -1,0 +1,107 @@
+"""A night as markdown for chat, and as lines for a terminal."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from fastrank_eval.printing import printable
+from fastrank_eval.report.nights import Night, NightDifference, NightValue
+
+__all__ = ["night_lines", "night_markdown"]
+
+_STATUS = {
+    "fine": "fine",
+    "regression": "REGRESSION",
+    "data_quality": "DATA QUALITY",
+}
+_KINDS = {
+    "baseline": "from baseline",
+    "yesterday": "since yesterday",
+    "last_week": "since last week",
+}
+_MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@-])")
+
+
+def night_markdown(night: Night) -> str:
+    """Lay a night out for chat: status, what is wrong, and the headline numbers as a table.
+
+    Parameters
+    ----------
+    night : Night
+
+    Returns
+    -------
+    str
+        Names that come from data stand in code spans, so that nothing in them is markup.
+    """
+    title = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
+    lines = [title, ""]
+    lines += [f"* {_escaped(reason)}" for reason in _reasons(night)]
+    if lines[-1]:
+        lines.append("")
+    kinds = [kind for kind in _KINDS if any(d.kind == kind for d in night.compared)]
+    header = ["model", "measure", "value", "CI", *(_KINDS[kind] for kind in kinds)]
+    lines += [_row(header), _row(["---"] * len(header))]
+    changes = {(d.kind, d.score, d.measure): d for d in night.compared if d.slice == "all"}
+    for value in night.values:
+        if value.slice == "all":
+            cells = [_code(value.score), _code(value.measure), _number(value.value), _span(value)]
+            cells += [_change(changes.get((k, value.score, value.measure))) for k in kinds]
+            lines.append(_row(cells))
+    quality = night.quality
+    lines += ["", f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}"]
+    return "\n".join(lines) + "\n"
+
+
+def night_lines(night: Night) -> str:
+    """Tell a night in a few plain lines."""
+    first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
+    values = [first[model] for model in night.models if model in first]
+    told = "; ".join(
+        f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
+    )
+    lines = [f"{night.date} {_STATUS[night.status]}: {told}"]
+    lines += [f"  {reason}" for reason in _reasons(night)]
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _reasons(night: Night) -> Iterator[str]:
+    yield from night.quality.flags
+    for gate in night.gates:
+        if not gate.passed:
+            yield f"gate failed: {gate.condition}: {gate.reason}"
+
+
+def _change(difference: NightDifference | None) -> str:
+    if difference is None or math.isnan(difference.delta):
+        return ""
+    return f"{difference.delta:+.4g} {_MARKS.get(difference.verdict, '')}".strip()
+
+
+def _span(value: NightValue) -> str:
+    if not math.isfinite(value.ci_low) or not math.isfinite(value.ci_high):
+        return ""
+    return f"[{value.ci_low:.4g}, {value.ci_high:.4g}]"
+
+
+def _number(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.4g}"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", printable(text))
+
+
+def _code(text: str) -> str:
+    """A code span that nothing inside it can end."""
+    text = printable(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")

@@ -1,0 +1,223 @@
+"""A night from its rows to history and page."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from fastrank_eval.evaluation import Evaluation, run
+from fastrank_eval.gates import GateFailure, Line, judge
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.text import measures_asked
+from fastrank_eval.plain_values import plain_value
+from fastrank_eval.progress import Progress
+from fastrank_eval.report import drift
+from fastrank_eval.report.config import GateTexts, NightlyConfig
+from fastrank_eval.report.differences import from_baseline, from_earlier
+from fastrank_eval.report.gate_lines import compared_lines
+from fastrank_eval.report.history import History
+from fastrank_eval.report.night_curves import curves_of
+from fastrank_eval.report.night_state import merged, state_of
+from fastrank_eval.report.nights import GateOutcome, Night, NightDifference
+from fastrank_eval.report.places import values_of
+from fastrank_eval.report.quality import judged, quality_of
+from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
+
+__all__ = ["EARLIER", "PERIODS", "nightly", "with_periods"]
+
+#: Nights that each night is compared with, by how many days they lie before it.
+EARLIER = {"yesterday": 1, "last_week": 7}
+#: Periods whose numbers are merged, in days.
+PERIODS = {"week": 7, "month": 30}
+_HIDDEN = frozenset(str(counted) for counted in (SINGLE_CLASS, TIED, UNJUDGED, UNSCORED))
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """A night that knows nothing of other nights yet."""
+
+    night: Night
+    state: bytes
+    asked: dict[str, str]
+    confidence: float
+
+
+def nightly(
+    config: NightlyConfig,
+    date: dt.date,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+) -> Night:
+    """Evaluate a night in one pass over its rows and keep it in history.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    date : datetime.date
+    dry_run : bool
+        Write nothing.
+    progress : callable, optional
+        As `evaluate` takes it.
+
+    Returns
+    -------
+    Night
+        As it was kept.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does, or if the history cannot be written. Nothing has changed then.
+    """
+    if dry_run:
+        found = _evaluated(config, date, progress)
+        if not config.history.exists():
+            return _compared(found, config, None)
+        with closing(History(config.history, readonly=True)) as history:
+            return _compared(found, config, history)
+    # Opened first: what cannot be written is found before the rows are read.
+    with closing(History(config.history)) as history:
+        found = _evaluated(config, date, progress)
+        # Two runs at once see each other's nights whole or not at all.
+        with history.transaction():
+            night = _compared(found, config, history)
+            history.write(night, found.state)
+    return night
+
+
+def with_periods(night: Night, history: History, confidence: float = 0.95) -> Night:
+    """The same with the numbers of the week and the month that end with it.
+
+    Parameters
+    ----------
+    night : Night
+    history : History
+    confidence : float
+    """
+    periods = {}
+    for name, days in PERIODS.items():
+        first = night.date - dt.timedelta(days=days - 1)
+        states = list(history.states(first, night.date).values())
+        if states:
+            periods[name] = merged(states, confidence)
+    return replace(night, periods=periods)
+
+
+def _evaluated(
+    config: NightlyConfig,
+    date: dt.date,
+    progress: Callable[[Progress], object] | None,
+) -> _Evaluated:
+    asked = measures_asked(list(config.measures))
+    sources = config.sources(date)
+    done = run(
+        sources[0] if len(sources) == 1 else sources,
+        score=config.scores,
+        measures=[*asked, *_counted(config)],
+        baseline=config.baseline,
+        where=config.condition(date),
+        per_group=False,
+        keep_scores=any(str(m) == "AUC" for m in asked),
+        progress=progress,
+        **config.options,
+    )
+    values, confidence = values_of(done, _HIDDEN), config.options["confidence"]
+    night = Night(
+        date=date,
+        title=config.title,
+        models=config.scores,
+        baseline=config.baseline,
+        measures=tuple(str(m) for m in done.plan.measures if str(m) not in _HIDDEN),
+        sources=tuple(sources),
+        command=shlex.join(["fastrank-eval", "nightly", str(config.file), "--date", str(date)]),
+        version=done.meta.version,
+        seconds=done.meta.seconds,
+        conventions=_told(done),
+        values=tuple(values),
+        quality=quality_of(done),
+        compared=tuple(from_baseline(done, values, confidence)),
+        curves=curves_of(done),
+    )
+    return _Evaluated(night, state_of(done, _HIDDEN), dict(done.asked), confidence)
+
+
+def _counted(config: NightlyConfig) -> list[Measure]:
+    """What the data quality of a night is found by, of what can be found."""
+    counted: list[Measure] = [SINGLE_CLASS]
+    if config.quality.ties:
+        counted.append(TIED)
+    profile = config.options.get("profile")
+    for option, measure in (("unjudged", UNJUDGED), ("unretrieved", UNSCORED)):
+        chosen = config.options.get(option)
+        if chosen == "allow" or (chosen is None and profile is not None):
+            counted.append(measure)
+    return counted
+
+
+def _told(done: Evaluation) -> dict[str, object]:
+    told: dict[str, object] = plain_value(done.meta.conventions)
+    measures = told["measures"]
+    if isinstance(measures, dict):
+        told["measures"] = {name: how for name, how in measures.items() if name not in _HIDDEN}
+    return told
+
+
+def _compared(found: _Evaluated, config: NightlyConfig, history: History | None) -> Night:
+    """The night beside those before it, judged."""
+    night = found.night
+    compared: list[NightDifference] = list(night.compared)
+    there = []
+    for kind in EARLIER:
+        date = _before(night.date, kind)
+        for earlier in [] if history is None else history.read(date, date):
+            if not earlier.quality.rows:
+                continue
+            compared += from_earlier(kind, night.values, earlier.values, found.confidence)
+            there.append(kind)
+    volumes = [] if history is None else history.volumes(night.date, drift.NIGHTS)
+    quality = judged(night.quality, volumes, config.quality)
+    night = replace(night, compared=tuple(compared), quality=quality)
+    gates = _gates(night, config.gates, found.asked, there)
+    status = "fine" if all(gate.passed for gate in gates) else "regression"
+    # Numbers of rows that are not sound tell nothing of the models.
+    status = "data_quality" if quality.flags else status
+    return replace(night, gates=tuple(gates), status=status)
+
+
+def _gates(
+    night: Night, gates: GateTexts, asked: dict[str, str], there: Sequence[str]
+) -> list[GateOutcome]:
+    outcomes = []
+    for kind, texts in (
+        ("baseline", gates.fail_if),
+        ("yesterday", gates.fail_if_yesterday),
+        ("last_week", gates.fail_if_last_week),
+    ):
+        lines: list[Line] = [*night.values, *compared_lines(night, kind)]
+        baseline = night.baseline if kind == "baseline" else None
+        suffix = "" if kind == "baseline" else f" (since {kind.replace('_', ' ')})"
+        for text in texts:
+            if kind != "baseline" and kind not in there:
+                why = f"not judged: history has no rows of {_before(night.date, kind)}"
+                outcomes.append(GateOutcome(f"{text}{suffix}", True, why))
+                continue
+            verdict = judge(
+                [text], lines, rows=night.quality.rows, groups=night.quality.groups,
+                baseline=baseline, asked=asked,
+            )  # fmt: skip
+            reasons = "; ".join(dict.fromkeys(map(_reason, verdict.failures)))
+            outcomes.append(GateOutcome(f"{text}{suffix}", verdict.passed, reasons))
+    return outcomes
+
+
+def _before(date: dt.date, kind: str) -> dt.date:
+    return date - dt.timedelta(days=EARLIER[kind])
+
+
+def _reason(failure: GateFailure) -> str:
+    place = [part for part in (failure.score, failure.slice) if part is not None]
+    return ": ".join([", ".join(place), failure.detail] if place else [failure.detail])

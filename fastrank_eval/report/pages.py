@@ -1,0 +1,71 @@
+"""Which pages a night has, and what each of them shows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fastrank_eval.errors import OutputError
+from fastrank_eval.report.config import NightlyConfig
+from fastrank_eval.report.history import History
+from fastrank_eval.report.nightly import with_periods
+
+__all__ = ["check_pages", "write_pages"]
+
+
+def check_pages(config: NightlyConfig) -> None:
+    """Refuse a folder that cannot be had, and missing libraries, before rows are read.
+
+    Raises
+    ------
+    ArgumentError
+        If pages are asked for and what draws them is not installed.
+    OutputError
+        If the folder cannot be made.
+    """
+    if config.folder is None:
+        return
+    _pages().check_libraries()
+    try:
+        config.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: "
+            f"{error.strerror or error}."
+        ) from error
+
+
+def write_pages(config: NightlyConfig, date: dt.date) -> list[Path]:
+    """Write the page of a night, and that of the latest night as ``index.html``.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    date : datetime.date
+        Of a night in the history.
+
+    Returns
+    -------
+    list of Path
+        None without a folder.
+    """
+    if config.folder is None:
+        return []
+    written = []
+    with closing(History(config.history, readonly=True)) as history:
+        latest = history.dates()[-1]
+        for name, last in ((f"{date}.html", date), ("index.html", latest)):
+            first = last - dt.timedelta(days=config.nights - 1)
+            nights = history.read(first, last)
+            nights[-1] = with_periods(nights[-1], history, config.options["confidence"])
+            _pages().write_page(nights, config.folder / name)
+            written.append(config.folder / name)
+    return written
+
+
+def _pages() -> Any:
+    """What draws pages; its libraries are an extra, and slow to import."""
+    return import_module("fastrank_eval.report.page")

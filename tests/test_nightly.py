@@ -1,0 +1,376 @@
+"""fastrank-eval nightly: nights to history and pages, exit codes, what is written and what not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from pyarrow import parquet
+
+from data_gen.month import write_late, write_month
+from fastrank_eval.cli import cli
+from fastrank_eval.errors import ArgumentError
+from fastrank_eval.report.config import read_config
+from fastrank_eval.report.history import History
+from fastrank_eval.report.nights import Night
+from tests.nights import HOSTILE
+
+ROOT = Path(__file__).parent.parent
+CONFIG = """
+title = "Test"
+[source]
+path = "logs/day={date}"
+[columns]
+group = "user_id"
+label = "click"
+[models]
+scores = ["score_a", "score_b"]
+baseline = "score_a"
+[evaluate]
+measures = ["GAUC", "AUC", "LogLoss"]
+[slices]
+by = ["slot"]
+min_groups = 10
+"""
+MONTH = dt.date(2026, 11, 1)
+
+
+@pytest.fixture(scope="module")
+def month(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("month")
+    write_month(folder / "logs", rows=3000)
+    return folder
+
+
+@pytest.fixture
+def folder(month: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(month / "logs", tmp_path / "logs")
+    (tmp_path / "nightly.toml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def nightly(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["nightly", *arguments], catch_exceptions=False)
+
+
+def on(day: int) -> str:
+    return f"2026-11-{day:02d}"
+
+
+def kept(path: str = "history.db") -> list[Night]:
+    with History(path, readonly=True) as history:
+        return history.read()
+
+
+def dump(but: str = "") -> list[str]:
+    """Everything in the history but one date and what the clock says."""
+    database = sqlite3.connect("history.db")
+    database.execute("UPDATE night SET seconds = 0, written_at = ''")
+    lines = sorted(line for line in database.iterdump() if not but or f"'{but}'" not in line)
+    database.rollback()
+    database.close()
+    return lines
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def adjust(folder: Path, text: str) -> None:
+    with (folder / "nightly.toml").open("a") as file:
+        file.write(text)
+
+
+def test_night__fine__is_kept_and_exits_0(folder: Path) -> None:
+    outcome = nightly("nightly.toml", "--date", on(3))
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    assert outcome.stdout.startswith("2026-11-03 fine: score_a GAUC 0.")
+    (night,) = kept()
+    assert night.command == "fastrank-eval nightly nightly.toml --date 2026-11-03"
+    assert night.sources == ("logs/day=2026-11-03",)
+    assert (night.title, night.status, night.baseline) == ("Test", "fine", "score_a")
+    assert night.measures == ("GAUC", "AUC", "LogLoss")
+    assert {line.kind for line in night.compared} == {"baseline"}
+    assert set(night.curves) == {"roc", "calibration"}
+    assert night.conventions["by"] == ["slot"]
+    assert "TiedRows" not in json.dumps(night.conventions)
+    assert {value.measure for value in night.values} == set(night.measures)
+
+
+def test_date__run_twice__changes_nothing_else(folder: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    before, others = dump(), dump(on(2))
+    assert nightly("--date", on(2), "-q").exit_code == 0
+    assert dump(on(2)) == others
+    # It knows the night before, as it did.
+    assert dump() == before
+    shutil.copy(f"logs/day={on(5)}/part-00000.parquet", f"logs/day={on(2)}/part-00000.parquet")
+    assert nightly("--date", on(2), "-q").exit_code == 0
+    assert dump(on(2)) == others
+    assert dump() != before
+
+
+def test_dry_run__writes_nothing__and_judges_all_the_same(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n')
+    before = everything(folder)
+    outcome = nightly("--date", on(1), "--dry-run", "--json", "-")
+    assert outcome.exit_code == 3
+    assert everything(folder) == before
+    assert nightly("--date", on(1), "-q").exit_code == 3
+    before = everything(folder)
+    outcome = nightly("--date", on(2), "--dry-run", "--json", "-")
+    assert everything(folder) == before
+    (night,) = json.loads(outcome.stdout)["nights"]
+    assert night["headline"][0]["yesterday"]["verdict"] in (
+        "no difference is shown",
+        "better",
+        "worse",
+    )
+
+
+def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
+    adjust(
+        folder,
+        "[quality]\nmin_rows = 1500\nmax_volume_drift = 12\n"
+        '[gates]\nfail_if = ["GAUC delta_ci_high < -0.01", "GAUC[slot=side] delta_ci_high < -0.01"]'
+        '\nfail_if_yesterday = ["score_b:GAUC delta_ci_high < -0.05"]\n',
+    )
+    outcome = nightly("--backfill", f"{on(1)}..{on(30)}", "--json", "report.json")
+    assert outcome.exit_code == 4
+    nights = {night.date.day: night for night in kept()}
+    assert sorted(nights) == list(range(1, 31))
+    wrong = {day: night.status for day, night in nights.items() if night.status != "fine"}
+    assert wrong[12] == "regression"
+    assert wrong[16] == wrong[24] == "data_quality"
+    assert nights[16].quality.rows == 0
+    assert nights[16].quality.flags[0] == "rows 0, below 1,500"
+    failed = [gate.condition for gate in nights[12].gates if not gate.passed]
+    assert failed[0] == "GAUC delta_ci_high < -0.01"
+    assert failed[-1] == "score_b:GAUC delta_ci_high < -0.05 (since yesterday)"
+    # Nothing of an empty night to compare with.
+    assert {line.kind for line in nights[17].compared} == {"baseline", "last_week"}
+    assert nights[17].gates[-1].passed
+    assert nights[17].gates[-1].reason == "not judged: history has no rows of 2026-11-16"
+    side = [
+        value.value
+        for night in nights.values()
+        for value in night.values
+        if (value.score, value.slice, value.measure) == ("score_b", "slot=side", "GAUC")
+        and night.date.day >= 20
+    ]
+    assert side
+    assert set(side) == {0.5}
+    told = json.loads(Path("report.json").read_text())
+    assert (told["schema"], told["exit_code"], len(told["nights"])) == (1, 4, 30)
+    month = {v["measure"]: v for v in told["nights"][-1]["periods"]["month"]}
+    week = {v["measure"]: v for v in told["nights"][-1]["periods"]["week"]}
+    assert set(week) == {"GAUC"}
+    assert month["GAUC"]["groups"] == sum(night.quality.groups for night in nights.values())
+    assert month["GAUC"]["se"] < week["GAUC"]["se"] < nights[30].values[0].se
+
+    before = dump(on(24))
+    write_late("logs", rows=3000)
+    assert nightly("--date", on(24)).exit_code == 3
+    assert dump(on(24)) == before
+    (night,) = [night for night in kept() if night.date.day == 24]
+    failed = [gate.condition for gate in night.gates if not gate.passed]
+    assert failed == ["GAUC[slot=side] delta_ci_high < -0.01"]
+    assert night.quality.rows > 3 * nights[24].quality.rows
+
+
+def test_exit_codes__data_quality_before_regression(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n[quality]\nmax_single_class_share = 0.01\n')
+    outcome = nightly("--date", on(20))
+    assert outcome.exit_code == 4
+    assert "DATA QUALITY" in outcome.stdout
+    assert "gate failed: GAUC value > 0: score_a: 0." in outcome.stdout.replace(
+        "GAUC > 0", "GAUC value > 0"
+    )
+    (night,) = kept()
+    assert night.status == "data_quality"
+    assert not night.gates[0].passed
+
+
+def test_partition__missing__exits_2_and_leaves_the_history(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    before = dump()
+    outcome = nightly("--date", "2026-12-01", "--json", "-")
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("error: 2026-12-01: ")
+    told = json.loads(outcome.stdout)
+    assert told["nights"][0]["date"] == "2026-12-01"
+    assert "logs/day=2026-12-01" in told["nights"][0]["error"]
+    assert dump() == before
+    outcome = nightly("--backfill", "2026-11-30..2026-12-02", "-q")
+    assert outcome.exit_code == 2
+    assert outcome.stderr.count("error: ") == 2
+    assert [night.date.day for night in kept()] == [1, 30]
+
+
+@pytest.mark.parametrize(
+    "arguments,complaint",
+    [
+        (["--date", "soon"], "--date 'soon' is not a date"),
+        (["--date", on(1), "--backfill", f"{on(1)}..{on(2)}"], "give one of them"),
+        (["--json", "-", "--markdown"], "choose one"),
+        (["none.toml"], "none.toml: there is no such file"),
+        (["--json", "no/such/folder.json"], "folder"),
+        (["--export", "out"], "there is no such file; 'fastrank-eval nightly' makes it"),
+    ],
+)
+def test_bad_input__exits_2__before_anything_is_read(
+    folder: Path, arguments: list[str], complaint: str
+) -> None:
+    before = everything(folder)
+    outcome = nightly(*arguments)
+    assert outcome.exit_code == 2
+    assert complaint in outcome.stderr
+    assert everything(folder) == before
+
+
+def test_init__writes_what_can_be_read__and_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = nightly("--init")
+    assert (outcome.exit_code, outcome.stderr) == (0, "wrote nightly.toml\n")
+    assert read_config("nightly.toml").title == "Click prediction"
+    text = Path("nightly.toml").read_bytes()
+    outcome = nightly("--init")
+    assert outcome.exit_code == 2
+    assert "exists already" in outcome.stderr
+    assert Path("nightly.toml").read_bytes() == text
+
+
+def test_default_date__is_yesterday(folder: Path) -> None:
+    yesterday = dt.datetime.now().astimezone().date() - dt.timedelta(days=1)
+    shutil.copytree(f"logs/day={on(1)}", f"logs/day={yesterday}", dirs_exist_ok=True)
+    outcome = nightly("-q")
+    if dt.datetime.now().astimezone().date() - dt.timedelta(days=1) == yesterday:
+        assert outcome.exit_code == 0
+        assert [night.date for night in kept()] == [yesterday]
+
+
+def test_hostile_names__survive_history_json_and_markdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = 'new `x` | <script>"\n'
+    random = np.random.default_rng(1)
+    rows = {
+        "user": np.arange(600) // 6,
+        "click": random.integers(0, 2, 600),
+        "old": random.random(600),
+        model: random.random(600),
+        "slot": [(*HOSTILE, None)[at] for at in random.integers(0, 6, 600)],
+    }
+    Path("logs").mkdir()
+    parquet.write_table(pa.table(rows), "logs/2026-11-01.parquet")
+    models = json.dumps(["old", model])
+    config = CONFIG.replace('["score_a", "score_b"]', models).replace('"score_a"', '"old"')
+    config = config.replace("day={date}", "{date}.parquet").replace("user_id", "user")
+    Path("nightly.toml").write_text(config.replace('"Test"', json.dumps(HOSTILE[0])))
+    outcome = nightly("--date", on(1), "--markdown", "--json", "told.json")
+    assert outcome.exit_code == 0
+    (night,) = kept()
+    labels = {value.slice for value in night.values if value.by == "slot"}
+    assert len(labels) == 6
+    assert 'slot="<script>alert(1)</script>"' in labels
+    assert night.models == ("old", model)
+    assert night.title == HOSTILE[0]
+    assert night.quality.nulls["slot"] == rows["slot"].count(None)
+    (told,) = json.loads(Path("told.json").read_text())["nights"]
+    assert told["models"] == ["old", model]
+    lines = outcome.stdout.splitlines()
+    assert lines[0].startswith("**\\<script\\>alert\\(1\\)\\</script\\>, 2026-11-01: fine")
+    table = [line for line in lines if line.startswith("|")]
+    assert len(table) == 2 + 2 * 3
+    assert table[-1].startswith('| ``new `x` \\| <script>"\\n`` | `LogLoss` | ')
+
+
+class Pages(types.ModuleType):
+    """Stands for what draws pages."""
+
+    def __init__(self) -> None:
+        super().__init__("fastrank_eval.report.page")
+        self.missing = False
+
+    def check_libraries(self) -> None:
+        if self.missing:
+            raise ArgumentError("pages need jinja2: pip install 'fastrank_eval[report]'.")
+
+    def write_page(self, nights: Sequence[Night], path: Path) -> None:
+        last = nights[-1]
+        path.write_text(f"{[night.date.day for night in nights]} {sorted(last.periods)}")
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
+    module = Pages()
+    monkeypatch.setitem(sys.modules, "fastrank_eval.report.page", module)
+    return module
+
+
+def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> None:
+    adjust(folder, '[output]\nfolder = "pages/here"\nnights = 3\n')
+    assert nightly("--backfill", f"{on(1)}..{on(5)}", "-q").exit_code == 0
+    found = {path.name: path.read_text() for path in Path("pages/here").iterdir()}
+    assert found["2026-11-02.html"] == "[1, 2] ['month', 'week']"
+    assert found["2026-11-05.html"] == found["index.html"] == "[3, 4, 5] ['month', 'week']"
+    outcome = nightly("--date", on(2), "--json", "-")
+    assert json.loads(outcome.stdout)["nights"][0]["page"] == "pages/here/2026-11-02.html"
+    assert Path("pages/here/index.html").read_text() == found["index.html"]
+
+
+def test_pages__that_cannot_be_made__are_refused_before_rows_are_read(
+    folder: Path, pages: Pages
+) -> None:
+    adjust(folder, '[output]\nfolder = "nightly.toml/pages"\n')
+    outcome = nightly("--date", on(1))
+    assert outcome.exit_code == 2
+    assert "[output] folder 'nightly.toml/pages' cannot be made" in outcome.stderr
+    pages.missing = True
+    assert "pip install 'fastrank_eval[report]'" in nightly("--date", on(1)).stderr
+    assert not Path("history.db").exists()
+
+
+def test_export__writes_tables(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    outcome = nightly("--export", "tables")
+    assert outcome.exit_code == 0
+    assert outcome.stderr.splitlines()[2] == "wrote tables/value.parquet"
+    assert parquet.read_table("tables/value.parquet").num_rows == len(kept()[0].values)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="starts processes")
+def test_two_runs_at_once__all_nights_are_kept(folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs: list[Any] = [
+        subprocess.Popen(
+            [sys.executable, "-m", "fastrank_eval", "nightly", "-q", "--backfill", nights],
+            env=environment,
+        )
+        for nights in (f"{on(1)}..{on(4)}", f"{on(3)}..{on(6)}")
+    ]
+    assert [run.wait(timeout=120) for run in runs] == [0, 0]
+    nights = kept()
+    assert [night.date.day for night in nights] == [1, 2, 3, 4, 5, 6]
+    alone = {night.date.day: night.values for night in nights}
+    assert nightly("--backfill", f"{on(1)}..{on(6)}", "-q").exit_code == 0
+    assert {night.date.day: repr(night.values) for night in kept()} == {
+        day: repr(values) for day, values in alone.items()
+    }
