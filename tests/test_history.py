@@ -75,6 +75,9 @@ def test_read__range__both_ends_included(path: Path) -> None:
         assert [night.date for night in history.read(first, last)] == [first, last]
         assert list(history.states(first, first)) == [first]
         assert history.read(dt.date(2027, 1, 1)) == []
+        before, *whole = history.read(whole_from=first)
+        assert same(before, a_night(1, compared=(), curves={}))
+        assert same(whole[0], a_night(3))
         assert history.volumes(last, 14)[0][0] == 2**53 + 1
         assert len(history.volumes(last, 1)) == 1
 

@@ -99,8 +99,8 @@ def dated(text: str, date: dt.date) -> str:
 
     Examples
     --------
-    >>> dated("logs/day={date}/{date:%H%j}.parquet", datetime.date(2026, 2, 1))
-    'logs/day=2026-02-01/00032.parquet'
+    >>> dated("logs/day={date}/{date:%Y%m%d}.parquet", date_of("2026-02-01"))
+    'logs/day=2026-02-01/20260201.parquet'
     """
     return _PLACE.sub(lambda found: _placed(found, text, date), text)
 

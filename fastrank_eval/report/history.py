@@ -23,6 +23,7 @@ __all__ = ["History"]
 _FIRST, _LAST = dt.date.min, dt.date.max
 #: Tables with one row a night.
 _SINGLE = ("night", "quality", "state")
+_OF_WHOLE_NIGHTS = ("difference", "curve")
 
 
 class History:
@@ -139,31 +140,45 @@ class History:
             )
             return [dt.date.fromisoformat(date) for (date,) in rows]
 
-    def read(self, first: dt.date | None = None, last: dt.date | None = None) -> list[Night]:
+    def read(
+        self,
+        first: dt.date | None = None,
+        last: dt.date | None = None,
+        *,
+        whole_from: dt.date | None = None,
+    ) -> list[Night]:
         """The nights from one date to another, both included, as they were written.
 
         Parameters
         ----------
         first, last : datetime.date, optional
             By default all there are.
+        whole_from : datetime.date, optional
+            Nights before this date come without differences and curves, of which a trend needs
+            none: most of the time that reading takes. By default all come whole.
 
         Returns
         -------
         list of Night
             Ascending by date.
         """
+        found: dict[str, dict[str, list[Any]]] = {}
         with self._told("read"), self._snapshot():
-            found: dict[str, dict[str, list[Any]]] = {}
             for table in COLUMNS:
                 order = "date" if table in _SINGLE else "date, place"
                 columns = ", ".join(f'"{name}"' for name in ("date", *COLUMNS[table]))
+                begin, end = _between(first, last)
+                if table in _OF_WHOLE_NIGHTS and whole_from is not None:
+                    begin = max(begin, whole_from.isoformat())
                 rows = self._database.execute(
                     f"SELECT {columns} FROM {table} "  # noqa: S608 - names of our own
                     f"WHERE date BETWEEN ? AND ? ORDER BY {order}",
-                    _between(first, last),
+                    (begin, end),
                 )
                 for date, *row in rows:
-                    found.setdefault(date, {name: [] for name in COLUMNS})[table].append(row)
+                    if date not in found:
+                        found[date] = {name: [] for name in COLUMNS}
+                    found[date][table].append(row)
         return [night_of(date, rows) for date, rows in found.items()]
 
     def volumes(self, before: dt.date, nights: int) -> list[tuple[int, float]]:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from fastrank_eval.plain_values import plain_value
@@ -122,8 +123,15 @@ def _value(row: Row) -> NightValue:
     found = list(row)
     for part in (_VALUE_FLOATS, _SHARES):
         found[part] = _floats(found[part])
-    found[_DROPPED] = {} if found[_DROPPED] == "{}" else json.loads(found[_DROPPED])
+    found[_DROPPED] = dict(_mapping(found[_DROPPED]))
     return NightValue(*found)
+
+
+@lru_cache(maxsize=1 << 12)
+def _mapping(text: str) -> Mapping[str, int]:
+    """What a text holds; many values share theirs."""
+    found: dict[str, int] = json.loads(text)
+    return found
 
 
 def _difference(row: Row) -> NightDifference:
@@ -139,7 +147,9 @@ def _quality(row: Row) -> NightQuality:
     return NightQuality(**known)
 
 
-def _floats(found: Row) -> list[float]:
+def _floats(found: Row) -> Row:
+    if None not in found:
+        return found
     return [math.nan if number is None else number for number in found]
 
 

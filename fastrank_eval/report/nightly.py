@@ -173,7 +173,7 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
     there = []
     for kind in EARLIER:
         date = _before(night.date, kind)
-        for earlier in [] if history is None else history.read(date, date):
+        for earlier in [] if history is None else history.read(date, date, whole_from=night.date):
             if not earlier.quality.rows:
                 continue
             compared += from_earlier(kind, night.values, earlier.values, found.confidence)

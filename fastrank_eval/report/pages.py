@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrank_eval.errors import OutputError
+from fastrank_eval.output import atomic_path
 from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.history import History
 from fastrank_eval.report.nightly import with_periods
@@ -54,16 +55,23 @@ def write_pages(config: NightlyConfig, date: dt.date) -> list[Path]:
     """
     if config.folder is None:
         return []
-    written = []
+    page, index = config.folder / f"{date}.html", config.folder / "index.html"
     with closing(History(config.history, readonly=True)) as history:
         latest = history.dates()[-1]
-        for name, last in ((f"{date}.html", date), ("index.html", latest)):
-            first = last - dt.timedelta(days=config.nights - 1)
-            nights = history.read(first, last)
-            nights[-1] = with_periods(nights[-1], history, config.options["confidence"])
-            _pages().write_page(nights, config.folder / name)
-            written.append(config.folder / name)
-    return written
+        _write_page(config, history, date, page)
+        if latest != date:
+            _write_page(config, history, latest, index)
+        else:
+            with atomic_path(index) as part:
+                part.write_bytes(page.read_bytes())
+    return [page, index]
+
+
+def _write_page(config: NightlyConfig, history: History, last: dt.date, path: Path) -> None:
+    first = last - dt.timedelta(days=config.nights - 1)
+    nights = history.read(first, last, whole_from=last)
+    nights[-1] = with_periods(nights[-1], history, config.options["confidence"])
+    _pages().write_page(nights, path)
 
 
 def _pages() -> Any:
