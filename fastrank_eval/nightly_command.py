@@ -124,7 +124,7 @@ def _night(
 ) -> int:
     """Run a night and tell of it; its exit code."""
     from fastrank_eval.bar import progress_bar
-    from fastrank_eval.printing import printable
+    from fastrank_eval.cell_texts import printable
     from fastrank_eval.report.night_json import night_dict
     from fastrank_eval.report.night_markdown import night_lines, night_markdown
     from fastrank_eval.report.nightly import nightly as run

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from statistics import NormalDist
 
 import numpy as np
 
+from fastrank_eval.comparison.evidence import of_groups, of_pool
 from fastrank_eval.comparison.multiplicity import adjusted
 from fastrank_eval.comparison.paired_tests import clustered_t
-from fastrank_eval.engine import in_order
 from fastrank_eval.evaluation import Evaluation
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.measures.text import measure as measure_of
-from fastrank_eval.paired_state import error_of_difference, error_of_sums
 from fastrank_eval.report.nights import NightDifference, NightValue
 from fastrank_eval.report.places import Place, places
 from fastrank_eval.uncertainty import normal_tail, t_quantile
@@ -119,16 +117,11 @@ def _error(done: Evaluation, place: Place, model: int, m: int) -> tuple[float, i
     if baseline is None:
         return math.nan, 0
     if isinstance(measure, PooledMeasure):
-        return place.pools.difference_error(model, measure, partial(in_order, plan.threads))
-    weighted = measure.weight != "uniform"
-    mine, theirs = (sums.means[each].moments(m, weighted, place.line) for each in (baseline, model))
-    paired = sums.pairs[model]
-    cross, groups = paired.cross(m, place.line), paired.pairs(m, place.line).groups
-    if measure.aggregate == "sum":
-        return error_of_sums(mine, theirs, cross, groups), groups
-    if measure.aggregate == "geometric mean":
-        return math.nan, groups
-    return error_of_difference(mine, theirs, cross, groups), groups
+        known = of_pool(place.pools, model, measure, plan.threads)
+    else:
+        means = sums.means[baseline], sums.means[model]
+        known = of_groups(measure, m, *means, sums.pairs[model], place.line)
+    return known.se, known.groups
 
 
 def _with_test(line: NightDifference, reach: float, base: float, p_value: float) -> NightDifference:

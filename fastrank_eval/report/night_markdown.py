@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from fastrank_eval.printing import printable
+from fastrank_eval.cell_texts import printable
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 
 __all__ = ["night_lines", "night_markdown"]
