@@ -1,0 +1,231 @@
+"""What a page shows of nights, line by line: each number with its changes, strongest first."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from fastrank_eval.report.nights import Night, NightDifference, NightValue
+from fastrank_eval.report.wording import (
+    Said,
+    amount,
+    confidence_of,
+    digits_of,
+    interval,
+    said_of,
+)
+
+__all__ = ["KINDS", "Change", "Line", "Mover", "NightSeries", "activity_of", "movers"]
+
+#: The kinds of change in the order in which they are shown.
+KINDS = ("baseline", "yesterday", "last_week")
+_ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference as it is shown."""
+
+    difference: NightDifference
+    said: Said
+    text: str
+    interval: str
+
+    @property
+    def strength(self) -> float:
+        """Standard errors that the difference is away from zero."""
+        difference = self.difference
+        found = abs(difference.delta) / difference.se if difference.se > 0 else math.nan
+        return found if math.isfinite(found) else 0.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A value of the last night with its changes and what it was on the nights before.
+
+    Parameters
+    ----------
+    value : NightValue
+    place : int
+        Of the model among the models.
+    text, interval : str
+    changes : dict of str to Change
+        By kind.
+    past : tuple of float
+        Its value on each night, NaN where there is none.
+    """
+
+    value: NightValue
+    place: int
+    text: str
+    interval: str
+    changes: dict[str, Change] = field(default_factory=dict)
+    past: tuple[float, ...] = ()
+
+    @property
+    def shown(self) -> bool:
+        """Whether any change is shown."""
+        return any(change.said.shown for change in self.changes.values())
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """Lines of a smaller rank have moved more surely; those that moved since lead."""
+        since = [change for kind, change in self.changes.items() if kind != "baseline"]
+        moved = [change for change in since if change.said.shown]
+        strongest = max((c.strength for c in moved or self.changes.values()), default=0.0)
+        return (not moved, not self.shown, -strongest)
+
+
+@dataclass(frozen=True)
+class Mover:
+    """A model on a part of the rows that has moved, by its strongest change."""
+
+    line: Line
+    change: Change
+    others: int
+
+
+class NightSeries:
+    """Nights looked up by model, slice and measure.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        The last is the one shown. Put in order of their dates; of two of one date the later counts.
+
+    Raises
+    ------
+    ValueError
+        If there is no night.
+    """
+
+    def __init__(self, nights: Sequence[Night]) -> None:
+        if not nights:
+            raise ValueError("there is no night to show.")
+        by_date = {night.date: night for night in nights}
+        self.nights = tuple(by_date[date] for date in sorted(by_date))
+        self.last = self.nights[-1]
+        self.confidence = confidence_of(self.last)
+        self._found = [
+            {(value.score, value.slice, value.measure): value for value in night.values}
+            for night in self.nights
+        ]
+        self._changes: dict[tuple[str, str, str], list[NightDifference]] = {}
+        for one in self.last.compared:
+            self._changes.setdefault((one.score, one.slice, one.measure), []).append(one)
+        self.kinds = tuple(
+            kind for kind in KINDS if any(one.kind == kind for one in self.last.compared)
+        )
+
+    @property
+    def dates(self) -> list[dt.date]:
+        """Of each night."""
+        return [night.date for night in self.nights]
+
+    def past(self, model: str, part: str, measure: str) -> list[NightValue | None]:
+        """A value on each night."""
+        return [found.get((model, part, measure)) for found in self._found]
+
+    def digits(self, measure: str, whole: bool = True) -> int:
+        """Decimals of a measure, of all rows or of slices."""
+        return digits_of(
+            value
+            for value in self.last.values
+            if value.measure == measure and (value.slice == "all") == whole
+        )
+
+    def headline(self) -> list[Line]:
+        """The values of all rows, by measure and model."""
+        places = {measure: place for place, measure in enumerate(self.last.measures)}
+        lines = [
+            self._line(value, self.digits(value.measure))
+            for value in self.last.values
+            if value.slice == "all"
+        ]
+        last = len(places)
+        return sorted(lines, key=lambda line: (places.get(line.value.measure, last), line.place))
+
+    def slices(self, measure: str) -> list[Line]:
+        """The values of a measure on slices, those that moved most surely first."""
+        digits = self.digits(measure, whole=False)
+        lines = [
+            self._line(value, digits)
+            for value in self.last.values
+            if value.slice != "all" and value.measure == measure
+        ]
+        return sorted(lines, key=lambda line: line.rank)
+
+    def _line(self, value: NightValue, digits: int) -> Line:
+        models = self.last.models
+        of = (value.score, value.slice, value.measure)
+        found = {
+            one.kind: Change(
+                one,
+                said_of(one, self.confidence),
+                amount(one.delta, digits, sign=True),
+                interval(one.ci_low, one.ci_high, digits, sign=True),
+            )
+            for one in self._changes.get(of, ())
+        }
+        return Line(
+            value,
+            models.index(value.score) if value.score in models else len(models),
+            amount(value.value, digits),
+            interval(value.ci_low, value.ci_high, digits),
+            {kind: found[kind] for kind in self.kinds if kind in found},
+            tuple(math.nan if one is None else one.value for one in self.past(*of)),
+        )
+
+
+def movers(lines: Iterable[Line], *kinds: str) -> list[Mover]:
+    """Models on slices for which a change is shown, the surest first.
+
+    Parameters
+    ----------
+    lines : iterable of Line
+        Of any measures.
+    *kinds : str
+        The kinds of change that are meant.
+
+    Returns
+    -------
+    list of Mover
+        One for each model and slice.
+    """
+    found: dict[tuple[str, str], list[tuple[Line, Change]]] = {}
+    for line in lines:
+        for kind, change in line.changes.items():
+            if kind in kinds and change.said.shown:
+                of = (line.value.score, line.value.slice)
+                found.setdefault(of, []).append((line, change))
+    moved = []
+    for changes in found.values():
+        line, change = max(changes, key=lambda one: one[1].strength)
+        moved.append(Mover(line, change, len(changes) - 1))
+    return sorted(moved, key=lambda one: -one.change.strength)
+
+
+def activity_of(values: Iterable[NightValue], measure: str) -> dict[str, list[NightValue]]:
+    """The values of a measure by how active groups are, if a slicing tells.
+
+    Returns
+    -------
+    dict of str to list of NightValue
+        By ``"rows"`` or ``"positives"``, what is counted; buckets ascend.
+    """
+    found: dict[str, list[NightValue]] = {}
+    for value in values:
+        counted = _ACTIVITY.fullmatch(value.slice)
+        if counted and value.measure == measure:
+            found.setdefault(counted[1], []).append(value)
+    for lines in found.values():
+        lines.sort(key=lambda value: _least(value.slice))
+    return found
+
+
+def _least(label: str) -> tuple[int, bool]:
+    """Where a bucket begins; ``<2`` lies before ``=2-4``."""
+    return int(re.findall(r"\d+", label)[0]), "<" not in label
