@@ -29,6 +29,7 @@ from fastrank_eval.options import (
     slice_options,
 )
 from fastrank_eval.report_files import ReportFiles, report_options, report_text, state_file_option
+from fastrank_eval.serve_command import serve
 from fastrank_eval.shell import (
     SectionedCommand,
     Shell,
@@ -351,6 +352,7 @@ def measures(report_format: str) -> None:
 
 
 cli.add_command(curve)
+cli.add_command(serve)
 cli.add_command(plot)
 cli.add_command(threshold)
 cli.add_command(classes)

@@ -1,0 +1,220 @@
+"""A history to look at in a browser: nights, one night, a slice over time, two nights side by side.
+
+Every page is drawn in the thread of the server, one after the other: a database connection and the
+settings of matplotlib belong to one thread.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fastrank_eval.errors import FastRankEvalError
+from fastrank_eval.report.nights import Night, NightValue
+from fastrank_eval.report.page import page, policy, render
+from fastrank_eval.report.web_content import beside_content, nights_content, slice_content
+
+__all__ = ["Links", "Nights", "web_view"]
+
+#: Nights that a page shows.
+NIGHTS = 30
+_LONGEST_QUERY = 4000
+_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": policy("'self'") + "; frame-ancestors 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+class Nights(Protocol):
+    """Where nights are read from: `history.History` or the like."""
+
+    def dates(self) -> list[dt.date]:
+        """Of the nights that are kept, ascending."""
+
+    def read(self, first: dt.date, last: dt.date) -> list[Night]:
+        """The nights from one date to another, both included, ascending."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """Addresses of the pages of the web view, as one page refers to them.
+
+    Parameters
+    ----------
+    before, after : dt.date or None
+        The nights next to the one shown.
+    """
+
+    before: dt.date | None = None
+    after: dt.date | None = None
+
+    def nights(self) -> str:
+        """All nights."""
+        return "/"
+
+    def night(self, date: dt.date) -> str:
+        """One night."""
+        return f"/night/{date}"
+
+    def beside(self, first: dt.date, second: dt.date) -> str:
+        """Two nights side by side."""
+        return f"/beside?{urlencode({'first': first, 'second': second})}"
+
+    def slice(self, value: NightValue) -> str:
+        """A measure on a slice over time, up to the night of the value."""
+        asked = {"slice": value.slice, "measure": value.measure}
+        return f"/slice?{urlencode(asked, errors='replace')}"
+
+
+def web_view(history: Nights, *, hosts: Sequence[str] = ("127.0.0.1", "localhost")) -> Starlette:
+    """Make the application that shows a history and changes nothing.
+
+    Parameters
+    ----------
+    history : Nights
+    hosts : sequence of str
+        Names by which the server may be called. Others are refused, so that no page of another
+        site can read the history by a name that it points here (DNS rebinding).
+
+    Returns
+    -------
+    starlette.applications.Starlette
+        Answers GET and HEAD only.
+    """
+    shown = _Shown(history)
+    routes = [
+        ("/", shown.nights),
+        ("/night/{date}", shown.night),
+        ("/slice", shown.slice),
+        ("/beside", shown.beside),
+    ]
+    return Starlette(
+        routes=[Route(path, _answering(answer), methods=["GET"]) for path, answer in routes],
+        middleware=[
+            Middleware(_Headers),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+        ],
+        exception_handlers={HTTPException: _refused, FastRankEvalError: _failed},
+    )
+
+
+class _Shown:
+    """What each address shows."""
+
+    def __init__(self, history: Nights) -> None:
+        self._history = history
+
+    def nights(self, request: Request) -> Response:
+        """All nights, of which the latest have their numbers."""
+        dates = self._history.dates()
+        asked = request.query_params.get("before")
+        if asked is not None:
+            before = _date(asked)
+            dates = [date for date in dates if date < before]
+        shown = dates[-NIGHTS:]
+        nights = self._history.read(shown[0], shown[-1]) if shown else []
+        earlier = shown[0] if len(dates) > len(shown) else None
+        return _page("nights.html", **nights_content(nights, earlier), links=Links())
+
+    def night(self, request: Request) -> Response:
+        """One night, with those before it for its trends."""
+        dates, date = self._asked(request.path_params["date"])
+        at = dates.index(date)
+        links = Links(dates[at - 1] if at else None, dates[at + 1] if at + 1 < len(dates) else None)
+        nights = self._history.read(date - dt.timedelta(days=NIGHTS - 1), date)
+        return HTMLResponse(page(nights, links=links))
+
+    def slice(self, request: Request) -> Response:
+        """A measure on a slice over all nights that have it."""
+        part = request.query_params.get("slice", "all")
+        measure = request.query_params.get("measure", "")
+        dates = self._history.dates()
+        nights = self._history.read(dates[0], dates[-1]) if dates else []
+        content = slice_content(nights, part, measure)
+        if content is None:
+            raise HTTPException(404, "No night has this measure on this slice.")
+        return _page("slice.html", **content, links=Links())
+
+    def beside(self, request: Request) -> Response:
+        """Two nights side by side."""
+        pair = []
+        for name in ("first", "second"):
+            _, date = self._asked(request.query_params.get(name, ""))
+            pair += self._history.read(date, date)
+        return _page("beside.html", **beside_content(pair[0], pair[1]), links=Links())
+
+    def _asked(self, text: str) -> tuple[list[dt.date], dt.date]:
+        dates, date = self._history.dates(), _date(text)
+        if date not in dates:
+            raise HTTPException(404, f"The history has no night {date}.")
+        return dates, date
+
+
+class _Headers:
+    """Adds the headers of every answer, refusals included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+def _answering(
+    answer: Callable[[Request], Response],
+) -> Callable[[Request], Awaitable[Response]]:
+    # Starlette runs a plain function in a thread of its own, a coroutine in the server's.
+    async def answered(request: Request) -> Response:
+        if len(request.url.query) > _LONGEST_QUERY:
+            raise HTTPException(414, "The address is too long.")
+        return answer(request)
+
+    return answered
+
+
+def _date(text: str) -> dt.date:
+    if len(text) == len("2026-11-19"):
+        try:
+            return dt.date.fromisoformat(text)
+        except ValueError:
+            pass
+    raise HTTPException(404, "A night is named by its date, such as 2026-11-19.")
+
+
+def _page(template: str, status: int = 200, **content: object) -> Response:
+    return HTMLResponse(render(template, forms="'self'", **content), status)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    code, told = 500, ""
+    if isinstance(error, HTTPException):
+        code, told = error.status_code, error.detail
+    return _page("refused.html", code, links=Links(), code=code, told=told)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    return _page("refused.html", 503, links=Links(), code=503, told=str(error))

@@ -1,0 +1,234 @@
+"""The web view: what it shows, and that it can do nothing but show."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import re
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from fastrank_eval.errors import ArgumentError
+from fastrank_eval.report.nights import Night
+from fastrank_eval.report.web import web_view
+from tests.asgi_client import Client
+from tests.html_elements import elements
+from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, month
+from tests.test_report_page import EVIL, planted, tiny
+
+
+class Kept:
+    """A history in memory that counts how it is asked."""
+
+    def __init__(self, nights: tuple[Night, ...]) -> None:
+        self.nights = {night.date: night for night in nights}
+        self.reads = 0
+
+    def dates(self) -> list[dt.date]:
+        return sorted(self.nights)
+
+    def read(self, first: dt.date, last: dt.date) -> list[Night]:
+        self.reads += 1
+        return [self.nights[date] for date in self.dates() if first <= date <= last]
+
+
+def client_of(*nights: Night) -> Client:
+    return Client(web_view(Kept(nights)))
+
+
+@pytest.fixture(scope="module")
+def client() -> Client:
+    return client_of(*month())
+
+
+ADDRESSES = (
+    "/",
+    f"/night/{LAST}",
+    f"/slice?slice={quote(BROKEN)}&measure=GAUC",
+    f"/beside?first={LAST - dt.timedelta(days=1)}&second={LAST}",
+)
+
+
+def test_web__list_of_nights__links_that_work(client: Client) -> None:
+    page = client.get("/").text
+    found = elements(page)
+    links = [one.attributes["href"] for one in found if one.tag == "a"]
+    assert f"/night/{LAST}" in links
+    rows = [one for one in found if one.tag == "tr" and one.within("tbody")]
+    assert len(rows) == 30
+    assert "Regression" in rows[0].all_text()
+    assert client.get(f"/night/{LAST - dt.timedelta(days=EMPTY)}").status == 200
+
+
+def test_web__more_nights_than_fit__earlier_ones_follow() -> None:
+    nights = [tiny(date=LAST - dt.timedelta(days=ago)) for ago in range(35)]
+    client = client_of(*nights)
+    (link,) = re.findall(r'href="(/\?before=[^"]+)"', client.get("/").text)
+    page = client.get(link).text
+    assert len(re.findall(r'href="/night/', page)) == 5
+    assert "before=" not in page
+
+
+def test_web__one_night__its_page_with_ways_to_others(client: Client) -> None:
+    date = LAST - dt.timedelta(days=3)
+    found = elements(client.get(f"/night/{date}").text)
+    links = {one.attributes["href"] for one in found if one.tag == "a"}
+    assert {
+        f"/night/{date - dt.timedelta(days=1)}",
+        f"/night/{date + dt.timedelta(days=1)}",
+    } <= links
+    slices = [link for link in links if link.startswith("/slice?")]
+    assert len(slices) == 50 * 4
+    assert all(client.get(link).status == 200 for link in sorted(slices)[:3])
+
+
+def test_web__slice__each_night(client: Client) -> None:
+    page = client.get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").text
+    found = elements(page)
+    assert len([one for one in found if one.tag == "tr" and one.within("tbody")]) == 30
+    (picture,) = (one for one in found if "aria-label" in one.attributes and one.tag == "svg")
+    assert BROKEN in picture.attributes["aria-label"]
+    assert all(model in page for model in MODELS)
+
+
+def test_web__two_nights__how_the_second_differs(client: Client) -> None:
+    page = client.get(f"/beside?first={LAST - dt.timedelta(days=7)}&second={LAST}").text
+    rows = [one for one in elements(page) if one.tag == "tr" and one.within("tbody")]
+    broken = [
+        one.all_text() for one in rows if BROKEN in one.all_text() and "_wide" in one.all_text()
+    ]
+    assert "lower" in broken[0]
+    same = client.get(f"/beside?first={LAST}&second={LAST}").text
+    assert "lower" not in same
+    assert client.get(f"/beside?first={LAST}").status == 404
+
+
+def test_web__no_night__says_so() -> None:
+    client = client_of()
+    assert "holds no night" in client.get("/").text
+    assert client.get("/slice?slice=all&measure=GAUC").status == 404
+    assert client.get(f"/night/{LAST}").status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize("address", [*ADDRESSES, "/nowhere"])
+def test_web__a_method_that_could_write__refused(client: Client, method: str, address: str) -> None:
+    assert client.ask(method, address).status in (404, 405)
+
+
+def test_web__head__headers_without_a_body(client: Client) -> None:
+    answer = client.ask("HEAD", "/")
+    assert answer.status == 200
+    assert "content-security-policy" in answer.headers
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example.org",
+        "127.0.0.1.evil.org",
+        "evil.org:8642",
+        "",
+        "localhost.evil.org",
+        "0.0.0.1",
+    ],
+)
+def test_web__called_by_another_name__refused(client: Client, host: str) -> None:
+    answer = client.get("/", host=host)
+    assert answer.status == 400
+    assert "GAUC" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8642", "localhost", "LOCALHOST:1"])
+def test_web__called_by_its_names__answers(client: Client, host: str) -> None:
+    assert client.get("/", host=host).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/night/../../etc/passwd",
+        "/night/..%2f..%2fetc%2fpasswd",
+        "/night/%2e%2e/%2e%2e/etc/passwd",
+        "/../etc/passwd",
+        "//etc/passwd",
+        "/%00",
+        "/night/2026-11-19%00",
+        "/night/2026-11-19/../../x",
+        "/night/' OR 1=1 --",
+        "/night/2026-11-19'; DROP TABLE night; --",
+        "/night/0000-00-00",
+        "/night/9999-12-31",
+        "/night/20261119",
+        "/night/٢٠٢٦-١١-١٩",
+        "/templates/style.css",
+        "/static/history.db",
+        "/night/" + "9" * 3000,
+        "/slice?slice=' OR 1=1 --&measure=GAUC",
+        "/slice?slice=all&measure=GAUC') UNION SELECT 1 --",
+        "/slice?slice=../../etc/passwd&measure=GAUC",
+        "/slice",
+        "/beside?first=../x&second=y",
+        "/?before=' OR 1=1 --",
+    ],
+)
+def test_web__traversal_and_injection__not_found(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status == 404
+    assert "root:" not in answer.text
+    elements(answer.text) if answer.headers["content-type"].startswith("text/html") else None
+
+
+def test_web__an_endless_address__refused(client: Client) -> None:
+    assert client.get("/slice?slice=" + "a" * 5000).status == 414
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_web__evil_texts__stay_texts(evil: str) -> None:
+    night = planted(tiny(), evil)
+    client = client_of(night, replace(night, date=LAST - dt.timedelta(days=1)))
+    addresses = ["/", ADDRESSES[1], ADDRESSES[3]]
+    addresses += [
+        html.unescape(link)
+        for link in re.findall(r'href="(/slice\?[^"]+)"', client.get(ADDRESSES[1]).text)
+    ]
+    addresses += [f"/slice?slice={quote(evil.encode('utf-8', 'replace'))}"]
+    assert len(addresses) >= 5
+    for address in addresses:
+        answer = client.get(address)
+        odd = address.startswith("/slice") and "\ud800" in evil  # no address can name it
+        assert answer.status == (404 if odd or address == addresses[-1] else 200)
+        found = elements(answer.text)
+        assert len([one for one in found if one.tag == "script"]) == 1
+        assert not [one for one in found if one.tag in ("img", "iframe")]
+        for one in found:
+            assert not [name for name in one.attributes if name.startswith("on")]
+            assert one.attributes.get("href", "/")[:1] in "/#"
+            assert not one.attributes.get("href", "/").startswith("//")
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, "/nowhere"])
+def test_web__every_answer__has_the_headers(client: Client, address: str) -> None:
+    headers = client.get(address).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; ")
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+    refused = client.get(address, host="evil.org").headers
+    assert refused["x-content-type-options"] == "nosniff"
+
+
+def test_web__a_history_that_cannot_be_read__says_why() -> None:
+    class Broken(Kept):
+        def dates(self) -> list[dt.date]:
+            raise ArgumentError("history.db: held by <another> run.")
+
+    client = Client(web_view(Broken(())))
+    answer = client.get("/")
+    assert answer.status == 503
+    assert "held by &lt;another&gt; run." in answer.text
