@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastrank_eval.printing import printable
+from fastrank_eval.cell_texts import printable
 
 __all__ = ["inline_svg"]
 

@@ -13,9 +13,9 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval.cell_texts import printable
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.output import atomic_path
-from fastrank_eval.printing import printable
 from fastrank_eval.report.lines import Line, NightSeries, activity_of, movers
 from fastrank_eval.report.nights import CurveLine, Night, NightValue
 from fastrank_eval.report.wording import (

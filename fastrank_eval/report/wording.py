@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fastrank_eval.printing import printable
+from fastrank_eval.cell_texts import printable
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 
 __all__ = [
