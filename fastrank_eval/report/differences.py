@@ -117,7 +117,8 @@ def _error(done: Evaluation, place: Place, model: int, m: int) -> tuple[float, i
     if baseline is None:
         return math.nan, 0
     if isinstance(measure, PooledMeasure):
-        known = of_pool(place.pools, model, measure, plan.threads)
+        effective = sums.effective_groups(place.line)
+        known = of_pool(place.pools, model, measure, plan.threads, effective)
     else:
         means = sums.means[baseline], sums.means[model]
         known = of_groups(measure, m, *means, sums.pairs[model], place.line)
