@@ -9,7 +9,7 @@ the smallest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -160,6 +160,15 @@ class MeanState:
             for dropped in self._dropped
         ]
         return taken
+
+    def of_measures(self, chosen: Sequence[int]) -> MeanState:
+        """The sums of some measures, which are shared."""
+        found = MeanState(0)
+        for mine, theirs in zip(self._cells().values(), found._cells().values(), strict=True):
+            theirs[:] = [mine[m] for m in chosen]
+        found._counts = [self._counts[m] for m in chosen]
+        found._dropped = [self._dropped[m] for m in chosen]
+        return found
 
     def saved(self) -> Parts:
         """Cells that are not 0 with their places, counters, and groups dropped by reason.

@@ -106,7 +106,7 @@ def nightly(
     codes: set[int] = set()
     for each in dates:
         silent = quiet or json_file == "-"
-        codes.add(_night(read, each, dry_run, markdown, silent, told))
+        codes.add(_night(read, each, dry_run, markdown, silent, told, json_file is not None))
     code = next((worst for worst in _WORST_FIRST if worst in codes), 0)
     if json_file is not None:
         _write_json(json_file, told, code)
@@ -121,8 +121,9 @@ def _night(
     markdown: bool,
     silent: bool,
     told: list[dict[str, Any]],
+    summary: bool,
 ) -> int:
-    """Run a night and tell of it; its exit code."""
+    """Run a night and tell of it, in `told` if there is to be a summary; its exit code."""
     from fastrank_eval.bar import progress_bar
     from fastrank_eval.cell_texts import printable
     from fastrank_eval.report.night_json import night_dict
@@ -139,7 +140,9 @@ def _night(
         note(f"error: {date}: {printable(str(error))}")
         told.append({"date": date.isoformat(), "error": str(error)})
         return BAD_INPUT
-    told.append(night_dict(_with_periods(config, night, dry_run), str(pages[0]) if pages else None))
+    if summary:
+        whole = night if dry_run else _with_periods(config, night)
+        told.append(night_dict(whole, str(pages[0]) if pages else None))
     if markdown:
         emit(night_markdown(night))
     elif not silent:
@@ -147,14 +150,13 @@ def _night(
     return _CODES[night.status]
 
 
-def _with_periods(config: NightlyConfig, night: Night, dry_run: bool) -> Night:
+def _with_periods(config: NightlyConfig, night: Night) -> Night:
     from fastrank_eval.report.history import History
     from fastrank_eval.report.nightly import with_periods
 
-    if dry_run:
-        return night
     with History(config.history, readonly=True) as history:
-        return with_periods(night, history, config.options["confidence"])
+        confidence, fewest = config.options["confidence"], config.options.get("min_groups", 1)
+        return with_periods(night, history, confidence, fewest, slices=True)
 
 
 def _dates(date: str | None, backfill: str | None) -> list[dt.date]:

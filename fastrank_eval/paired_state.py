@@ -7,7 +7,7 @@ of one model's terms and the other's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -176,6 +176,14 @@ class PairedState:
         taken._differences = [cells.take(lines) for cells in self._differences]
         taken._counts = [counts.take(lines) for counts in self._counts]
         return taken
+
+    def of_measures(self, chosen: Sequence[int]) -> PairedState:
+        """The sums of some measures, which are shared."""
+        found = PairedState(0)
+        found._crossed = [self._crossed[m] for m in chosen]
+        found._differences = [self._differences[m] for m in chosen]
+        found._counts = [self._counts[m] for m in chosen]
+        return found
 
     def saved(self) -> Parts:
         """Cells that are not 0 with their places, and counters, of every line."""

@@ -16,7 +16,14 @@ from fastrank_eval.result import Result
 from fastrank_eval.saved_groups import SavedGroups
 from fastrank_eval.saved_parts import Parts
 from fastrank_eval.state_evaluation import evaluation_of, places_in, plan_of
-from fastrank_eval.state_files import Place, malformed, read_state, write_state
+from fastrank_eval.state_files import (
+    Place,
+    malformed,
+    read_state,
+    state_bytes,
+    state_in,
+    write_state,
+)
 from fastrank_eval.state_merging import (
     Content,
     added_up,
@@ -24,7 +31,7 @@ from fastrank_eval.state_merging import (
     check_crossing,
     check_repeated,
 )
-from fastrank_eval.state_places import ALL, TOTALS, VALUES
+from fastrank_eval.state_places import ALL, TOTALS, VALUES, slicing_of
 from fastrank_eval.stops import tidied
 
 if TYPE_CHECKING:
@@ -171,6 +178,41 @@ class State:
         with atomic_path(path, overwrite=overwrite) as part, tidied(part.unlink):
             write_state(part, self._header, self._states)
 
+    def to_bytes(self) -> bytes:
+        """The file that `save` would write, for a database or a message."""
+        return state_bytes(self._header, self._states)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, name: str = "a state in bytes") -> State:
+        """Read what `to_bytes` gave.
+
+        Parameters
+        ----------
+        content : bytes
+        name : str
+            What messages call it.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        SourceError
+            If it is no saved state, is damaged, or is of a newer format.
+
+        Examples
+        --------
+        >>> import fastrank_eval as fe
+        >>> state = fe.evaluate(
+        ...     {"user": [1, 1], "click": [1, 0], "score": [0.9, 0.1]},
+        ...     group="user", label="click", score="score", measures="GAUC", keep_state=True,
+        ... ).state
+        >>> fe.State.from_bytes(state.to_bytes()).result().value("GAUC")
+        1.0
+        """
+        return _checked(*state_in(content, name), name)
+
     def merge(
         self, *others: State, allow_repeated: bool = False, allow_crossing: bool = False
     ) -> State:
@@ -215,6 +257,20 @@ class State:
         }
         return State(header, states)
 
+    def check_mergeable(self, other: State) -> None:
+        """Refuse a state that rests on other columns, conventions, measures, models or edges.
+
+        Parameters
+        ----------
+        other : State
+
+        Raises
+        ------
+        MergeError
+            Naming the first difference with both values.
+        """
+        check_agreement(self._content, other._content)
+
     @property
     def _content(self) -> Content:
         return Content(self._header, self._states, self.shown)
@@ -223,6 +279,50 @@ class State:
         """The same without keys and values of groups: a smaller file, and no per-group values."""
         states = {place: parts for place, parts in self._states.items() if place[2] != VALUES}
         return State({**self._header, "groups_kept": False}, states, self.shown)
+
+    @property
+    def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """By what rows are cut into slices, and the edges of each part that has edges."""
+        return {
+            by: {name: tuple(edges) for name, edges in parts.items()}
+            for by, parts in self._header["slicings"].items()
+        }
+
+    def without_slices(self, *by: str) -> State:
+        """The same without the slices by some, or without any.
+
+        Parameters
+        ----------
+        *by : str
+            Of `slicings`; by default all of them.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ArgumentError
+            If there are no slices by one of them.
+        """
+        known = self._header["slicings"]
+        for name in by:
+            if name not in known:
+                raise ArgumentError(
+                    f"{self.shown} has no slices by {name!r}, only by "
+                    f"{', '.join(map(repr, known)) or 'nothing'}."
+                )
+        left = {name: edges for name, edges in known.items() if by and name not in by}
+        gone = set(known) - set(left)
+        states = {
+            place: parts
+            for place, parts in self._states.items()
+            if slicing_of(place[0]) not in gone
+        }
+        told = {name: value for name, value in self._header["conventions"].items() if name != "by"}
+        if left:
+            told["by"] = list(left)
+        return State({**self._header, "slicings": left, "conventions": told}, states, self.shown)
 
     def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
         """What one evaluation of all rows returns; values per group only if they were kept.
@@ -352,8 +452,11 @@ def load_state(path: str | os.PathLike[str]) -> State:
     SourceError
         If the file is missing, is no saved state, is damaged, or is of a newer format.
     """
-    header, states = read_state(path)
-    shown = os.fspath(path)
+    return _checked(*read_state(path), os.fspath(path))
+
+
+def _checked(header: dict[str, Any], states: dict[Place, Parts], shown: str) -> State:
+    """The state, if all that its header names is there."""
     try:
         state = State(header, states, repr(shown))
         missing = [

@@ -7,12 +7,13 @@ damaged file is refused, whatever was damaged.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import mmap
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +61,27 @@ def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Pa
     states : mapping
         The arrays of each state.
     """
+    with part.open("wb") as sink:
+        _write(sink, header, states)
+    with part.open("r+b") as whole:
+        with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            places = _places(content, _MARK + _ZEROS)
+            digest = hashlib.sha256(content).hexdigest().encode()
+        for place in places:
+            whole.seek(place + len(_MARK))
+            whole.write(digest)
+
+
+def state_bytes(header: Mapping[str, Any], states: Mapping[Place, Parts]) -> bytes:
+    """What `write_state` would write to a file."""
+    sink = io.BytesIO()
+    _write(sink, header, states)
+    content = sink.getvalue()
+    return content.replace(_MARK + _ZEROS, _MARK + hashlib.sha256(content).hexdigest().encode())
+
+
+def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[Place, Parts]) -> None:
+    """Write a file with zeros for its digest."""
     metadata = {
         "format": str(FORMAT),
         "writer": __version__,
@@ -69,16 +91,9 @@ def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Pa
     schema = _SCHEMA.with_metadata({_PREFIX + name: text for name, text in metadata.items()})
     codec = "zstd" if pa.Codec.is_available("zstd") else None
     options = pa.ipc.IpcWriteOptions(compression=codec)
-    with part.open("wb") as sink, pa.ipc.new_file(sink, schema, options=options) as file:
+    with pa.ipc.new_file(sink, schema, options=options) as file:
         for batch in _batches(states, schema):
             file.write_batch(batch)
-    with part.open("r+b") as whole:
-        with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            places = _places(content, _MARK + _ZEROS)
-            digest = hashlib.sha256(content).hexdigest().encode()
-        for place in places:
-            whole.seek(place + len(_MARK))
-            whole.write(digest)
 
 
 def _batches(states: Mapping[Place, Parts], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -119,12 +134,28 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place
                 raise _foreign(shown, "it is empty")
             with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 _check_digest(content, shown)
-        with pa.memory_map(shown) as source, pa.ipc.open_file(source) as file:
-            return _read(file, shown)
+        with pa.memory_map(shown) as source:
+            return _opened(source, shown)
     except OSError as error:
         raise SourceError(
             f"cannot read the saved state {shown!r}: {error.strerror or error}."
         ) from error
+
+
+def state_in(
+    content: bytes, shown: str = "these bytes"
+) -> tuple[dict[str, Any], dict[Place, Parts]]:
+    """Read what `state_bytes` gave, called `shown` in messages; raises as `read_state` does."""
+    if not content:
+        raise _foreign(shown, "it is empty")
+    _check_digest(content, shown)
+    return _opened(pa.BufferReader(content), shown)
+
+
+def _opened(source: pa.NativeFile, shown: str) -> tuple[dict[str, Any], dict[Place, Parts]]:
+    try:
+        with pa.ipc.open_file(source) as file:
+            return _read(file, shown)
     except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
         if isinstance(error, SourceError):
             raise
@@ -153,7 +184,7 @@ def malformed(shown: str, why: object) -> SourceError:
     )
 
 
-def _check_digest(content: mmap.mmap, shown: str) -> None:
+def _check_digest(content: mmap.mmap | bytes, shown: str) -> None:
     if content[:6] != _MAGIC:
         raise _foreign(shown, "it is no Arrow IPC file")
     at = content.find(_MARK)
@@ -174,7 +205,7 @@ def _check_digest(content: mmap.mmap, shown: str) -> None:
         )
 
 
-def _places(content: mmap.mmap, mark: bytes) -> list[int]:
+def _places(content: mmap.mmap | bytes, mark: bytes) -> list[int]:
     places, at = [], content.find(mark)
     while at >= 0:
         places.append(at)

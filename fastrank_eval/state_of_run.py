@@ -156,7 +156,9 @@ def _put_pools(
                 keyed.setdefault(name, []).append((place, pool))
     for model, pairs in pools.pairs.items():
         for key, moments in pairs.items():
-            states[where, plan.roles.scores[model], pair_of(key)] = moments.saved()
+            # Of a part of the measures, others may have left theirs.
+            if key in plan.pools:
+                states[where, plan.roles.scores[model], pair_of(key)] = moments.saved()
 
 
 def _source_names(source: object) -> list[str]:

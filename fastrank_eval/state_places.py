@@ -93,6 +93,11 @@ def slice_of(by: str, label: str) -> str:
     return json.dumps([by, label])
 
 
+def slicing_of(where: str) -> str | None:
+    """The slicing of `lines_of` and `slice_of`; None of all rows, and of what is of no rows."""
+    return str(json.loads(where)[0]) if where.startswith("[") else None
+
+
 def values_of(field: str) -> Place:
     """Where the values of a field stand."""
     return "", "", json.dumps(["values of a field", field])

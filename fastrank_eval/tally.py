@@ -233,6 +233,12 @@ class Sums:
         """Groups, rows and positives of some lines, in that order. int64, shape (lines, 3)."""
         return self._seen.take(lines).table
 
+    def of_measures(self, plan: Plan, chosen: Sequence[int]) -> Sums:
+        """The sums of some measures, of which `plan` is."""
+        means = [state.of_measures(chosen) for state in self.means]
+        pairs = {model: pair.of_measures(chosen) for model, pair in self.pairs.items()}
+        return Sums.of(plan, self._seen.table, means, pairs)
+
     def merge(self, other: Sums) -> None:
         """Add the sums of another thread."""
         self._seen.merge(other._seen)

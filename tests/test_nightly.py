@@ -176,9 +176,12 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     assert set(side) == {0.5}
     told = json.loads(Path("report.json").read_text())
     assert (told["schema"], told["exit_code"], len(told["nights"])) == (1, 4, 30)
-    month = {v["measure"]: v for v in told["nights"][-1]["periods"]["month"]}
-    week = {v["measure"]: v for v in told["nights"][-1]["periods"]["week"]}
-    assert set(week) == {"GAUC"}
+    week, month = (
+        {v["measure"]: v for v in told["nights"][-1]["periods"][name] if v["slice"] == "all"}
+        for name in ("week", "month")
+    )
+    assert set(week) == {"GAUC", "AUC", "LogLoss"}
+    assert told["nights"][-1]["period_notes"] == []
     assert month["GAUC"]["groups"] == sum(night.quality.groups for night in nights.values())
     assert month["GAUC"]["se"] < week["GAUC"]["se"] < nights[30].values[0].se
 

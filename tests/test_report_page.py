@@ -262,6 +262,8 @@ def test_page__longer_periods__have_a_table() -> None:
     assert "Longer periods" in html
     assert "0.712" in html
     assert "Longer periods" not in page([night])
+    noted = replace(night, periods={"week": week}, period_notes=("week: <slot> left out",))
+    assert "<p>week: &lt;slot&gt; left out</p>" in page([noted])
 
 
 def test_page__of_a_first_night_without_baseline__says_that_nothing_can_be_compared() -> None:

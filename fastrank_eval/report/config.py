@@ -16,6 +16,7 @@ from fastrank_eval.measures.probabilities import sampling_rate_of
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.profiles import measures_in_force, names_asked, profile_of
 from fastrank_eval.report.dates import check_dated, dated, names_date
+from fastrank_eval.report.night_state import STATES
 from fastrank_eval.report.tables import (
     Complaints,
     Key,
@@ -91,7 +92,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_ctr_drift": Key(number(0)),
         "ties": Key(_truth, True),
     },
-    "history": {"file": Key(text, "history.db")},
+    "history": {"file": Key(text, "history.db"), "states": Key(choice(*STATES), "slices")},
     "output": {"folder": Key(text), "nights": Key(count(1), 30)},
 }
 
@@ -162,6 +163,8 @@ class NightlyConfig:
     gates : GateTexts
     quality : QualityLimits
     history : Path
+    states : str
+        What history keeps to merge nights, one of `night_state.STATES`.
     folder : Path or None
         Where pages are written; None: none is.
     nights : int
@@ -181,6 +184,7 @@ class NightlyConfig:
     history: Path
     folder: Path | None
     nights: int = 30
+    states: str = "slices"
 
     def sources(self, date: dt.date) -> list[str]:
         """The paths of a night."""
@@ -260,6 +264,7 @@ def _config(file: Path, given: dict[str, dict[str, Any]]) -> NightlyConfig:
         gates=GateTexts(**given["gates"]),
         quality=QualityLimits(**given["quality"]),
         history=Path(_beside(file, given["history"]["file"])),
+        states=given["history"]["states"],
         folder=None if folder is None else Path(_beside(file, folder)),
         nights=given["output"]["nights"],
     )

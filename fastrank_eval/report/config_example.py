@@ -70,6 +70,7 @@ max_ctr_drift = 10.0
 
 [history]
 file = "history.db"                   # SQLite; docs/HISTORY.md tells its tables
+# states = "slices"                   # what weeks are merged from: slices, rows, groups
 
 [output]
 # folder = "report"                   # a page for each night and index.html; needs [report]

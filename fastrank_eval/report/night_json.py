@@ -74,7 +74,11 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
             | {name: getattr(d, name) for name in _CHANGE}
             for d in _moved(night)
         ],
-        "periods": {name: [_value(v) for v in values] for name, values in night.periods.items()},
+        "periods": {
+            name: [_value(v) | {"by": v.by, "slice": v.slice} for v in values]
+            for name, values in night.periods.items()
+        },
+        "period_notes": night.period_notes,
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         "sources": night.sources,

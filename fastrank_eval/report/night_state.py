@@ -1,202 +1,147 @@
-"""What a night keeps so that nights are merged, not averaged: exact sums over groups.
+"""What a night keeps so that nights are merged, not averaged: its saved state.
 
-Of every mean and sum over groups of all rows these are its `Moments`, whole numbers that add up. A
-group of a merged number is a user's rows of one night, and groups are independent clusters.
+A group of a merged number is a user's rows of one night, and groups are independent clusters.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from fastrank_eval.errors import HistoryError
+from fastrank_eval.errors import HistoryError, MergeError, SourceError
 from fastrank_eval.evaluation import Evaluation
-from fastrank_eval.plain_values import plain_value
 from fastrank_eval.report.nights import NightValue
-from fastrank_eval.uncertainty import Moments, Uncertainty, around, of_geometric_mean
+from fastrank_eval.report.places import values_of
+from fastrank_eval.saved_states import State
+from fastrank_eval.state_of_run import state_of_run
+from fastrank_eval.tally import Tally
 
-__all__ = ["merged", "state_of"]
+__all__ = ["STATES", "Merged", "merged", "read_states", "state_of"]
 
-_FORMAT, _VERSION = "fastrank_eval night sums", 1
-_COUNTS = ("groups", "groups_used", "rows", "rows_used", "positives", "positives_used")
-_MOMENTS = tuple(field.name for field in fields(Moments))
-#: What may differ between nights that are merged: how rows were read, and which.
-_FREE = ("order", "spilled", "where", "limit", "by", "min_groups", "slices_left_out", "measures")
+#: What may be kept: sums of slices too; of all rows only; of those only sums over groups, whose
+#: size does not grow with rows.
+STATES = ("slices", "rows", "groups")
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """What one measure of one model came to on a night."""
+class Merged:
+    """What several nights come to together.
 
-    aggregate: str
-    weighted: bool
-    counts: tuple[int, ...]
-    dropped: Mapping[str, int]
-    moments: Moments
+    Parameters
+    ----------
+    values : tuple of NightValue
+        Of all rows and of each slice.
+    notes : tuple of str
+        What could not be merged, and why.
+    """
+
+    values: tuple[NightValue, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def state_of(done: Evaluation, hidden: frozenset[str]) -> bytes:
-    """Keep the sums of a run.
+def state_of(
+    done: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
+) -> bytes:
+    """Keep what a run has added up.
 
     Parameters
     ----------
     done : Evaluation
-    hidden : frozenset of str
-        Measures that are left out.
+    source : object
+        As `run` was given it.
+    hidden : collection of str
+        Measures of groups that are left out: no other run knows them.
+    keep : str
+        One of `STATES`.
 
     Returns
     -------
     bytes
-        Compressed JSON; `merged` reads it.
+        Of `State.to_bytes`.
     """
-    plan, whole = done.plan, done.tally.whole
-    lines = []
-    for model, score in enumerate(plan.roles.scores):
-        state = whole.means[model]
-        for m, measure in enumerate(plan.measures):
-            if measure.pooled or str(measure) in hidden:
-                continue
-            weighted = measure.weight != "uniform"
-            moments = state.moments(m, weighted)
-            counts = (
-                whole.groups(), state.used(m), whole.rows(), state.rows(m), whole.positives(),
-                state.positives(m),
-            )  # fmt: skip
-            lines.append(
-                {
-                    "score": score,
-                    "measure": str(measure),
-                    "aggregate": measure.aggregate,
-                    "weighted": weighted,
-                    "counts": counts,
-                    "dropped": state.dropped(m),
-                    "moments": [_hexadecimal(getattr(moments, name)) for name in _MOMENTS],
-                }
-            )
-    told = {k: v for k, v in done.meta.conventions.items() if k not in _FREE}
-    content = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "conventions": plain_value(told),
-        "lines": lines,
-    }
-    return zlib.compress(json.dumps(content).encode())
+    chosen = [
+        m
+        for m, measure in enumerate(done.plan.measures)
+        if str(measure) not in hidden and (keep != "groups" or not measure.pooled)
+    ]
+    plan = replace(done.plan, measures=tuple(done.plan.measures[m] for m in chosen))
+    tally = Tally(plan, done.tally.shared)
+    tally.whole = done.tally.whole.of_measures(plan, chosen)
+    tally.slices = [sums.of_measures(plan, chosen) for sums in done.tally.slices]
+    asked = {name: text for name, text in done.asked.items() if text not in hidden}
+    state = state_of_run(replace(done, plan=plan, tally=tally, asked=asked), source)
+    return (state if keep == "slices" else state.without_slices()).to_bytes()
 
 
-def merged(states: Sequence[bytes], confidence: float) -> tuple[NightValue, ...]:
-    """The values of several nights together, as of one run over the rows of all.
-
-    Parameters
-    ----------
-    states : sequence of bytes
-        Of `state_of`, the latest last. Nights of other conventions than the latest are left out,
-        and so are measures and models that not all the others have.
-    confidence : float
-
-    Returns
-    -------
-    tuple of NightValue
-        Of all rows; to the eighth digit what one run would give.
+def read_states(nights: Mapping[dt.date, bytes], *, slices: bool = True) -> dict[dt.date, State]:
+    """The states that `state_of` kept, with or without those of slices.
 
     Raises
     ------
     HistoryError
         A state is damaged, or of a later version.
     """
-    if not states:
-        return ()
-    read = [_read(state) for state in states]
-    told = read[-1][0]
-    nights = [lines for conventions, lines in read if conventions == told]
-    return tuple(
-        _value(score, measure, [lines[score, measure] for lines in nights], confidence)
-        for score, measure in nights[-1]
-        if all((score, measure) in lines for lines in nights)
-    )
+    read = {date: _read(date, content) for date, content in nights.items()}
+    return read if slices else {date: state.without_slices() for date, state in read.items()}
 
 
-def _read(state: bytes) -> tuple[object, dict[tuple[str, str], _Sums]]:
+def merged(nights: Mapping[dt.date, State], confidence: float, min_groups: int = 1) -> Merged:
+    """The values of several nights together: to the last bit those of one run over all rows.
+
+    Parameters
+    ----------
+    nights : mapping of datetime.date to State
+        Of `read_states`. Nights of other conventions, measures or models than the latest are left
+        out, and so are slices that not all of them cut in the same way, such as those between
+        quantiles of each night.
+    confidence : float
+    min_groups : int
+        Slices of fewer groups are left out.
+    """
+    # Empty nights add nothing, and their columns may be of other types.
+    filled = {date: state for date, state in nights.items() if state.rows} or dict(nights)
+    if not filled:
+        return Merged()
+    alike, notes = _cut_alike(filled)
+    latest = _with_slices(filled[max(filled)], alike)
+    others = []
+    for date, state in sorted(filled.items())[:-1]:
+        other = _with_slices(state, alike)
+        try:
+            latest.check_mergeable(other)
+        except MergeError as error:
+            notes.append(f"{date} is left out: {error}")
+        else:
+            others.append(other)
+    # A night whose rows are those of another is told by its drift, not here.
+    whole = latest.merge(*others, allow_repeated=True)
+    done = whole.evaluation(confidence=confidence, min_groups=min_groups)
+    return Merged(tuple(values_of(done, frozenset())), tuple(notes))
+
+
+def _read(date: dt.date, content: bytes) -> State:
     try:
-        content = json.loads(zlib.decompress(state))
-        if content["format"] != _FORMAT or content["version"] > _VERSION:
-            raise HistoryError(
-                f"a night's state is {content['format']!r} of version {content['version']}; this "
-                f"fastrank_eval reads {_FORMAT!r} up to {_VERSION}. Update it, or run the night "
-                "again."
-            )
-        lines = {(line["score"], line["measure"]): _sums(line) for line in content["lines"]}
-    except (zlib.error, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, HistoryError):
-            raise
-        raise HistoryError(
-            "a night's state is damaged; run the night again, which replaces it."
-        ) from error
-    return content["conventions"], lines
+        return State.from_bytes(content, name=f"the state of {date}")
+    except SourceError as error:
+        raise HistoryError(f"{error} Run that night again, which replaces it.") from error
 
 
-def _sums(line: Mapping[str, Any]) -> _Sums:
-    moments = [None if text is None else int(text, 16) for text in line["moments"]]
-    numbers: dict[str, Any] = dict(zip(_MOMENTS, moments, strict=True))
-    return _Sums(
-        line["aggregate"],
-        line["weighted"],
-        tuple(map(int, line["counts"])),
-        line["dropped"],
-        Moments(**numbers),
-    )
+def _cut_alike(states: Mapping[dt.date, State]) -> tuple[list[str], list[str]]:
+    """The slicings that are the same on all nights, and what is said of the others."""
+    each = [state.slicings for state in states.values()]
+    every: Sequence[str] = list(dict.fromkeys(by for one in each for by in one))
+    alike = [by for by in every if all(by in one and one[by] == each[-1].get(by) for one in each)]
+    notes = [
+        f"slices by {by} are left out: their edges are not the same on all nights"
+        if all(by in one for one in each)
+        else f"slices by {by} are left out: not all nights have them"
+        for by in every
+        if by not in alike
+    ]
+    return alike, notes
 
 
-def _value(score: str, measure: str, nights: Sequence[_Sums], confidence: float) -> NightValue:
-    first = nights[0]
-    moments = _added([night.moments for night in nights])
-    counts = [sum(numbers) for numbers in zip(*(night.counts for night in nights), strict=True)]
-    of = dict(zip(_COUNTS, counts, strict=True))
-    value, sure = _found(first.aggregate, moments, confidence)
-    dropped: dict[str, int] = {}
-    for night in nights:
-        for reason, groups in night.dropped.items():
-            dropped[reason] = dropped.get(reason, 0) + groups
-    return NightValue(
-        score, "", "all", measure, value, sure.se, sure.low, sure.high, sure.effective_groups,
-        of["groups"], of["groups_used"], _share(of["rows_used"], of["rows"]),
-        _share(of["positives_used"], of["positives"]), dropped, sure.caution,
-    )  # fmt: skip
-
-
-def _found(aggregate: str, moments: Moments, confidence: float) -> tuple[float, Uncertainty]:
-    if not moments.groups:
-        return math.nan, Uncertainty()
-    if aggregate == "sum":
-        total = moments.values / (1 << moments.unit)
-        error = moments.error_of_sum()
-        return total, around(total, error, moments.groups, confidence, float(moments.groups))
-    if not moments.weights:
-        return math.nan, Uncertainty()
-    mean = moments.values / moments.weights
-    sure = around(
-        mean, moments.error_of_mean(), moments.groups, confidence, moments.effective_groups
-    )
-    if aggregate == "geometric mean":
-        return math.exp(mean), of_geometric_mean(sure, mean)
-    return mean, sure
-
-
-def _added(moments: Sequence[Moments]) -> Moments:
-    def total(name: str) -> int | None:
-        numbers = [getattr(each, name) for each in moments]
-        return None if numbers[0] is None else sum(numbers)
-
-    numbers: dict[str, Any] = {name: total(name) for name in _MOMENTS if name != "unit"}
-    return Moments(**numbers, unit=moments[0].unit)
-
-
-def _hexadecimal(number: int | None) -> str | None:
-    return None if number is None else f"{number:x}"
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan
+def _with_slices(state: State, chosen: Sequence[str]) -> State:
+    others = [by for by in state.slicings if by not in chosen]
+    return state.without_slices(*others) if others else state

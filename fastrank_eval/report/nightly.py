@@ -20,7 +20,7 @@ from fastrank_eval.report.differences import from_baseline, from_earlier
 from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.history import History
 from fastrank_eval.report.night_curves import curves_of
-from fastrank_eval.report.night_state import merged, state_of
+from fastrank_eval.report.night_state import merged, read_states, state_of
 from fastrank_eval.report.nights import GateOutcome, Night, NightDifference
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
@@ -89,7 +89,13 @@ def nightly(
     return night
 
 
-def with_periods(night: Night, history: History, confidence: float = 0.95) -> Night:
+def with_periods(
+    night: Night,
+    history: History,
+    confidence: float = 0.95,
+    min_groups: int = 1,
+    slices: bool = False,
+) -> Night:
     """The same with the numbers of the week and the month that end with it.
 
     Parameters
@@ -97,14 +103,22 @@ def with_periods(night: Night, history: History, confidence: float = 0.95) -> Ni
     night : Night
     history : History
     confidence : float
+    min_groups : int
+        Slices of fewer groups are left out.
+    slices : bool
+        Whether there are to be numbers of slices.
     """
-    periods = {}
+    first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
+    states = read_states(history.states(first, night.date), slices=slices)
+    periods, notes = {}, []
     for name, days in PERIODS.items():
-        first = night.date - dt.timedelta(days=days - 1)
-        states = list(history.states(first, night.date).values())
-        if states:
-            periods[name] = merged(states, confidence)
-    return replace(night, periods=periods)
+        since = night.date - dt.timedelta(days=days - 1)
+        of_period = {date: state for date, state in states.items() if date >= since}
+        if of_period:
+            found = merged(of_period, confidence, min_groups)
+            periods[name] = found.values
+            notes += [f"{name}: {note}" for note in found.notes]
+    return replace(night, periods=periods, period_notes=tuple(notes))
 
 
 def _evaluated(
@@ -114,8 +128,9 @@ def _evaluated(
 ) -> _Evaluated:
     asked = measures_asked(list(config.measures))
     sources = config.sources(date)
+    source = sources[0] if len(sources) == 1 else sources
     done = run(
-        sources[0] if len(sources) == 1 else sources,
+        source,
         score=config.scores,
         measures=[*asked, *_counted(config)],
         baseline=config.baseline,
@@ -142,7 +157,8 @@ def _evaluated(
         compared=tuple(from_baseline(done, values, confidence)),
         curves=curves_of(done),
     )
-    return _Evaluated(night, state_of(done, _HIDDEN), dict(done.asked), confidence)
+    state = state_of(done, source, _HIDDEN, config.states)
+    return _Evaluated(night, state, dict(done.asked), confidence)
 
 
 def _counted(config: NightlyConfig) -> list[Measure]:

@@ -131,6 +131,8 @@ class Night:
     periods : mapping of str to tuple of NightValue
         ``"week"``, ``"month"``: the last 7 and 30 nights, this one included, merged. Found from
         states when nights are read for a page; history keeps none.
+    period_notes : tuple of str
+        What of nights and slices could not be merged, and why.
     """
 
     date: dt.date
@@ -150,3 +152,4 @@ class Night:
     gates: tuple[GateOutcome, ...] = ()
     status: str = "fine"
     periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)
+    period_notes: tuple[str, ...] = ()
