@@ -11,6 +11,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,11 @@ from fastrank_eval.cli import cli
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.report.config import read_config
 from fastrank_eval.report.history import History
+from fastrank_eval.report.night_json import moved
+from fastrank_eval.report.night_markdown import night_markdown
 from fastrank_eval.report.nights import Night
 from tests.nights import HOSTILE
+from tests.sample_nights import month as sample_month
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """
@@ -300,9 +304,29 @@ def test_hostile_names__survive_history_json_and_markdown(
     assert told["models"] == ["old", model]
     lines = outcome.stdout.splitlines()
     assert lines[0].startswith("**\\<script\\>alert\\(1\\)\\</script\\>, 2026-11-01: fine")
-    table = [line for line in lines if line.startswith("|")]
-    assert len(table) == 2 + 2 * 3
-    assert table[-1].startswith('| ``new `x` \\| <script>"\\n`` | `LogLoss` | ')
+    assert not any(line.startswith("|") for line in lines)
+    (second,) = [at for at, line in enumerate(lines) if line == '**``new `x` | <script>"\\n``**']
+    assert lines[second + 1] == ""
+    assert [line[: line.index("`", 3)] for line in lines[second + 2 : second + 5]] == [
+        "* `GAUC", "* `AUC", "* `LogLoss",
+    ]  # fmt: skip
+
+
+def test_markdown__what_moved_most__is_told_of_the_first_measure() -> None:
+    night = sample_month(2)[-1]
+    text = night_markdown(night)
+    sure = [d for d in moved(night) if d.measure == night.measures[0]]
+    assert len(sure) > 5
+    lines = text.split(f"moved most, `{night.measures[0]}`**\n\n")[1].splitlines()
+    assert [
+        line.startswith(f"* `{d.slice}` of `{d.score}`: {d.delta:+.4g}")
+        for line, d in zip(lines, sure[:5], strict=False)
+    ] == [True] * 5
+    assert lines[5] == f"* and {len(sure) - 5} more"
+    assert "|" not in text
+    calm = night_markdown(replace(night, compared=()))
+    assert "moved most" not in calm
+    assert calm.startswith(text.split("\n\n")[0])
 
 
 class Pages(types.ModuleType):

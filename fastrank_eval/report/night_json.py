@@ -10,7 +10,7 @@ from typing import Any
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 
-__all__ = ["SCHEMA", "night_dict", "nights_json"]
+__all__ = ["SCHEMA", "moved", "night_dict", "nights_json"]
 
 #: Raised when a key changes its meaning or goes; new keys may come without.
 SCHEMA = 1
@@ -72,7 +72,7 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
         "moved": [
             {"kind": d.kind, "score": d.score, "by": d.by, "slice": d.slice, "measure": d.measure}
             | {name: getattr(d, name) for name in _CHANGE}
-            for d in _moved(night)
+            for d in moved(night)[:_MOST_MOVED]
         ],
         "periods": {
             name: [_value(v) | {"by": v.by, "slice": v.slice} for v in values]
@@ -100,7 +100,7 @@ def _change(difference: NightDifference | None) -> dict[str, Any] | None:
     return None if difference is None else {name: getattr(difference, name) for name in _CHANGE}
 
 
-def _moved(night: Night) -> list[NightDifference]:
+def moved(night: Night) -> list[NightDifference]:
     """Slices that differ significantly, the surest first."""
     shown = [d for d in night.compared if d.slice != "all" and d.verdict in _SHOWN]
-    return sorted(shown, key=lambda d: (d.p_adjusted, -abs(d.delta / d.se)))[:_MOST_MOVED]
+    return sorted(shown, key=lambda d: (d.p_adjusted, -abs(d.delta / d.se)))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from fastrank_eval.cell_texts import printable
+from fastrank_eval.report.night_json import moved
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 
 __all__ = ["night_lines", "night_markdown"]
@@ -22,11 +23,15 @@ _KINDS = {
     "last_week": "since last week",
 }
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
+#: Slices that are told.
+_MOST_MOVED = 5
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@-])")
 
 
 def night_markdown(night: Night) -> str:
-    """Lay a night out for chat: status, what is wrong, and the headline numbers as a table.
+    """Lay a night out for chat: status, what is wrong, headline numbers, what moved most.
+
+    Lists and no tables, which many chats do not show.
 
     Parameters
     ----------
@@ -37,23 +42,49 @@ def night_markdown(night: Night) -> str:
     str
         Names that come from data stand in code spans, so that nothing in them is markup.
     """
-    title = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
-    lines = [title, ""]
-    lines += [f"* {_escaped(reason)}" for reason in _reasons(night)]
-    if lines[-1]:
-        lines.append("")
     kinds = [kind for kind in _KINDS if any(d.kind == kind for d in night.compared)]
-    header = ["model", "measure", "value", "CI", *(_KINDS[kind] for kind in kinds)]
-    lines += [_row(header), _row(["---"] * len(header))]
+    whole = [value for value in night.values if value.slice == "all"]
     changes = {(d.kind, d.score, d.measure): d for d in night.compared if d.slice == "all"}
-    for value in night.values:
-        if value.slice == "all":
-            cells = [_code(value.score), _code(value.measure), _number(value.value), _span(value)]
-            cells += [_change(changes.get((k, value.score, value.measure))) for k in kinds]
-            lines.append(_row(cells))
+    models = []
+    for model in dict.fromkeys(value.score for value in whole):
+        models += [f"**{_code(model)}**", ""]
+        for value in whole:
+            if value.score == model:
+                found = {kind: _change(changes.get((kind, model, value.measure))) for kind in kinds}
+                told = [f"{change} {_KINDS[kind]}" for kind, change in found.items() if change]
+                number = f"{_number(value.value)} {_span(value)}".rstrip()
+                models.append(f"* {_code(value.measure)} {', '.join([number, *told])}")
+        models.append("")
     quality = night.quality
-    lines += ["", f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}"]
+    parts = [
+        [f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**", ""],
+        [f"* {_escaped(reason)}" for reason in _reasons(night)],
+        models,
+        _moved_most(night),
+        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}"],
+    ]
+    lines: list[str] = []
+    for part in filter(None, parts):
+        lines += [*([""] if lines and lines[-1] else []), *part]
     return "\n".join(lines) + "\n"
+
+
+def _moved_most(night: Night) -> list[str]:
+    """The slices whose differences are surest, of the first measure that has any."""
+    found = moved(night)
+    if not found:
+        return []
+    # Slices of the same rows say the same of every measure: the first tells enough.
+    first = min((d.measure for d in found), key=night.measures.index)
+    of_first = [d for d in found if d.measure == first]
+    lines = [f"**Slices that moved most, {_code(first)}**", ""]
+    lines += [
+        f"* {_code(d.slice)} of {_code(d.score)}: {_change(d)} {_KINDS[d.kind]} "
+        f"[{d.ci_low:+.4g}, {d.ci_high:+.4g}]"
+        for d in of_first[:_MOST_MOVED]
+    ]
+    left = len(of_first) - _MOST_MOVED
+    return [*lines, f"* and {left} more"] if left > 0 else lines
 
 
 def night_lines(night: Night) -> str:
@@ -91,10 +122,6 @@ def _number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.4g}"
 
 
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def _escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", printable(text))
 
@@ -104,4 +131,4 @@ def _code(text: str) -> str:
     text = printable(text)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
+    return f"{fence}{pad}{text}{pad}{fence}"
