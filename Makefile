@@ -42,7 +42,7 @@ KERNEL_COVERAGE := 90
 	conformance-full coverage boundscheck pictures wheel-demo clean
 
 help:
-	@echo "make demo         generate a click log and a month of nights, evaluate them, print the reports"
+	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
 	@echo "make test         run all tests"
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
@@ -64,7 +64,7 @@ define run_demo
 endef
 
 # The month is meant to fail: its worst nights exit with 4.
-demo: $(VENV)/.core
+demo: $(VENV)/.report
 	@mkdir -p build/demo/month
 	$(call run_demo,$(BIN),build/demo)
 	cp docs/month.toml build/demo/month/nightly.toml
@@ -73,6 +73,7 @@ demo: $(VENV)/.core
 		|| test $$? -eq 4
 	$(BIN)/python -m data_gen.month build/demo/month/logs --late
 	$(BIN)/fastrank-eval nightly build/demo/month/nightly.toml --date 2026-11-24 || test $$? -eq 3
+	@echo "the month's page is build/demo/month/report/index.html"
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
@@ -147,14 +148,14 @@ $(VENV)/.made:
 	echo "error: none of '$(PYTHON)' is Python 3.11 or newer; install one," \
 		"or name it: make PYTHON=/path/to/python3.11" >&2; exit 1
 
-$(VENV)/.core: pyproject.toml $(VENV)/.made
-	$(PIP) install --editable .
+$(VENV)/.report: pyproject.toml $(VENV)/.made
+	$(PIP) install --editable ".[report]"
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(VENV)/.made
 	$(PIP) install --editable ".[test]"
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.report
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.made
 	$(PIP) install --editable ".[test,dev]"
-	@touch $@ $(VENV)/.test $(VENV)/.core
+	@touch $@ $(VENV)/.test $(VENV)/.report
