@@ -122,8 +122,7 @@ def _check_libraries() -> None:
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise ArgumentError(
-            f"serve needs {', '.join(missing)}, not installed: pip install "
-            "'fastrank_eval[report,serve]'."
+            f"serve needs {', '.join(missing)}, not installed: pip install 'fastrank_eval[serve]'."
         )
 
 

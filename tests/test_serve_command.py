@@ -69,7 +69,7 @@ def test_serve__without_its_libraries__names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setattr(serve_command, "find_spec", lambda _: None)
     done = CliRunner().invoke(cli, ["serve", "history.db"])
     assert done.exit_code == 2
-    assert "fastrank_eval[report,serve]" in done.output
+    assert "fastrank_eval[serve]" in done.output
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
