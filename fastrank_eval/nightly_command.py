@@ -155,8 +155,7 @@ def _with_periods(config: NightlyConfig, night: Night) -> Night:
     from fastrank_eval.report.nightly import with_periods
 
     with History(config.history, readonly=True) as history:
-        confidence, fewest = config.options["confidence"], config.options.get("min_groups", 1)
-        return with_periods(night, history, confidence, fewest, slices=True)
+        return with_periods(night, history, config.options["confidence"])
 
 
 def _dates(date: str | None, backfill: str | None) -> list[dt.date]:

@@ -28,6 +28,7 @@ from fastrank_eval.report.config import read_config
 from fastrank_eval.report.history import History
 from fastrank_eval.report.night_json import moved
 from fastrank_eval.report.night_markdown import night_markdown
+from fastrank_eval.report.nightly import with_periods
 from fastrank_eval.report.nights import Night
 from tests.nights import HOSTILE
 from tests.sample_nights import month as sample_month
@@ -181,13 +182,18 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     told = json.loads(Path("report.json").read_text())
     assert (told["schema"], told["exit_code"], len(told["nights"])) == (1, 4, 30)
     week, month = (
-        {v["measure"]: v for v in told["nights"][-1]["periods"][name] if v["slice"] == "all"}
-        for name in ("week", "month")
+        {v["measure"]: v for v in told["nights"][-1]["periods"][name]} for name in ("week", "month")
     )
     assert set(week) == {"GAUC", "AUC", "LogLoss"}
     assert told["nights"][-1]["period_notes"] == []
     assert month["GAUC"]["groups"] == sum(night.quality.groups for night in nights.values())
     assert month["GAUC"]["se"] < week["GAUC"]["se"] < nights[30].values[0].se
+
+    with History("history.db", readonly=True) as history:
+        found = with_periods(nights[30], history, slices=True)
+    merged = {(v.slice, v.score, v.measure): v.value for v in found.periods["week"]}
+    assert merged["all", "score_a", "GAUC"] == json_value(told, "week", "score_a", "GAUC")
+    assert merged["slot=side", "score_b", "GAUC"] == 0.5
 
     before = dump(on(24))
     write_late("logs", rows=3000)
@@ -310,6 +316,12 @@ def test_hostile_names__survive_history_json_and_markdown(
     assert [line[: line.index("`", 3)] for line in lines[second + 2 : second + 5]] == [
         "* `GAUC", "* `AUC", "* `LogLoss",
     ]  # fmt: skip
+
+
+def json_value(told: Any, period: str, score: str, measure: str) -> float:
+    lines = told["nights"][-1]["periods"][period]
+    (value,) = [v["value"] for v in lines if (v["score"], v["measure"]) == (score, measure)]
+    return value
 
 
 def test_markdown__what_moved_most__is_told_of_the_first_measure() -> None:

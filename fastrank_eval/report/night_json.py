@@ -75,7 +75,7 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
             for d in moved(night)[:_MOST_MOVED]
         ],
         "periods": {
-            name: [_value(v) | {"by": v.by, "slice": v.slice} for v in values]
+            name: [_value(v) for v in values if v.slice == "all"]
             for name, values in night.periods.items()
         },
         "period_notes": night.period_notes,
