@@ -176,20 +176,20 @@ def test_browser__keyboard__reaches_the_content_first(browser: Any, file: str) -
         assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
 
 
-@pytest.mark.parametrize("width", [320, 375, 768])
-def test_browser__narrow__no_page_wide_scrolling(browser: Any, file: str, width: int) -> None:
-    with opened(browser, file, viewport={"width": width, "height": 812}) as page:
-        assert overflow(page) <= 0
-        page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
-        assert overflow(page) <= 0
-        page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = false; })")
-        if width == PHONE["width"]:
-            small = page.eval_on_selector_all(
-                "button, select, input[type=search]",
-                "all => all.filter(one => one.offsetParent && one.offsetHeight < 24).length",
-            )
-            assert small == 0
-            shot(page, "night-375")
+def test_browser__narrow__no_page_wide_scrolling(browser: Any, file: str) -> None:
+    with opened(browser, file, viewport=PHONE) as page:
+        for width in (320, 768, PHONE["width"]):
+            page.set_viewport_size({"width": width, "height": 812})
+            assert overflow(page) <= 0, width
+            page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+            assert overflow(page) <= 0, width
+            page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = false; })")
+        small = page.eval_on_selector_all(
+            "button, select, input[type=search]",
+            "all => all.filter(one => one.offsetParent && one.offsetHeight < 24).length",
+        )
+        assert small == 0
+        shot(page, "night-375")
 
 
 CONTRAST = """() => {
@@ -234,14 +234,14 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_browser__scheme__contrast_as_wcag_asks(browser: Any, file: str, scheme: str) -> None:
-    with opened(browser, file, color_scheme=scheme) as page:
-        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (back < "rgb(2") == (scheme == "dark"), back
-        assert page.evaluate(CONTRAST) == []
-        if scheme == "dark":
-            shot(page, "night-1280-dark")
+def test_browser__schemes__contrast_as_wcag_asks(browser: Any, file: str) -> None:
+    with opened(browser, file) as page:
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (back < "rgb(2") == (scheme == "dark"), back
+            assert page.evaluate(CONTRAST) == []
+        shot(page, "night-1280-dark")
 
 
 def test_browser__everything_to_operate__has_a_name(browser: Any, file: str) -> None:
@@ -274,8 +274,9 @@ def test_browser__print__whole_tables_on_white(browser: Any, file: str) -> None:
 
 def test_browser__less_motion__is_heeded(browser: Any, file: str) -> None:
     ways = {}
-    for wish in ("no-preference", "reduce"):
-        with opened(browser, file, reduced_motion=wish) as page:
+    with opened(browser, file) as page:
+        for wish in ("no-preference", "reduce"):
+            page.emulate_media(reduced_motion=wish)
             ways[wish] = page.evaluate("getComputedStyle(document.documentElement).scrollBehavior")
     assert ways == {"no-preference": "smooth", "reduce": "auto"}
 
