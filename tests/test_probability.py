@@ -264,6 +264,8 @@ def test_squares_beyond_doubles__are_an_error():
         value([0.5, 0.5], [1, 0], "ECCE", [1e200, 1.0])
 
 
+# Only where loops run in Python: NumPy's scalars tell of what becomes infinite.
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 @pytest.mark.parametrize("text", ["LogLoss", "NE", "RIG", "Brier", "PCOC", "Bias", "MAE", "ECCE"])
 def test_weights_whose_sum_is_beyond_doubles__are_an_error_and_no_zero(text):
     weight = [2.6e154] * 4 if text == "ECCE" else [1.7e308] * 4
