@@ -117,6 +117,11 @@ class PoolSet:
         return moments.error(slopes), moments.clusters
 
 
+def _halves(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bits, which are added up apart."""
+    return squares & ((1 << _HALF_BITS) - 1), squares >> _HALF_BITS
+
+
 class Sums:
     """What is added up over groups: of all rows on one line, or of each slice on a line of its own.
 
@@ -141,21 +146,19 @@ class Sums:
         lines : ndarray of int64, shape (groups,), or (0,)
             The line of each; without entries the first.
         """
-        squares = rows * rows
-        numbers = (
-            np.ones(len(rows), np.int64),
-            rows,
-            positives,
-            squares & ((1 << _HALF_BITS) - 1),
-            squares >> _HALF_BITS,
-        )
-        for column, counted in enumerate(numbers):
-            if len(lines):
-                added = np.zeros(int(lines.max()) + 1, np.int64)
-                np.add.at(added, lines, counted)
-                self._seen.add(column, added)
-            else:
-                self._seen.add(column, int(counted.sum()))
+        if not len(lines):
+            # Squares of fewer rows have no upper half.
+            short = int(rows.max(initial=0)) < 1 << (_HALF_BITS // 2)
+            halves = [np.dot(rows, rows), 0] if short else [h.sum() for h in _halves(rows * rows)]
+            numbers = (len(rows), rows.sum(), positives.sum(), *halves)
+            for column, number in enumerate(numbers):
+                self._seen.add(column, int(number))
+            return
+        parts = (np.ones(len(rows), np.int64), rows, positives, *_halves(rows * rows))
+        for column, counted in enumerate(parts):
+            added = np.zeros(int(lines.max()) + 1, np.int64)
+            np.add.at(added, lines, counted)
+            self._seen.add(column, added)
 
     def add(
         self,
@@ -230,7 +233,7 @@ class Sums:
         return sums
 
     def seen(self, lines: np.ndarray) -> np.ndarray:
-        """Groups, rows and positives of some lines, in that order. int64, shape (lines, 3)."""
+        """The counters of some lines, in that order. int64, shape (lines, 5)."""
         return self._seen.take(lines).table
 
     def of_measures(self, plan: Plan, chosen: Sequence[int]) -> Sums:

@@ -277,3 +277,21 @@ def test_intervals__cover_the_truth_as_often_as_they_say():
             covered[text] += low <= whole.value(text) <= high
     for text, count in covered.items():
         assert 0.935 <= count / samples <= 0.965, (text, count / samples)
+
+
+def test_effective_groups__of_pooled_measures__look_at_rows_of_any_number():
+    sizes = np.array([70_000, 3, 2])
+    log = {
+        "user": np.repeat(np.arange(3), sizes),
+        "click": np.arange(sizes.sum()) % 2,
+        "p": np.full(sizes.sum(), 0.25),
+    }
+    result = fastrank_eval.evaluate(
+        log, group="user", label="click", score="p", measures="LogLoss", by="click"
+    )
+    wanted = sizes.sum() ** 2 / np.sum(sizes**2)
+    assert result.values[0].effective_groups == pytest.approx(wanted, rel=1e-15)
+    halves = np.array([35_000, 2, 1])
+    sliced = result.values[1].effective_groups, result.values[2].effective_groups
+    assert sliced[0] == pytest.approx(halves.sum() ** 2 / np.sum(halves**2), rel=1e-4)
+    assert sliced[0] != sliced[1]
