@@ -152,7 +152,7 @@ if TYPE_CHECKING:
     from fastrank_eval.progress import Progress
     from fastrank_eval.relative_improvement import rela_impr
     from fastrank_eval.result import Result
-    from fastrank_eval.saved_states import Seen, State, load_state
+    from fastrank_eval.saved_states import State, load_state
     from fastrank_eval.sources import open_source
     from fastrank_eval.thresholds import BestThreshold, best_threshold, confusion
 
@@ -329,7 +329,7 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "OutputError": _ERRORS,
     "Progress": "fastrank_eval.progress",
     "Result": "fastrank_eval.result",
-    "Seen": _STATES,
+    "Seen": "fastrank_eval.state_header",
     "SourceError": _ERRORS,
     "SpillError": _ERRORS,
     "State": _STATES,

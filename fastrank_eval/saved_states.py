@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval.arguments import at_least_one, check_options, open_share
@@ -24,6 +22,7 @@ from fastrank_eval.state_files import (
     state_in,
     write_state,
 )
+from fastrank_eval.state_header import StateHeader
 from fastrank_eval.state_merging import (
     Content,
     added_up,
@@ -31,51 +30,19 @@ from fastrank_eval.state_merging import (
     check_crossing,
     check_repeated,
 )
-from fastrank_eval.state_places import ALL, TOTALS, VALUES, slicing_of
+from fastrank_eval.state_places import ALL, VALUES, slicing_of
 from fastrank_eval.stops import tidied
 
 if TYPE_CHECKING:
     from fastrank_eval.comparison.comparison import Comparison
 
-__all__ = ["Seen", "State", "load_state"]
+__all__ = ["State", "load_state"]
 
 #: What a result may be asked for anew, and what it is called.
 _CHOSEN = {"confidence": "confidence", "min_groups": "least groups of slices"}
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The rows of one evaluation whose sums are in a state.
-
-    Parameters
-    ----------
-    sources : tuple of str
-        Files or folders as they were named, or the type of what was passed.
-    order : str
-        Which way rows took.
-    where : str or None
-        The condition that selected rows.
-    limit : int or None
-        How many were read at most.
-    rows, positives, groups : int
-    writer : str
-        Version of fastrank_eval.
-    fingerprint : str
-        SHA-256 of measures and sums: the same for the same rows, whatever they were called.
-    """
-
-    sources: tuple[str, ...]
-    order: str
-    where: str | None
-    limit: int | None
-    rows: int
-    positives: int
-    groups: int
-    writer: str
-    fingerprint: str
-
-
-class State:
+class State(StateHeader):
     """Everything that values are computed from: exact sums, scores, counts.
 
     States of different rows add up to the state of all of them. Where no group has rows in two of
@@ -104,56 +71,6 @@ class State:
     >>> both.rows, both.result().value("GAUC")
     (8, 0.5)
     """
-
-    def __init__(
-        self,
-        header: Mapping[str, Any],
-        states: Mapping[Place, Parts],
-        shown: str | None = None,
-    ) -> None:
-        self._header = dict(header)
-        self._states = dict(sorted(states.items()))
-        self.seen = tuple(
-            Seen(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
-        )
-        self._groups, self._rows = self._states[ALL, "", TOTALS]["counts"][0, :2].tolist()
-        self.shown = shown or f"a state of {self.rows} rows"
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Score columns, that is, the models."""
-        return tuple(self._header["models"])
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """Canonical texts of the measures."""
-        return tuple(self._header["measures"])
-
-    @property
-    def asked(self) -> dict[str, str]:
-        """What measures were called that a profile gave other options."""
-        return dict(self._header["asked"])
-
-    @property
-    def rows(self) -> int:
-        """Rows seen."""
-        return int(self._rows)
-
-    @property
-    def groups(self) -> int:
-        """Groups seen; one with rows in two states counts twice."""
-        return int(self._groups)
-
-    @property
-    def baseline(self) -> str | None:
-        """The model that every other was compared with, if there was one."""
-        name: str | None = self._header["baseline"]
-        return name
-
-    @property
-    def groups_kept(self) -> bool:
-        """Whether keys and values of every group are there."""
-        return bool(self._header["groups_kept"])
 
     def __repr__(self) -> str:
         return (
@@ -279,14 +196,6 @@ class State:
         """The same without keys and values of groups: a smaller file, and no per-group values."""
         states = {place: parts for place, parts in self._states.items() if place[2] != VALUES}
         return State({**self._header, "groups_kept": False}, states, self.shown)
-
-    @property
-    def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """By what rows are cut into slices, and the edges of each part that has edges."""
-        return {
-            by: {name: tuple(edges) for name, edges in parts.items()}
-            for by, parts in self._header["slicings"].items()
-        }
 
     def without_slices(self, *by: str) -> State:
         """The same without the slices by some, or without any.

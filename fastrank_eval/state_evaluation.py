@@ -44,7 +44,7 @@ from fastrank_eval.tally import PoolSet, Sums, Tally
 from fastrank_eval.undefined import undefined_policies
 
 if TYPE_CHECKING:
-    from fastrank_eval.saved_states import Seen
+    from fastrank_eval.state_header import Seen
 
 #: Conventions of which a result tells only after the measures.
 _LAST = ("by",)
