@@ -8,25 +8,21 @@ known only when all rows are: then each chunk of whole groups is looked up once 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
 
 from fastrank_eval.auc_variance import cluster_variance
-from fastrank_eval.codes import codes_of, distinct_codes, scores_of
+from fastrank_eval.codes import codes_of, scores_of
 from fastrank_eval.columns import frozen
 from fastrank_eval.placements import KeptRows, Placements
 from fastrank_eval.pooled import PooledScores
 from fastrank_eval.pooled_weights import InOrder, WeightedScores
-from fastrank_eval.saved_parts import Parts, narrow, of_planes, of_steps, planes, steps_of
+from fastrank_eval.saved_clusters import rows_in, saved_rows
+from fastrank_eval.saved_parts import Parts
 from fastrank_eval.states import ExactSums
 
-#: Rows of a chunk of groups that come from a file, so that threads share them.
-_TOGETHER = 1 << 18
-#: From so many rows a distinct score on, a file names each once.
-_SHARED = 4
 _SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS = range(3)
 
 
@@ -91,48 +87,45 @@ class ClusteredScores:
         Returns
         -------
         dict of ndarray
-            ``weighted``; ``sizes``: rows of each group, ascending; ``codes`` of the scores (see
-            `ScoreTable.saved`), or ``distinct`` codes and which of them a row has (``which``), all
-            as `saved_parts.steps_of`; ``weights``, as `saved_parts.planes`; ``positive``: 0 or 1.
-            Rows of a group and groups of a size stand in an order that follows from what they hold.
+            As `saved_clusters.saved_rows` of a model alone.
         """
-        weighted = isinstance(self.scores, WeightedScores)
-        parts = {"weighted": np.array(weighted, np.uint8)}
-        if not any(len(kept.codes) for kept in self._kept):
-            return parts
-        codes, positive, sizes, weight = in_canonical_order(self._kept)
-        parts |= {"sizes": narrow(sizes), "positive": positive}
-        distinct, _ = distinct_codes(codes)
-        if _SHARED * len(distinct) > len(codes):
-            parts["codes"] = steps_of(codes)
-        else:
-            which = narrow(np.searchsorted(distinct, codes))
-            parts |= {"distinct": steps_of(distinct), "which": steps_of(which)}
-        return parts if weight is None else {**parts, "weights": planes(weight)}
+        return self.saved_together({"": self})[""]
 
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """The state that `saved` wrote."""
-        state = cls(bool(parts["weighted"]))
-        if "sizes" in parts:
-            if "codes" in parts:
-                codes = of_steps(parts["codes"])
-            else:
-                codes = of_steps(parts["distinct"])[of_steps(parts["which"])]
-            positive = parts["positive"]
-            weight = of_planes(parts["weights"], "f") if "weights" in parts else None
-            starts = np.append(0, np.cumsum(parts["sizes"], dtype=np.int64))
-            cuts = np.searchsorted(starts, np.arange(_TOGETHER, starts[-1], _TOGETHER))
-            for lo, hi in pairwise([0, *np.unique(cuts).tolist(), len(starts) - 1]):
-                here = slice(int(starts[lo]), int(starts[hi]))
-                if here.start < here.stop:
-                    state.add(
-                        scores_of(codes[here]),
-                        np.flatnonzero(positive[here]),
-                        None if weight is None else weight[here],
-                        starts[lo : hi + 1] - starts[lo],
-                    )
-        return state
+        return cls.loaded_together({"": parts})[""]
+
+    @staticmethod
+    def saved_together(states: Mapping[str, ClusteredScores]) -> dict[str, Parts]:
+        """The rows of several models, such that their groups are matched once they are loaded.
+
+        Parameters
+        ----------
+        states : mapping of str to ClusteredScores
+            By model; each was added the same groups.
+
+        Returns
+        -------
+        dict of dict of ndarray
+            As `saved_clusters.saved_rows`.
+        """
+        weighted = any(isinstance(state.scores, WeightedScores) for state in states.values())
+        return saved_rows(
+            {model: state._kept for model, state in states.items()}, weighted=weighted
+        )
+
+    @classmethod
+    def loaded_together(cls, parts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Self]:
+        """The states that `saved_together` wrote, or `saved` of each model."""
+        states = {}
+        for model, kept in rows_in(parts).items():
+            states[model] = state = cls(bool(parts[model]["weighted"]))
+            for rows in kept:
+                score = scores_of(rows.codes)
+                state.scores.add(score, rows.positive, rows.weight)  # type: ignore[arg-type]
+            state._kept = kept
+        return states
 
     def variance(self, area: float, in_order: InOrder = map) -> tuple[float, int]:
         """The variance of the AUC with groups as clusters, and the number of clusters.
@@ -204,7 +197,7 @@ def variance_of_difference(
     """
     theirs = {kept.token: kept for kept in other._kept if kept.token is not None}
     if not all(kept.token in theirs for kept in base._kept):
-        # From files: which groups of the two are the same is not known any more.
+        # From files that do not tell which groups of the two are the same.
         return float("nan"), 0
     placed = [Placements(state.scores.steps(in_order)) for state in (base, other)]
     sums = ExactSums(3)
@@ -234,55 +227,3 @@ def variance_of_difference(
     totals = sums.total(0), sums.total(1), sums.total(2)
     variance = cluster_variance(totals, (1.0, 1.0), (clusters[0], clusters[1], clusters[2]))
     return variance, clusters[2]
-
-
-def in_canonical_order(
-    kept: Sequence[KeptRows],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-    """All rows, group by group, in an order that follows from what they hold.
-
-    Returns
-    -------
-    codes : ndarray of unsigned integers, shape (rows,)
-    positive : ndarray of uint8, shape (rows,)
-    sizes : ndarray of int64, shape (groups,)
-        Rows of each group that has any, ascending.
-    weight : ndarray of float64, shape (rows,), or None
-    """
-    kept = [part for part in kept if len(part.codes)]
-    codes = np.concatenate([part.codes for part in kept])
-    flags = [np.zeros(len(part.codes), np.uint8) for part in kept]
-    for flag, part in zip(flags, kept, strict=True):
-        flag[part.positive] = 1
-    positive = np.concatenate(flags)
-    weights = [part.weight for part in kept if part.weight is not None]
-    columns = [codes, positive]
-    if weights:
-        columns.append(np.concatenate(weights) + 0.0)
-    sizes = np.concatenate([np.diff(part.starts) for part in kept])
-    order = _order_in_groups(columns, sizes)
-    if order is not None:
-        columns = [column[order] for column in columns]
-    # Each row as bytes that compare as it does; groups of a size are compared at once.
-    kinds = [f">u{column.itemsize}" for column in columns]
-    rows = np.empty(len(codes), [(str(n), kind) for n, kind in enumerate(kinds)])
-    for n, column in enumerate(columns):
-        rows[str(n)] = column.view(f"u{column.itemsize}")
-    first, found = np.cumsum(sizes) - sizes, []
-    for size in np.unique(sizes[sizes > 0]).tolist():
-        places = first[sizes == size][:, None] + np.arange(size)
-        content = rows[places].reshape(-1).view(f"S{size * rows.itemsize}")
-        found.append(places[np.argsort(content, kind="stable")].ravel())
-    order = np.concatenate(found)
-    codes, positive, *weight = (column[order] for column in columns)
-    return codes, positive, np.sort(sizes[sizes > 0]), weight[0] if weight else None
-
-
-def _order_in_groups(columns: Sequence[np.ndarray], sizes: np.ndarray) -> np.ndarray | None:
-    """What sorts the rows of each group by these columns; None if they are sorted, as in a file."""
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    ascends = np.ones(len(group) - 1, np.bool_)
-    for column in reversed(columns):
-        ascends = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & ascends)
-    ascends |= group[1:] != group[:-1]
-    return None if ascends.all() else np.lexsort((*reversed(columns), group))

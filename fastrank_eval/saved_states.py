@@ -287,8 +287,9 @@ class State(StateHeader):
         """Tell which models are better than a baseline, as one comparison of all rows would.
 
         The lines have the bits of :func:`fastrank_eval.compare`, slices included, where no group
-        has rows in two of the states that were merged; ``AUC(se='clustered')`` has a difference
-        without an error, because a file does not tell which groups of two models are the same.
+        has rows in two of the states that were merged. ``AUC(se='clustered')`` of a file without
+        ``matched`` groups (docs/STATES.md), as older versions wrote it, or merged with one, has a
+        difference without an error.
 
         Parameters
         ----------

@@ -17,6 +17,7 @@ from fastrank_eval.evaluation import Evaluation
 from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.meta import Meta
+from fastrank_eval.model_states import loaded_of_models
 from fastrank_eval.paired_state import PairedState
 from fastrank_eval.plan import Plan
 from fastrank_eval.saved_groups import SavedGroups
@@ -167,10 +168,12 @@ def _sums(plan: Plan, states: Mapping[Place, Parts], where: str) -> Sums:
 
 def _fill(pools: PoolSet, plan: Plan, states: Mapping[Place, Parts], where: str) -> None:
     kept = kept_by(plan)
-    for model, score in enumerate(plan.roles.scores):
-        for key in plan.pools:
-            name = name_of(key)
-            pools.models[model][key] = kept[name].kind.loaded(states[where, score, name])
+    for key in plan.pools:
+        name = name_of(key)
+        parts = {score: states[where, score, name] for score in plan.roles.scores}
+        loaded = loaded_of_models(kept[name].kind, parts)
+        for model, score in enumerate(plan.roles.scores):
+            pools.models[model][key] = loaded[score]
     for model, pairs in pools.pairs.items():
         for key in pairs:
             pairs[key] = ClusterMoments.loaded(

@@ -12,6 +12,7 @@ from fastrank_eval.exact_cells import taken_lines
 from fastrank_eval.field_values import FieldValues
 from fastrank_eval.keyed_sums import KeyedSums
 from fastrank_eval.mean_state import MeanState
+from fastrank_eval.model_states import loaded_of_models, saved_of_models
 from fastrank_eval.paired_state import PairedState
 from fastrank_eval.plan import Plan
 from fastrank_eval.saved_groups import SavedGroups
@@ -216,16 +217,17 @@ def added_up(
         states[where, "", SLICES] = slices.saved()
         _add_lines(states, where, every, lines, plan)
     kept = kept_by(plan) | paired_by(plan)
-    found: dict[Place, list[int]] = {}
+    found: dict[tuple[str, str], dict[int, dict[str, Parts]]] = {}
     for number, one in enumerate(every):
-        for place in one.states:
-            if place[2] in kept:
-                found.setdefault(place, []).append(number)
-    for place, those in found.items():
-        field = kept[place[2]].field
-        parts = [every[number].states[place] for number in those]
+        for (where, score, name), parts in one.states.items():
+            if name in kept:
+                found.setdefault((where, name), {}).setdefault(number, {})[score] = parts
+    for (where, name), those in found.items():
+        field = kept[name].field
         renumbered = [numbers[field][number] for number in those] if field else None
-        states[place] = _sum(parts, kept[place[2]].kind, renumbered)
+        total = _sum(list(those.values()), kept[name].kind, renumbered)
+        for score, parts in saved_of_models(total, compared=bool(plan.rivals)).items():
+            states[where, score, name] = parts
     if every[0].header["groups_kept"]:
         states[ALL, "", VALUES] = _joined_groups(every).saved()
     return states, kinds
@@ -275,19 +277,24 @@ def _joined_groups(every: Sequence[Content]) -> SavedGroups:
 
 
 def _sum(
-    parts: Sequence[Parts], kind: type[Saveable], numbers: Sequence[np.ndarray] | None
-) -> Parts:
+    every: Sequence[Mapping[str, Parts]],
+    kind: type[Saveable],
+    numbers: Sequence[np.ndarray] | None,
+) -> Mapping[str, Saveable]:
+    """The sums of several states, by model."""
+    loaded: list[Mapping[str, Saveable]]
     if numbers is None:
-        loaded = [kind.loaded(part) for part in parts]
+        loaded = [loaded_of_models(kind, of_models) for of_models in every]
     else:
         loaded = [
-            KeyedSums.loaded(part).renumbered(number)
-            for part, number in zip(parts, numbers, strict=True)
+            {score: KeyedSums.loaded(part).renumbered(number) for score, part in of_models.items()}
+            for of_models, number in zip(every, numbers, strict=True)
         ]
     total, *others = loaded
     for other in others:
-        total.merge(other)
-    return total.saved()
+        for score, state in total.items():
+            state.merge(other[score])
+    return total
 
 
 def _joined_values(field: str, every: Sequence[Content]) -> tuple[FieldValues, list[np.ndarray]]:

@@ -16,6 +16,7 @@ from fastrank_eval.evaluation import Evaluation
 from fastrank_eval.field_values import FieldValues
 from fastrank_eval.fields import FieldCodes
 from fastrank_eval.keyed_sums import KeyedSums
+from fastrank_eval.model_states import saved_of_models
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.plan import Plan
 from fastrank_eval.saved_groups import SavedGroups
@@ -148,12 +149,16 @@ def _put_pools(
     pools: PoolSet,
 ) -> None:
     """Enter what is kept of rows, and tell what of it tells values of fields apart."""
-    for model, score in enumerate(plan.roles.scores):
-        for key, measure in plan.pools.items():
-            place, pool = (where, score, name_of(key)), pools.models[model][key]
-            states[place] = pool.saved()
+    for key, measure in plan.pools.items():
+        kept = {
+            score: of_model[key]
+            for score, of_model in zip(plan.roles.scores, pools.models, strict=True)
+        }
+        for score, parts in saved_of_models(kept, compared=bool(plan.rivals)).items():
+            place = where, score, name_of(key)
+            states[place] = parts
             for name in measure.columns_named():
-                keyed.setdefault(name, []).append((place, pool))
+                keyed.setdefault(name, []).append((place, kept[score]))
     for model, pairs in pools.pairs.items():
         for key, moments in pairs.items():
             # Of a part of the measures, others may have left theirs.

@@ -227,9 +227,11 @@ def test_golden_file__of_format_1__is_read() -> None:
 def test_golden_file__has_what_is_written_today() -> None:
     today, golden = golden_result().state, fe.load_state(GOLDEN)
     assert today._header.keys() | {"writer"} == golden._header.keys()
-    assert {place: list(parts) for place, parts in today._states.items()} == {
-        place: list(parts) for place, parts in golden._states.items()
-    }
+    assert {
+        # Which groups of two models are the same is told since.
+        place: [name for name in parts if name != "matched"]
+        for place, parts in today._states.items()
+    } == {place: list(parts) for place, parts in golden._states.items()}
     both = golden.merge(today, allow_repeated=True, allow_crossing=True)
     assert both.rows == 2 * golden.rows
     once = both.result()
