@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastrank_eval import neighbours, trec
+    from fastrank_eval import neighbours, spark, trec
     from fastrank_eval.class_result import ClassResult
     from fastrank_eval.classes import evaluate_classes
     from fastrank_eval.comparison.compared_value import ComparedValue
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         OrderError,
         OutputError,
         SourceError,
+        SparkError,
         SpillError,
         UndefinedError,
     )
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
         pFound,
     )
     from fastrank_eval.meta import Meta
+    from fastrank_eval.partitions import partial
     from fastrank_eval.progress import Progress
     from fastrank_eval.relative_improvement import rela_impr
     from fastrank_eval.result import Result
@@ -265,6 +267,7 @@ __all__ = [
     "Seen",
     "SetAP",
     "SourceError",
+    "SparkError",
     "SpillError",
     "StRecall",
     "State",
@@ -298,7 +301,9 @@ __all__ = [
     "open_source",
     "pFound",
     "parse_measures",
+    "partial",
     "rela_impr",
+    "spark",
     "trec",
 ]
 
@@ -307,7 +312,7 @@ _GATES = "fastrank_eval.gates"
 _STATES = "fastrank_eval.saved_states"
 _THRESHOLDS = "fastrank_eval.thresholds"
 
-_MODULES = {"neighbours", "trec"}
+_MODULES = {"neighbours", "spark", "trec"}
 #: Where each public name is defined: among the measures, but for these.
 _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "ArgumentError": _ERRORS,
@@ -331,6 +336,7 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "Result": "fastrank_eval.result",
     "Seen": "fastrank_eval.state_header",
     "SourceError": _ERRORS,
+    "SparkError": _ERRORS,
     "SpillError": _ERRORS,
     "State": _STATES,
     "UndefinedError": _ERRORS,
@@ -345,7 +351,9 @@ _HOME = dict.fromkeys(__all__, "fastrank_eval.measures") | {
     "gate": _GATES,
     "load_state": _STATES,
     "neighbours": "fastrank_eval.neighbours",
+    "spark": "fastrank_eval.spark",
     "open_source": "fastrank_eval.sources",
+    "partial": "fastrank_eval.partitions",
     "rela_impr": "fastrank_eval.relative_improvement",
     "trec": "fastrank_eval.trec",
 }

@@ -15,6 +15,7 @@ __all__ = [
     "OrderError",
     "OutputError",
     "SourceError",
+    "SparkError",
     "SpillError",
     "UndefinedError",
     "near",
@@ -49,6 +50,10 @@ class UndefinedError(FastRankEvalError):
 
 class OutputError(FastRankEvalError):
     """An output exists already or cannot be written."""
+
+
+class SparkError(FastRankEvalError):
+    """A job in Spark cannot be trusted or run: groups were parted, or workers lack packages."""
 
 
 class SpillError(FastRankEvalError):

@@ -48,7 +48,7 @@ class BadRows(ColumnError):
         many = f"{rows:,} row(s)" if whole else f"at least {rows:,} row(s)"
         super().__init__(f"{fault} in {many}, first in row {row:,} (counted from 0){remedy}.")
         self.column, self.fault, self.remedy = column, fault, remedy
-        self.row, self.count = row, count
+        self.row, self.rows, self.count = row, rows, count
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> BadRows:
         """The same with the rows of the whole input, of which `batches` hold this column alone."""

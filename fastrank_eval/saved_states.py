@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval import __version__
 from fastrank_eval.arguments import at_least_one, check_options, open_share
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluate import result_of
@@ -30,7 +32,7 @@ from fastrank_eval.state_merging import (
     check_crossing,
     check_repeated,
 )
-from fastrank_eval.state_places import ALL, VALUES, slicing_of
+from fastrank_eval.state_places import ALL, VALUES, fingerprint_of, slicing_of
 from fastrank_eval.stops import tidied
 
 if TYPE_CHECKING:
@@ -173,6 +175,27 @@ class State(StateHeader):
             "seen": [seen for one in every for seen in one.header["seen"]],
         }
         return State(header, states)
+
+    def as_one(self, told: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
+        """The same, as if one evaluation had seen all its rows.
+
+        Parameters
+        ----------
+        told : mapping of str to object
+            What `Seen` says of it: sources, order, where, limit.
+        group : sequence of str, optional
+            What the key columns are called.
+        """
+        header = dict(self._header)
+        counts = {
+            name: sum(getattr(one, name) for one in self.seen)
+            for name in ("rows", "positives", "groups")
+        }
+        print_of = fingerprint_of(header["measures"], self._states)
+        header["seen"] = [{**told, **counts, "writer": __version__, "fingerprint": print_of}]
+        if group is not None:
+            header["columns"] = {**header["columns"], "group": list(group)}
+        return State(header, self._states)
 
     def check_mergeable(self, other: State) -> None:
         """Refuse a state that rests on other columns, conventions, measures, models or edges.

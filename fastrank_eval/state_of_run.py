@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ from fastrank_eval.state_places import (
     SLICES,
     TOTALS,
     VALUES,
+    fingerprint_of,
     lines_of,
     name_of,
     pair_of,
@@ -69,7 +69,7 @@ def state_of_run(done: Evaluation, source: object, keep_groups: bool = False) ->
         "positives": whole.positives(),
         "groups": whole.groups(),
         "writer": __version__,
-        "fingerprint": _fingerprint(measures, states),
+        "fingerprint": fingerprint_of(measures, states),
     }
     if keep_groups:
         groups = SavedGroups.of_run(plan, done.keys, done.values, done.schema)
@@ -187,15 +187,3 @@ def _score_type(kind: pa.DataType, roles: Roles) -> str:
     if kind == pa.float64() or (whole and (kind.bit_width == 32 or roles.score_kind != "order")):
         return "float64"
     return str(kind)
-
-
-def _fingerprint(measures: list[str], states: Mapping[Place, Parts]) -> str:
-    digest = hashlib.sha256(json.dumps(measures).encode())
-    for place, parts in sorted(states.items()):
-        if place[2] == SLICES:
-            continue
-        for name, array in sorted(parts.items()):
-            told = (*place, name, array.dtype.name, array.shape)
-            digest.update(json.dumps(told).encode())
-            digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
-    return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol, Self
@@ -101,3 +102,16 @@ def slicing_of(where: str) -> str | None:
 def values_of(field: str) -> Place:
     """Where the values of a field stand."""
     return "", "", json.dumps(["values of a field", field])
+
+
+def fingerprint_of(measures: list[str], states: Mapping[Place, Parts]) -> str:
+    """What tells sums from others: the same for the same rows, whatever they were called."""
+    digest = hashlib.sha256(json.dumps(measures).encode())
+    for place, parts in sorted(states.items()):
+        if place[2] == SLICES:
+            continue
+        for name, array in sorted(parts.items()):
+            told = (*place, name, array.dtype.name, array.shape)
+            digest.update(json.dumps(told).encode())
+            digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()

@@ -37,7 +37,7 @@ from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.meta import Meta
 from fastrank_eval.tally import PoolSet, Sums
 
-__all__ = ["choices_of", "compare", "comparison_of", "measures_taken", "meta_of"]
+__all__ = ["choices_of", "compare", "comparison_of", "measures_taken", "meta_of", "names_taken"]
 
 
 def compare(
@@ -149,7 +149,7 @@ def compare(
         per_group=per_group,
         **options,
     )
-    return comparison_of(done, choices, _names(asked, taken, done.asked), started)
+    return comparison_of(done, choices, names_taken(asked, taken, done.asked), started)
 
 
 def comparison_of(
@@ -198,7 +198,7 @@ def measures_taken(asked: Sequence[Measure]) -> tuple[Measure, ...]:
     )
 
 
-def _names(
+def names_taken(
     asked: Sequence[Measure], taken: Sequence[Measure], renamed: Mapping[str, str]
 ) -> dict[str, str]:
     """What measures are called that are computed with other options, to their texts."""

@@ -36,8 +36,15 @@ class Distribution:
         self._pieces: list[tuple[np.ndarray, np.ndarray]] = []
         self._held = self._pending = 0
 
-    def add(self, column: pa.Array) -> None:
-        """Count the values of a batch."""
+    def add(self, column: pa.Array, rows: np.ndarray | None = None) -> None:
+        """Count the values of a batch.
+
+        Parameters
+        ----------
+        column : pyarrow.Array
+        rows : ndarray of int64, optional
+            How many rows have each of its values, which are distinct then, and none is missing.
+        """
         column = decoded(column)
         if pa.types.is_null(column.type):
             return
@@ -46,7 +53,7 @@ class Distribution:
             values = values[~missing]
         if not len(values):
             return
-        piece: tuple[np.ndarray, np.ndarray] = np.unique(values, return_counts=True)
+        piece = np.unique(values, return_counts=True) if rows is None else (values, rows)
         self._pieces.append(piece)
         self._pending += len(piece[0])
         if self._pending > max(_PENDING, self._held):

@@ -183,7 +183,8 @@ def open_slicing(
     ----------
     by : str, SliceSpec or sequence of them
     source : Source
-        Opened with the condition of the run. Its rows are read only where quantiles ask for it.
+        Opened with the condition of the run. Its rows are read only where quantiles ask for it
+        whose edges it does not know.
     limit : int, optional
         Rows that the run stops after.
     most : int, default MOST_SLICES
@@ -237,10 +238,13 @@ def _column_coders(
             wanted.append(part.column)
         else:
             coders[part] = part_codes(part, kinds[part], most)
-    seen = distributions(source, wanted, limit) if wanted else {}
+    known = source.edges
+    seen = distributions(source, wanted, limit) if wanted and known is None else {}
     for part in parts:
         if isinstance(part.binning, Quantile):
-            coders[part] = BinCodes(part, seen[part.column].edges(part.binning.bins))
+            bins = part.binning.bins
+            edges = seen[part.column].edges(bins) if known is None else known[str(part)]
+            coders[part] = BinCodes(part, edges)
     return {part: coders[part] for part in parts}
 
 

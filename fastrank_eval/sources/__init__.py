@@ -11,7 +11,7 @@ Parquet, Arrow or CSV file), `files` (many of them as one source).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from fastrank_eval.errors import ArgumentError, SourceError, near
 from fastrank_eval.sources.files import open_files, open_standard_input
 from fastrank_eval.sources.memory import (
     open_arrays,
+    open_batches,
     open_dataset,
     open_reader,
     open_stream_object,
@@ -54,6 +55,7 @@ def open_source(
         * ``"-"``: an Arrow IPC stream on standard input;
         * any object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pandas and polars
           frames, DuckDB relations);
+        * a list or an iterator of pyarrow RecordBatch or Table; an iterator is read once;
         * a mapping of column name to one-dimensional array (NumPy, Arrow, or a sequence).
     format : {"parquet", "arrow", "ipc", "feather", "csv", "tsv"}, optional
         Format of the files. By default the suffix tells, else the first bytes.
@@ -100,8 +102,10 @@ def open_source(
         return opened if condition is None else condition.only(opened)
     if isinstance(source, (str, os.PathLike)):
         return open_files([source], format, condition)
-    if isinstance(source, (list, tuple)):
+    if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
         return open_files(source, format, condition)
+    if isinstance(source, Source):
+        return source if condition is None else condition.only(source)
     name = type_name(source)
     if format is not None:
         raise ArgumentError(f"format={format!r} applies to files; {name} needs none: leave it out.")
@@ -111,6 +115,10 @@ def open_source(
     return opened if condition is None else condition.only(opened)
 
 
+def _is_batch(item: object) -> bool:
+    return isinstance(item, (pa.RecordBatch, pa.Table))
+
+
 def _in_memory(source: object, name: str) -> Source:
     if isinstance(source, pa.Table):
         return open_table(source, name)
@@ -118,6 +126,8 @@ def _in_memory(source: object, name: str) -> Source:
         return open_table(pa.Table.from_batches([source]), name)
     if isinstance(source, pa.RecordBatchReader):
         return open_reader(source, name)
+    if isinstance(source, (list, tuple, Iterator)):
+        return open_batches(source, name)
     if isinstance(source, Mapping):
         return open_arrays(source)
     if hasattr(source, "__arrow_c_stream__"):

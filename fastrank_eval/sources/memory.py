@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,14 @@ from fastrank_eval.sources.source import Source, selected_row
 if TYPE_CHECKING:
     from fastrank_eval.sources.selection import Where
 
-__all__ = ["open_arrays", "open_dataset", "open_reader", "open_stream_object", "open_table"]
+__all__ = [
+    "open_arrays",
+    "open_batches",
+    "open_dataset",
+    "open_reader",
+    "open_stream_object",
+    "open_table",
+]
 
 _SCAN = {"batch_size": 1 << 17, "batch_readahead": 4, "fragment_readahead": 1}
 
@@ -38,6 +46,44 @@ def open_reader(reader: pa.RecordBatchReader, name: str) -> Source:
             yield from select(reader, columns)
 
     return Source(name, reader.schema, read, rereadable=False)
+
+
+def open_batches(batches: Iterable[Any], name: str) -> Source:
+    """Open a list of batches or tables, or an iterator, which can be read once."""
+    rest = iter(batches)
+    first = next(rest, None)
+    if first is None:
+        raise SourceError(
+            f"{name} yields no batch, so its columns are not known: pass an empty table that has "
+            "them, or leave this part out."
+        )
+    _batches_of(first, name)
+    schema = first.schema
+    again = isinstance(batches, Sequence)
+
+    def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for item in batches if again else chain([first], rest):
+            for batch in _batches_of(item, name):
+                if not batch.schema.equals(schema):
+                    raise SourceError(
+                        f"{name}: a batch has the columns {_columns(batch.schema)}, and the first "
+                        f"one {_columns(schema)}: cast them to one schema."
+                    )
+                yield batch.select(list(columns))
+
+    return Source(name, schema, read, rereadable=again)
+
+
+def _batches_of(item: object, name: str) -> list[pa.RecordBatch]:
+    if isinstance(item, pa.Table):
+        return item.to_batches()
+    if isinstance(item, pa.RecordBatch):
+        return [item]
+    raise SourceError(f"{name} yields {type_name(item)}: pass RecordBatches or Tables of pyarrow.")
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)
 
 
 def open_stream_object(source: object, name: str) -> Source:

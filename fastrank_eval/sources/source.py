@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ class Source:
         Whether `batches` may be called more than once.
     locate : callable
         Where a row stands that has been read, "row 3 of 'b.csv'"; "" where the name tells it all.
+    edges : mapping of str to pyarrow.Array or None
+        Edges of quantiles by the text of their part (``"age:quantile5"``), where they are known
+        before a row is read: those of a part of the rows would be other ones.
     """
 
     def __init__(
@@ -38,12 +41,14 @@ class Source:
         rows: int | None = None,
         rereadable: bool = True,
         locate: Callable[[int], str] = lambda row: "",
+        edges: Mapping[str, pa.Array] | None = None,
     ) -> None:
         self.name = name
         self.schema = schema
         self.rows = rows
         self.rereadable = rereadable
         self.locate = locate
+        self.edges = edges
         self._read = read
         self._spent = False
 
