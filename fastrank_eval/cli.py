@@ -38,6 +38,7 @@ from fastrank_eval.shell import (
     prepare_process,
     rendered,
 )
+from fastrank_eval.spark_command import spark_submit_example
 from fastrank_eval.stops import raise_if_stopped, signals_held
 from fastrank_eval.threshold_command import threshold
 
@@ -359,6 +360,7 @@ cli.add_command(classes)
 cli.add_command(compare)
 cli.add_command(merge)
 cli.add_command(nightly)
+cli.add_command(spark_submit_example)
 
 
 def main() -> NoReturn:

@@ -1,0 +1,68 @@
+r"""Evaluate click predictions where they lie, in Spark.
+
+spark-submit --archives environment.tar.gz#environment \
+    --conf spark.pyspark.python=environment/bin/python \
+    --conf spark.executorEnv.NUMBA_CACHE_DIR=/tmp/fastrank_eval-kernels \
+    job.py --table ads.impressions --where "day = '2026-11-19'" --state 2026-11-19.state
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import SparkSession
+
+import fastrank_eval as fe
+from fastrank_eval import spark as fastrank
+
+
+def main() -> int:
+    """Read a table, evaluate it, print the result; keep its state and the values of groups."""
+    parser = argparse.ArgumentParser(description="GAUC and calibration of a table of impressions")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--table", help="of the catalogue: Hive, Iceberg, Delta ...")
+    source.add_argument("--parquet", help="a folder of Parquet files")
+    parser.add_argument("--group", nargs="+", default=["user_id"])
+    parser.add_argument("--label", default="click")
+    parser.add_argument("--score", nargs="+", default=["pctr"], help="the first is the baseline")
+    parser.add_argument("--measures", default="GAUC,AUC,LogLoss,PCOC")
+    parser.add_argument("--by", nargs="*", default=[], help="slices: slot, age:18,35, ts:day")
+    parser.add_argument("--where", help="which rows")
+    parser.add_argument("--partitions", type=int, help="two to four times the cores")
+    parser.add_argument("--state", help="file for the state, to be merged with other nights")
+    parser.add_argument("--groups", help="folder for the values of every group")
+    given = parser.parse_args()
+
+    session = SparkSession.builder.appName("fastrank_eval").getOrCreate()
+    rows = session.table(given.table) if given.table else session.read.parquet(given.parquet)
+    asked = {
+        "group": given.group,
+        "label": given.label,
+        "score": given.score,
+        "measures": given.measures,
+        "by": given.by,
+        "where": given.where,
+        "partitions": given.partitions,
+    }
+    try:
+        result = fastrank.evaluate(rows, **asked)
+        sys.stdout.write(f"{result}\n")
+        if len(given.score) > 1:
+            found = fastrank.compare(rows, baseline=given.score[0], **asked)
+            sys.stdout.write(f"{found}\n")
+        if given.state:
+            result.state.save(given.state, overwrite=True)
+        if given.groups:
+            values = fastrank.evaluate(rows, per_group=True, **asked)
+            values.write.mode("overwrite").parquet(given.groups)
+    except fe.FastRankEvalError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    finally:
+        session.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

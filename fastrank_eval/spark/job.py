@@ -1,0 +1,266 @@
+"""A job of Spark's: arguments checked here, rows grouped there, each partition evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval import __version__
+from fastrank_eval.arguments import at_least_one, check_options, column_names
+from fastrank_eval.errors import ArgumentError, SparkError
+from fastrank_eval.evaluate import evaluate
+from fastrank_eval.evaluation import Evaluation, run
+from fastrank_eval.measures.text import measures_asked
+from fastrank_eval.slices import slices_asked
+from fastrank_eval.slices.quantiles import Distribution
+from fastrank_eval.slices.spec import Part, Quantile
+from fastrank_eval.spark import worker
+from fastrank_eval.spark.conditions import only
+from fastrank_eval.spark.frames import (
+    arrow_schema,
+    check_frame,
+    functions_of,
+    grouped,
+    hashes,
+    quoted,
+)
+from fastrank_eval.spark.replies import Answer, merged
+from fastrank_eval.spark.task import (
+    FIRST_HASH,
+    REPLY,
+    SECOND_HASH,
+    VALUES,
+    Task,
+    batch_in,
+    stream_of,
+)
+from fastrank_eval.state_of_run import state_of_run
+from fastrank_eval.summary import per_group_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Job"]
+
+#: Arguments of `evaluate` that say how rows are read, and who says it here.
+_SPARKS = {
+    "order": "Spark brings rows into the order of their groups",
+    "presorted": "Spark brings rows into the order of their groups",
+    "threads": "Spark runs as many tasks at once as it has cores",
+    "limit": "call it with df.limit(...)",
+    "batch_rows": "set spark.sql.execution.arrow.maxRecordsPerBatch",
+    "memory": "set spark.executor.memory and spark.executor.pyspark.memory",
+    "spill_dir": "set spark.local.dir",
+    "format": "a DataFrame knows what it reads",
+    "progress": "Spark shows the progress of its jobs",
+}
+_UNSPLIT = "ties='input' takes the order of the input, which Spark does not keep; name another."
+
+
+@dataclass(frozen=True)
+class Job:
+    """An evaluation of a DataFrame, checked as far as it can be without reading a row.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Those that the condition selects.
+    group : tuple of str
+        Key columns.
+    where : str or None
+    task : Task
+        What partitions are asked for, but for what hangs on how Spark groups rows.
+    planned : Evaluation
+        Of no rows.
+    """
+
+    rows: DataFrame
+    group: tuple[str, ...]
+    where: str | None
+    task: Task
+    planned: Evaluation
+
+    @classmethod
+    def of(
+        cls,
+        df: DataFrame,
+        taker: str,
+        options: Mapping[str, Any],
+        *,
+        partitions: int | None,
+        keep_groups: bool,
+        keep_scores: bool,
+    ) -> Job:
+        """Check the arguments of `evaluate`.
+
+        Parameters
+        ----------
+        df : DataFrame
+        taker : str
+            Who takes them, for messages.
+        options : mapping of str to object
+            By name.
+        partitions : int or None
+        keep_groups, keep_scores : bool
+
+        Raises
+        ------
+        FastRankEvalError
+            As `evaluate` does, and for what Spark cannot keep to.
+        """
+        check_frame(df)
+        for name, remedy in _SPARKS.items():
+            if name in options:
+                raise ArgumentError(f"{taker}() takes no {name} for Spark: {remedy}.")
+        check_options(taker, [*options, "measures"], evaluate)
+        if options.get("ties") == "input":
+            raise ArgumentError(_UNSPLIT)
+        plain = dict(options)
+        where = plain.pop("where", None)
+        plain["measures"] = [str(measure) for measure in measures_asked(options["measures"])]
+        if plain.get("by"):
+            plain["by"] = [str(spec) for spec in slices_asked(plain["by"])]
+        schema = arrow_schema(df)
+        planned = run(
+            schema.empty_table(),
+            **plain,
+            where=where,
+            per_group=True,
+            keep_scores=keep_scores,
+        )
+        if planned.plan.ties == "input":
+            raise ArgumentError(_UNSPLIT)
+        task = Task(
+            options=plain,
+            key="",
+            key_bits=0,
+            hashed=(),
+            partitions=_partitions(df, partitions),
+            edges={},
+            keep_groups=keep_groups,
+            keep_scores=keep_scores,
+            version=__version__,
+        )
+        group = column_names("group", options["group"])
+        return cls(only(df, where, schema), group, where, task, planned)
+
+    def answer(self) -> Answer:
+        """Run it."""
+        task = replace(self.task, edges=_edges(self.rows, self.planned))
+        keyed, task = self._grouped(task, keep_keys=task.keep_groups)
+        replies = _collected(keyed.mapInArrow(partial(worker.partition_state, task), REPLY))
+        told = {
+            "sources": [f"{type(self.rows).__module__.partition('.')[0]}.DataFrame"],
+            "where": self.where,
+        }
+        nothing = state_of_run(
+            replace(self.planned, plan=replace(self.planned.plan, per_group=task.keep_groups)),
+            "no rows",
+            task.keep_groups,
+        )
+        return merged(replies, nothing, task.partitions, told, self.group, self._group_of)
+
+    def group_values(self) -> DataFrame:
+        """The values of every group, as `Result.per_group` has them, not computed yet."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        options = {name: value for name, value in self.task.options.items() if name != "by"}
+        keyed, task = self._grouped(replace(self.task, options=options), keep_keys=True)
+        schema = per_group_table(
+            self.planned.plan, self.planned.keys, self.planned.values, self.planned.schema
+        ).schema
+        named = schema.serialize().to_pybytes()
+        return keyed.mapInArrow(
+            partial(worker.group_values, task, named), from_arrow_schema(schema)
+        )
+
+    def _grouped(self, task: Task, *, keep_keys: bool) -> tuple[DataFrame, Task]:
+        read = [name for name in self.planned.plan.roles.by_column() if name not in self.group]
+        cut = self.planned.plan.slicings if task.options.get("by") else ()
+        sliced = {part.column for one in cut for part in one.spec.parts if not part.activity}
+        read += [name for name in self.group if name in sliced]
+        found = grouped(self.rows, self.group, read, task.partitions, keep_keys=keep_keys)
+        options = {**task.options, "group": list(found.group)}
+        settled = replace(
+            task, options=options, key=found.key, key_bits=found.key_bits, hashed=found.hashed
+        )
+        return found.frame, settled
+
+    def _group_of(self, first: int, second: int) -> str:
+        """The group that two hashes stand for, as messages name it."""
+        functions = functions_of(self.rows)
+        keys = [functions.col(quoted(name)) for name in self.group]
+        those = (functions.col(quoted(FIRST_HASH)) == first) & (
+            functions.col(quoted(SECOND_HASH)) == second
+        )
+        found = self.rows.select(*keys, *hashes(self.rows, self.group)).where(those).first()
+        if found is None:
+            return f"{FIRST_HASH}={first}, {SECOND_HASH}={second}"
+        return ", ".join(f"{name}={found[n]!r}" for n, name in enumerate(self.group))
+
+
+def _partitions(df: DataFrame, given: int | None) -> int:
+    chosen = df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")
+    # Some vendors let Spark choose ("auto"), but a partition must know how many there are.
+    otherwise = int(chosen) if chosen is not None and chosen.isdigit() else 200
+    return int(at_least_one("partitions", given, otherwise))
+
+
+def _edges(rows: DataFrame, planned: Evaluation) -> dict[str, bytes]:
+    """Edges of quantiles of all rows, from one more job over their columns."""
+    parts: list[Part] = [
+        part
+        for one in planned.plan.slicings
+        for part in one.spec.parts
+        if isinstance(part.binning, Quantile)
+    ]
+    if not parts:
+        return {}
+    functions = functions_of(rows)
+    names = list(dict.fromkeys(part.column for part in parts))
+    met = {name: Distribution(planned.schema.field(name).type) for name in names}
+    columns = rows.select(*(functions.col(quoted(name)) for name in names))
+    for reply in _collected(columns.mapInArrow(worker.distinct_values, VALUES)):
+        counted = batch_in(bytes(reply["values"]))
+        met[names[reply["column"]]].add(counted.column(0), np.asarray(counted.column(1)))
+    edges = {}
+    for part in parts:
+        found = met[part.column].edges(part.binning.bins)  # type: ignore[union-attr]
+        edges[str(part)] = stream_of(pa.record_batch({"edge": found}))
+    return edges
+
+
+def _collected(replies: DataFrame) -> Sequence[Any]:
+    """Run a job; what its workers lack is said in our words."""
+    from pyspark.errors import PySparkException
+
+    try:
+        rows: Sequence[Any] = replies.collect()
+    except PySparkException as error:
+        told = _lacking(str(error))
+        if told:
+            raise SparkError(told) from error
+        raise
+    return rows
+
+
+def _lacking(message: str) -> str:
+    for package in ("fastrank_eval", "pyarrow", "numba", "numpy"):
+        if f"No module named '{package}'" in message:
+            return (
+                f"Spark's workers cannot import {package}: ship an environment that holds "
+                "fastrank_eval to them (spark.archives), or set spark.pyspark.python "
+                "(PYSPARK_PYTHON) to a Python that has it on every worker."
+            )
+    if "spark.driver.maxResultSize" in message:
+        return (
+            "The states of all partitions are larger than spark.driver.maxResultSize. Exact AUC "
+            "and curves keep each distinct score, and kept groups each group: raise it, or take "
+            "AUC(bins=65536), or leave keep_groups and keep_scores out."
+        )
+    return ""

@@ -1,0 +1,260 @@
+"""Numbers from Spark: the bits of the local engine, however rows are shared out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.measure_value import MeasureValue
+
+MEASURES = "GAUC,nDCG@10,RR,AUC,LogLoss,ECE(bins=10),PPV(threshold=0.5)"
+KEYS = ["user", "short", "name", ["user", "session"]]
+
+
+def bits(values: list[MeasureValue]) -> list[str]:
+    """Every number of every line, to the last bit."""
+    return [repr(value) for value in values]
+
+
+def here(log: pa.Table, **options: Any) -> Any:
+    return fe.evaluate(log, label="click", per_group=False, keep_state=True, **options)
+
+
+@pytest.fixture(scope="session")
+def local(log: pa.Table) -> Any:
+    return here(log, group="user", score=["old", "new"], measures=MEASURES)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 200])
+def test_any_number_of_partitions__the_bits_of_the_local_engine(frame, local, partitions) -> None:
+    found = fe.spark.evaluate(
+        frame,
+        group="user",
+        label="click",
+        score=["old", "new"],
+        measures=MEASURES,
+        partitions=partitions,
+    )
+    assert bits(found.values) == bits(local.values)
+    assert found.state.seen[0].fingerprint == local.state.seen[0].fingerprint
+    assert (found.meta.rows, found.meta.groups) == (local.meta.rows, local.meta.groups)
+    assert found.meta.conventions == {**local.meta.conventions, "order": "spark"}
+
+
+@pytest.mark.parametrize("group", KEYS, ids=str)
+def test_keys_of_any_type__the_bits_of_the_local_engine(frame, log, group) -> None:
+    options = {"group": group, "score": "old", "measures": "GAUC,AUC", "by": ["slot", "@rows:5"]}
+    found = fe.spark.evaluate(frame, label="click", **options)
+    assert bits(found.values) == bits(here(log, **options).values)
+    assert found.state.groups == here(log, **options).state.groups
+
+
+def test_batches_of_seven_rows__groups_that_span_them_are_whole(
+    frame, local, log, configured
+) -> None:
+    with configured(spark__sql__execution__arrow__maxRecordsPerBatch="7"):
+        for group in ("user", "name"):
+            found = fe.spark.evaluate(
+                frame, group=group, label="click", score=["old", "new"], measures=MEASURES
+            )
+            assert bits(found.values) == bits(local.values)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_one_user_with_a_fifth_of_all_rows_and_many_with_one(spark, configured, adaptive) -> None:
+    rng = np.random.default_rng(3)
+    rows = 20_000
+    users = np.where(rng.random(rows) < 0.2, -1, rng.integers(0, 10_000, rows))
+    log = pa.table(
+        {
+            "user": users,
+            "click": (rng.random(rows) < 0.3).astype(np.int8),
+            "old": rng.random(rows).astype(np.float32).round(2),
+        }
+    )
+    options = {"group": "user", "score": "old", "measures": "GAUC,AUC,nDCG@5"}
+    with configured(
+        spark__sql__adaptive__enabled=adaptive,
+        spark__sql__adaptive__advisoryPartitionSizeInBytes="4k",
+        spark__sql__adaptive__coalescePartitions__minPartitionSize="1k",
+    ):
+        found = fe.spark.evaluate(spark.createDataFrame(log), label="click", **options)
+    assert bits(found.values) == bits(here(log, **options).values)
+
+
+def test_more_partitions_than_groups__empty_ones_count_for_nothing(spark) -> None:
+    log = pa.table({"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "old": [0.1, 0.4, 0.2, 0.3]})
+    found = fe.spark.evaluate(
+        spark.createDataFrame(log),
+        group="user",
+        label="click",
+        score="old",
+        measures="GAUC",
+        partitions=9,
+    )
+    assert found.value("GAUC") == 0.5
+
+
+def test_no_row__the_result_of_no_row(spark) -> None:
+    frame = spark.createDataFrame([], "user long, click byte, old float, slot string")
+    empty = pa.table(
+        {
+            "user": pa.array([], pa.int64()),
+            "click": pa.array([], pa.int8()),
+            "old": pa.array([], pa.float32()),
+            "slot": pa.array([], pa.string()),
+        }
+    )
+    options = {"group": "user", "score": "old", "measures": "GAUC,AUC", "by": "slot"}
+    found = fe.spark.evaluate(frame, label="click", **options)
+    assert bits(found.values) == bits(here(empty, **options).values)
+
+
+def test_row_weights_fields_and_group_weights__the_bits_of_the_local_engine(frame, log) -> None:
+    options = {
+        "group": "name",
+        "score": "new",
+        "weight": "weight",
+        "measures": "GAUC(weight='user'),AUC,LogLoss,FieldECE(field='slot')",
+    }
+    found = fe.spark.evaluate(frame, label="click", **options)
+    assert bits(found.values) == bits(here(log, **options).values)
+
+
+def test_slices_by_quantiles__edges_are_those_of_all_rows(frame, log) -> None:
+    options = {
+        "group": "user",
+        "score": "old",
+        "measures": "GAUC,PCOC",
+        "by": ["age:quantile4", "new:quantile3", "slot,age:30,60"],
+        "min_groups": 3,
+    }
+    found = fe.spark.evaluate(frame, label="click", partitions=5, **options)
+    expected = here(log, **options)
+    assert bits(found.values) == bits(expected.values)
+    assert found.state.slicings == expected.state.slicings
+
+
+CONDITIONS = [
+    "n > 1",
+    "n >= 1.5 or t is null",
+    "not (n > 1)",
+    "n != 1",
+    "n <= 2 and not t = 'b'",
+    "n between 1 and 3",
+    "t in ('a', 'it''s') or n is null",
+    "t not in ('a')",
+    "day >= '2026-11-02' and at < '2026-11-02T12:00:00Z'",
+    "price = 1.10 or flag",
+    "not flag",
+    "i = 3 or i in (1, 5)",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_where__selects_what_the_local_engine_selects(spark, condition) -> None:
+    log = pa.table(
+        {
+            "user": pa.array([1, 1, 2, 2, 3, 3, 4, 4]),
+            "click": pa.array([0, 1, 1, 0, 1, 0, 0, 1]),
+            "old": pa.array([0.1, 0.4, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8]),
+            "n": pa.array([1.0, 2.0, float("nan"), None, 1.5, -0.0, 3.0, 1.0]),
+            "t": pa.array(["a", "b", "it's", None, "a", "b", "a", None]),
+            "i": pa.array([1, 2, 3, None, 5, 6, 3, 1], pa.int16()),
+            "day": pa.array([dt.date(2026, 11, 1 + k % 3) for k in range(8)]),
+            "at": pa.array(
+                [dt.datetime(2026, 11, 1 + k % 3, 2 * k, tzinfo=dt.UTC) for k in range(8)],
+                pa.timestamp("us", "UTC"),
+            ),
+            "price": pa.array([Decimal(f"{k}.10") for k in range(8)], pa.decimal128(6, 2)),
+            "flag": pa.array([True, False, None, True, False, True, None, False]),
+        }
+    )
+    options = {"group": "user", "score": "old", "measures": "nDCG,AUC", "where": condition}
+    found = fe.spark.evaluate(spark.createDataFrame(log), label="click", **options)
+    expected = here(log, **options)
+    assert found.meta.rows == expected.meta.rows
+    assert 0 < found.meta.rows < 8
+    assert bits(found.values) == bits(expected.values)
+    assert found.meta.conventions["where"] == condition
+
+
+def test_scores_kept__curves_of_the_local_engine(frame, log) -> None:
+    options = {"group": "user", "score": "old", "measures": "AUC"}
+    found = fe.spark.evaluate(frame, label="click", keep_scores=True, partitions=3, **options)
+    expected = fe.evaluate(log, label="click", keep_scores=True, **options)
+    for kind in ("roc", "calibration"):
+        assert found.curve(kind).table.equals(expected.curve(kind).table)
+
+
+def test_binned_auc__merges_within_its_printed_bound(frame, log) -> None:
+    options = {"group": "user", "score": "new", "measures": "AUC(bins=4096)"}
+    found = fe.spark.evaluate(frame, label="click", partitions=6, **options)
+    assert bits(found.values) == bits(here(log, **options).values)
+
+
+@pytest.mark.parametrize("group", KEYS, ids=str)
+def test_per_group__a_frame_of_every_group(frame, log, group) -> None:
+    options = {"group": group, "label": "click", "score": ["old", "new"], "measures": "GAUC,RR"}
+    found = fe.spark.evaluate(frame, per_group=True, partitions=5, **options)
+    expected = fe.evaluate(log, **options).per_group
+    order = [(name, "ascending") for name in expected.column_names[:2]]
+    assert found.columns == expected.column_names
+    assert found.toArrow().cast(expected.schema).sort_by(order).equals(expected.sort_by(order))
+
+
+def test_groups_kept__the_state_tells_them_by_their_own_keys(frame, log) -> None:
+    options = {"group": "name", "label": "click", "score": "old", "measures": "GAUC"}
+    found = fe.spark.evaluate(frame, keep_groups=True, partitions=3, **options)
+    expected = fe.evaluate(log, keep_state=True, keep_groups=True, **options)
+    assert found.per_group.equals(expected.state.result().per_group)
+    with pytest.raises(fe.MergeError, match="both hold rows of the group"):
+        found.state.merge(expected.state, allow_repeated=True)
+
+
+def test_states_of_two_jobs__merge_and_do_not_count_twice(frame, log, tmp_path) -> None:
+    options = {"group": "user", "label": "click", "score": "old", "measures": "GAUC,AUC"}
+    found = fe.spark.evaluate(frame, partitions=3, **options).state
+    again = fe.spark.evaluate(frame, partitions=5, **options).state
+    with pytest.raises(fe.MergeError, match="hold the same 6000 rows"):
+        found.merge(again)
+    found.save(tmp_path / "one.state")
+    assert fe.load_state(tmp_path / "one.state").seen == found.seen
+
+
+@pytest.mark.parametrize("test", ["clustered_t", "wilcoxon", "bootstrap"])
+def test_compare__the_lines_of_the_local_engine(frame, log, test) -> None:
+    options = {
+        "group": "name",
+        "label": "click",
+        "score": ["old", "new"],
+        "baseline": "old",
+        "measures": "GAUC,nDCG@10" if test != "clustered_t" else "GAUC,LogLoss,nDCG@10",
+        "test": test,
+        "replicates": 500,
+    }
+    found = fe.spark.compare(frame, partitions=3, **options)
+    expected = fe.compare(log, **options)
+    assert [repr(line) for line in found] == [repr(line) for line in expected]
+    assert bits(found.evaluated) == bits(expected.evaluated)
+
+
+def test_compare__with_auc_and_slices(frame, log) -> None:
+    options = {
+        "group": "user",
+        "label": "click",
+        "score": ["old", "new"],
+        "baseline": "old",
+        "measures": "AUC,GAUC",
+        "by": "slot",
+    }
+    found = fe.spark.compare(frame, partitions=3, **options)
+    expected = fe.compare(log, **options)
+    assert [repr(line) for line in found] == [repr(line) for line in expected]
+    assert found.line("AUC").se > 0
