@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +24,9 @@ from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.ranking import Ranking, rank, unranked
 from fastrank_eval.settling import RankedGroups, Settled, constant_columns, settled
 from fastrank_eval.tally import Measured, PoolSet, SharedPools, Sums, Tally
+
+#: Rows from which on threads share what is done once all are added up.
+_SHARED = 1 << 17
 
 
 def evaluate_chunk(
@@ -171,6 +175,11 @@ class Tallies:
         for tally in self.tallies:
             total.merge(tally)
         return total
+
+
+def sharing(threads: int, rows: int) -> Callable[..., Iterator[Any]]:
+    """What maps work over parts of so many rows: threads, unless starting them takes longer."""
+    return partial(in_order, threads) if rows >= _SHARED else map
 
 
 def in_order(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:

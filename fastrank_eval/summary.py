@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fastrank_eval.array_views import decoded
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
-from fastrank_eval.engine import in_order
+from fastrank_eval.engine import in_order, sharing
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
 from fastrank_eval.mean_state import MeanState
@@ -71,7 +71,7 @@ def _line(
     sure, weight = Uncertainty(), math.nan
     if isinstance(measure, PooledMeasure):
         pool = measure.state_in(pools)
-        found = measure.pooled_value(pool, partial(in_order, plan.threads))
+        found = measure.pooled_value(pool, sharing(plan.threads, sums.rows(line)))
         value, details = found.value, found.details
         sure = _of_pool(found, plan.confidence, sums.effective_groups(line))
         used, rows, positives, dropped = groups, sums.rows(line), sums.positives(line), {}

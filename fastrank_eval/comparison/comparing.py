@@ -267,7 +267,14 @@ def _lines(
                 for side in (base, model)
             ]
             known = [
-                of_pool(pools, model, measure, plan.threads, sums.effective_groups(line))
+                of_pool(
+                    pools,
+                    model,
+                    measure,
+                    plan.threads,
+                    sums.rows(line),
+                    sums.effective_groups(line),
+                )
                 if isinstance(measure, PooledMeasure)
                 else of_groups(
                     measure, m, sums.means[base], sums.means[model], sums.pairs[model], line

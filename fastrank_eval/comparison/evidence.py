@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
-from fastrank_eval.engine import in_order
+from fastrank_eval.engine import sharing
 from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled_measure import PooledMeasure
@@ -87,7 +86,7 @@ def of_groups(
 
 
 def of_pool(
-    pools: PoolSet, model: int, measure: PooledMeasure, threads: int, effective: float
+    pools: PoolSet, model: int, measure: PooledMeasure, threads: int, rows: int, effective: float
 ) -> Evidence:
     """The evidence on a measure of all rows together, whose groups have no values.
 
@@ -98,11 +97,12 @@ def of_pool(
     model : int
         The candidate.
     measure : PooledMeasure
-    threads : int
+    threads, rows : int
+        How many threads may share how many rows.
     effective : float
         Groups of equally many rows that would tell as much.
     """
-    se, groups = pools.difference_error(model, measure, partial(in_order, threads))
+    se, groups = pools.difference_error(model, measure, sharing(threads, rows))
     if not groups:
         return NO_ERROR
     return Evidence(se, groups, min(effective, float(groups)))

@@ -118,7 +118,7 @@ def _error(done: Evaluation, place: Place, model: int, m: int) -> tuple[float, i
         return math.nan, 0
     if isinstance(measure, PooledMeasure):
         effective = sums.effective_groups(place.line)
-        known = of_pool(place.pools, model, measure, plan.threads, effective)
+        known = of_pool(place.pools, model, measure, plan.threads, sums.rows(place.line), effective)
     else:
         means = sums.means[baseline], sums.means[model]
         known = of_groups(measure, m, *means, sums.pairs[model], place.line)
