@@ -11,14 +11,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pyspark.sql import SparkSession
-
 import fastrank_eval as fe
 from fastrank_eval import spark as fastrank
 
 
 def main() -> int:
     """Read a table, evaluate it, print the result; keep its state and the values of groups."""
+    from pyspark.sql import SparkSession
+
     parser = argparse.ArgumentParser(description="GAUC and calibration of a table of impressions")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--table", help="of the catalogue: Hive, Iceberg, Delta ...")
