@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from inspect import Parameter, signature
 from typing import Any
 
@@ -52,7 +52,12 @@ def check_choice(name: str, given: object, choices: Sequence[str]) -> None:
         )
 
 
-def check_options(taker: str, given: Iterable[str], function: Callable[..., Any]) -> None:
+def check_options(
+    taker: str,
+    given: Iterable[str],
+    function: Callable[..., Any],
+    without: Collection[str] = (),
+) -> None:
     """Refuse options, and miss those that must be given, before another function does.
 
     Parameters
@@ -63,12 +68,14 @@ def check_options(taker: str, given: Iterable[str], function: Callable[..., Any]
         The names of the options given.
     function : callable
         What takes them, by keyword.
+    without : collection of str
+        Those that it takes and the one who was called does not.
     """
     given = list(given)
     known = {
         name: parameter
         for name, parameter in signature(function).parameters.items()
-        if parameter.kind is Parameter.KEYWORD_ONLY
+        if parameter.kind is Parameter.KEYWORD_ONLY and name not in without
     }
     for name in given:
         if name not in known:

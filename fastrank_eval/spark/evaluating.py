@@ -150,7 +150,7 @@ def compare(
     seed: int = 0,
     confidence: float = 0.95,
     partitions: int | None = None,
-    keep_groups: bool = False,
+    per_group: bool = False,
     **options: Any,
 ) -> Comparison:
     """Tell which models are better than a baseline, with the bits of `fastrank_eval.compare`.
@@ -163,7 +163,7 @@ def compare(
         to the driver.
     partitions : int, optional
         As `evaluate` takes it.
-    keep_groups : bool
+    per_group : bool
         Bring the values of every group to the driver, for `Comparison.movers`.
     **options
         As `evaluate` takes them.
@@ -205,7 +205,7 @@ def compare(
             **options,
         },
         partitions=partitions,
-        keep_groups=keep_groups or choices.needs_groups,
+        keep_groups=per_group or choices.needs_groups,
         keep_scores=False,
     )
     answer = job.answer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -73,10 +74,14 @@ def arrow_schema(df: DataFrame) -> pa.Schema:
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
 
+    # Spark 3.5 takes no time zone and always means UTC.
+    zone: dict[str, Any] = (
+        {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+    )
     fields = []
     for field in df.schema.fields:
         try:
-            kind = to_arrow_type(field.dataType, timezone="UTC")
+            kind = to_arrow_type(field.dataType, **zone)
         except (PySparkException, TypeError):
             kind = _UNKNOWN
         fields.append(pa.field(field.name, kind))

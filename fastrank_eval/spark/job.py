@@ -13,7 +13,6 @@ import pyarrow as pa
 from fastrank_eval import __version__
 from fastrank_eval.arguments import at_least_one, check_options, column_names
 from fastrank_eval.errors import ArgumentError, SparkError
-from fastrank_eval.evaluate import evaluate
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.slices import slices_asked
@@ -117,7 +116,7 @@ class Job:
         for name, remedy in _SPARKS.items():
             if name in options:
                 raise ArgumentError(f"{taker}() takes no {name} for Spark: {remedy}.")
-        check_options(taker, [*options, "measures"], evaluate)
+        check_options(taker, options, run, (*_SPARKS, "per_group", "keep_scores"))
         if options.get("ties") == "input":
             raise ArgumentError(_UNSPLIT)
         plain = dict(options)
@@ -170,7 +169,8 @@ class Job:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         options = {name: value for name, value in self.task.options.items() if name != "by"}
-        keyed, task = self._grouped(replace(self.task, options=options), keep_keys=True)
+        unsliced = replace(self.task, options=options)
+        keyed, task = self._grouped(unsliced, keep_keys=True, sliced=False)
         schema = per_group_table(
             self.planned.plan, self.planned.keys, self.planned.values, self.planned.schema
         ).schema
@@ -179,11 +179,14 @@ class Job:
             partial(worker.group_values, task, named), from_arrow_schema(schema)
         )
 
-    def _grouped(self, task: Task, *, keep_keys: bool) -> tuple[DataFrame, Task]:
-        read = [name for name in self.planned.plan.roles.by_column() if name not in self.group]
-        cut = self.planned.plan.slicings if task.options.get("by") else ()
-        sliced = {part.column for one in cut for part in one.spec.parts if not part.activity}
-        read += [name for name in self.group if name in sliced]
+    def _grouped(
+        self, task: Task, *, keep_keys: bool, sliced: bool = True
+    ) -> tuple[DataFrame, Task]:
+        plan = self.planned.plan
+        slicing = () if plan.slicing is None or sliced else plan.slicing.columns
+        fields = tuple(field for field in plan.roles.fields if field not in slicing)
+        # Key columns are read by themselves, unless they play another part too.
+        read = replace(plan.roles, group=(), fields=fields).by_column()
         found = grouped(self.rows, self.group, read, task.partitions, keep_keys=keep_keys)
         options = {**task.options, "group": list(found.group)}
         settled = replace(

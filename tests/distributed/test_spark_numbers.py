@@ -127,6 +127,17 @@ def test_row_weights_fields_and_group_weights__the_bits_of_the_local_engine(fram
     assert bits(found.values) == bits(here(log, **options).values)
 
 
+def test_key_that_plays_another_part__is_read_for_it_too(frame, log) -> None:
+    options = {
+        "group": ["name", "user"],
+        "score": "old",
+        "measures": "GAUC(weight='user'),FieldECE(field='name')",
+        "by": "name",
+    }
+    found = fe.spark.evaluate(frame, label="click", **options)
+    assert bits(found.values) == bits(here(log, **options).values)
+
+
 def test_slices_by_quantiles__edges_are_those_of_all_rows(frame, log) -> None:
     options = {
         "group": "user",
@@ -243,6 +254,20 @@ def test_compare__the_lines_of_the_local_engine(frame, log, test) -> None:
     expected = fe.compare(log, **options)
     assert [repr(line) for line in found] == [repr(line) for line in expected]
     assert bits(found.evaluated) == bits(expected.evaluated)
+
+
+def test_compare__groups_brought_here__tells_which_moved(frame, log) -> None:
+    options = {
+        "group": "name",
+        "label": "click",
+        "score": ["old", "new"],
+        "baseline": "old",
+        "measures": "GAUC",
+    }
+    found = fe.spark.compare(frame, per_group=True, **options).movers("GAUC", top=300)
+    expected = fe.compare(log, **options).movers("GAUC", top=300)
+    order = [("name", "ascending")]
+    assert found.sort_by(order).equals(expected.sort_by(order))
 
 
 def test_compare__with_auc_and_slices(frame, log) -> None:
