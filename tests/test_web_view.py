@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from fastrank_eval.errors import ArgumentError
+from fastrank_eval.report.differences import from_earlier
 from fastrank_eval.report.nights import Night
 from fastrank_eval.report.web import web_view
 from tests.asgi_client import Client
@@ -99,10 +100,51 @@ def test_web__two_nights__how_the_second_differs(client: Client) -> None:
     broken = [
         one.all_text() for one in rows if BROKEN in one.all_text() and "_wide" in one.all_text()
     ]
-    assert "lower" in broken[0]
-    same = client.get(f"/beside?first={LAST}&second={LAST}").text
-    assert "lower" not in same
+    assert "worse" in broken[0]
+    same = elements(client.get(f"/beside?first={LAST}&second={LAST}").text)
+    assert {one.all_text() for one in same if "said" in one.attributes.get("class", "")} == {
+        "unclear"
+    }
     assert client.get(f"/beside?first={LAST}").status == 404
+
+
+def test_web__two_nights__the_words_of_the_later_night_itself() -> None:
+    first, last = replace(month()[-8], date=LAST - dt.timedelta(days=1)), month()[-1]
+    moved = ("slot=3", "ctr_small", "GAUC")
+    values = tuple(
+        replace(v, value=v.value + 2.5 * v.se) if (v.slice, v.score, v.measure) == moved else v
+        for v in last.values
+    )
+    last = replace(last, values=values)
+    of_then = tuple(from_earlier("yesterday", last.values, first.values, 0.95))
+    # An interval lies beside zero of which Holm says nothing.
+    alone = [one for one in of_then if one.p_value < 0.05 and one.verdict.startswith("no diff")]
+    assert alone
+    client = client_of(first, replace(last, compared=of_then))
+    own = _words(client.get(f"/night/{LAST}").text)
+    beside = _words(client.get(f"/beside?first={first.date}&second={LAST}").text)
+    assert len(own) == len(of_then)
+    assert beside == own
+    assert {"worse", "unclear"} <= set(own.values())
+
+
+def _words(page: str) -> dict[tuple[int, str, str], str]:
+    """What is said of each change, by table, first cell and model, whatever the order of rows."""
+    words = {}
+    at = 0
+    for table in (one for one in elements(page) if one.tag == "table"):
+        rows = [row for row in table.children[-1].children if len(row.children) > 2]
+        said = {
+            (at, row.children[0].all_text(), row.children[1].all_text()): one.all_text()
+            for row in rows
+            for cell in row.children
+            for pair in cell.children
+            for one in pair.children
+            if "said" in one.attributes.get("class", "")
+        }
+        words |= said
+        at += bool(said)
+    return words
 
 
 def test_web__no_night__says_so() -> None:

@@ -85,7 +85,7 @@ def from_earlier(
 
     Parameters
     ----------
-    kind : {"yesterday", "last_week"}
+    kind : {"yesterday", "last_week", "beside"}
     values, earlier : iterable of NightValue
     confidence : float
 

@@ -34,6 +34,17 @@ class Change:
     text: str
     interval: str
 
+    @classmethod
+    def of(cls, difference: NightDifference, confidence: float, digits: int) -> Change:
+        """A difference to so many decimals."""
+        low, high = difference.ci_low, difference.ci_high
+        return cls(
+            difference,
+            said_of(difference, confidence),
+            amount(difference.delta, digits, sign=True),
+            interval(low, high, digits, sign=True),
+        )
+
     @property
     def strength(self) -> float:
         """Standard errors that the difference is away from zero."""
@@ -162,13 +173,7 @@ class NightSeries:
         models = self.last.models
         of = (value.score, value.slice, value.measure)
         found = {
-            one.kind: Change(
-                one,
-                said_of(one, self.confidence),
-                amount(one.delta, digits, sign=True),
-                interval(one.ci_low, one.ci_high, digits, sign=True),
-            )
-            for one in self._changes.get(of, ())
+            one.kind: Change.of(one, self.confidence, digits) for one in self._changes.get(of, ())
         }
         return Line(
             value,

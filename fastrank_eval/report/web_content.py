@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastrank_eval.report.lines import NightSeries
+from fastrank_eval.errors import FastRankEvalError
+from fastrank_eval.measures.text import measure as measure_of
+from fastrank_eval.report.differences import from_earlier
+from fastrank_eval.report.lines import Change, NightSeries
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 from fastrank_eval.report.page import check_libraries
 from fastrank_eval.report.wording import (
-    Said,
     amount,
     confidence_of,
     digits_of,
     interval,
     reasons,
-    said_of,
 )
 
 __all__ = ["beside_content", "nights_content", "slice_content"]
 
 
+_Of = tuple[str, str, str, str]
+
+
 @dataclass(frozen=True)
 class Pair:
-    """A value on two nights and how they differ; numbers as text where they are shown."""
+    """A value on two nights, both with their intervals as text, and how they differ."""
 
     now: NightValue
     was: NightValue | None
-    difference: NightDifference
-    said: Said
-    texts: tuple[str, str, str]
-    intervals: tuple[str, str, str]
+    texts: tuple[tuple[str, str], ...]
+    change: Change | None
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Pairs of a smaller rank differ more surely."""
+        if self.change is None:
+            return True, 0.0
+        return not self.change.said.shown, -self.change.strength
 
 
 def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str, Any]:
@@ -117,18 +126,25 @@ def slice_content(nights: Sequence[Night], part: str, measure: str) -> dict[str,
 def beside_content(first: Night, second: Night) -> dict[str, Any]:
     """Two nights side by side, and how the second differs from the first.
 
-    Standard errors of differences take the nights as independent: sqrt(se_1^2 + se_2^2).
+    The differences are those of `from_earlier`, so that a night says the same of the one before it
+    here and on its own page.
     """
-    was = {(value.score, value.slice, value.measure): value for value in first.values}
+    was = {(v.score, v.by, v.slice, v.measure): v for v in first.values}
     confidence = confidence_of(second)
+    known = {measure for measure in {v.measure for v in second.values} if _is_known(measure)}
+    values = [value for value in second.values if value.measure in known]
+    found = {
+        (one.score, one.by, one.slice, one.measure): one
+        for one in from_earlier("beside", values, first.values, confidence)
+    }
     whole = [value for value in second.values if value.slice == "all"]
     parts = [value for value in second.values if value.slice != "all"]
     order = {measure: place for place, measure in enumerate(second.measures)}
     whole.sort(key=lambda value: order.get(value.measure, len(order)))
-    tables = [("All rows", list(_pairs(whole, was, confidence)))]
+    tables = [("All rows", _pairs(whole, was, found, confidence))]
     for measure in second.measures:
-        pairs = list(_pairs([v for v in parts if v.measure == measure], was, confidence))
-        pairs.sort(key=lambda pair: (not pair.said.shown, -_strength(pair.difference)))
+        pairs = _pairs([v for v in parts if v.measure == measure], was, found, confidence)
+        pairs.sort(key=lambda pair: pair.rank)
         if pairs:
             tables.append((f"{measure} by slice", pairs))
     return {
@@ -144,43 +160,33 @@ def _headline(value: NightValue, measure: str) -> bool:
     return value.slice == "all" and value.measure == measure
 
 
-def _pairs(
-    values: Sequence[NightValue], was: dict[tuple[str, str, str], NightValue], confidence: float
-) -> Iterator[Pair]:
-    from statistics import NormalDist
+def _is_known(measure: str) -> bool:
+    """Whether it can be told which way is better; another version may have kept others."""
+    try:
+        measure_of(measure)
+    except FastRankEvalError:
+        return False
+    return True
 
-    reach = NormalDist().inv_cdf(0.5 + confidence / 2)
+
+def _pairs(
+    values: Sequence[NightValue],
+    was: Mapping[_Of, NightValue],
+    found: Mapping[_Of, NightDifference],
+    confidence: float,
+) -> list[Pair]:
+    pairs = []
     digits = {
         measure: digits_of(value for value in values if value.measure == measure)
         for measure in {value.measure for value in values}
     }
     for now in values:
-        old = was.get((now.score, now.slice, now.measure))
-        delta = now.value - old.value if old else math.nan
-        se = math.hypot(now.se, old.se) if old else math.nan
-        low, high = delta - reach * se, delta + reach * se
-        found = NightDifference(
-            "beside", now.score, now.score, now.by, now.slice, now.measure, delta, se, low, high
+        of = now.score, now.by, now.slice, now.measure
+        old, to = was.get(of), digits[now.measure]
+        texts = tuple(
+            ("–", "") if v is None else (amount(v.value, to), interval(v.ci_low, v.ci_high, to))
+            for v in (old, now)
         )
-        to = digits[now.measure]
-        yield Pair(
-            now,
-            old,
-            found,
-            said_of(found, confidence),
-            (
-                amount(old.value if old else math.nan, to),
-                amount(now.value, to),
-                amount(delta, to, sign=True),
-            ),
-            (
-                interval(old.ci_low, old.ci_high, to) if old else "",
-                interval(now.ci_low, now.ci_high, to),
-                interval(low, high, to, sign=True),
-            ),
-        )
-
-
-def _strength(difference: NightDifference) -> float:
-    found = abs(difference.delta) / difference.se if difference.se > 0 else 0.0
-    return found if math.isfinite(found) else 0.0
+        change = Change.of(found[of], confidence, to) if of in found else None
+        pairs.append(Pair(now, old, texts, change))
+    return pairs
