@@ -66,7 +66,7 @@ def _night(ago: int, earlier: Sequence[Night]) -> Night:
         GateOutcome(
             "GAUC[*] value < 0.55",
             ago != 0,
-            "ctr_wide: GAUC[country=br] value 0.5310" * (ago == 0),
+            "ctr_wide, country=br: 0.5310" * (ago == 0),
         ),
         GateOutcome("rows < 1000000", ago != EMPTY, "rows 0" * (ago == EMPTY)),
     )

@@ -26,7 +26,8 @@ from fastrank_eval.cli import cli
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.report.config import read_config
 from fastrank_eval.report.history import History
-from fastrank_eval.report.night_json import moved
+from fastrank_eval.report.moved import slices_moved
+from fastrank_eval.report.night_json import night_dict
 from fastrank_eval.report.night_markdown import night_markdown
 from fastrank_eval.report.nightly import with_periods
 from fastrank_eval.report.nights import Night
@@ -324,17 +325,21 @@ def json_value(told: Any, period: str, score: str, measure: str) -> float:
     return value
 
 
-def test_markdown__what_moved_most__is_told_of_the_first_measure() -> None:
+def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
     night = sample_month(2)[-1]
     text = night_markdown(night)
-    sure = [d for d in moved(night) if d.measure == night.measures[0]]
+    sure = slices_moved(night)
     assert len(sure) > 5
-    lines = text.split(f"moved most, `{night.measures[0]}`**\n\n")[1].splitlines()
+    lines = text.split("**Slices that moved most**\n\n")[1].splitlines()
     assert [
-        line.startswith(f"* `{d.slice}` of `{d.score}`: {d.delta:+.4g}")
-        for line, d in zip(lines, sure[:5], strict=False)
+        line.startswith(f"* `{d.slice}` of `{d.score}`: `{d.measure}` {d.delta:+.4g}")
+        for line, d in zip(lines, (one.difference for one in sure[:5]), strict=False)
     ] == [True] * 5
     assert lines[5] == f"* and {len(sure) - 5} more"
+    told = night_dict(night)["moved"]
+    assert [(m["slice"], m["score"], m["measure"]) for m in told] == [
+        (d.slice, d.score, d.measure) for d in (one.difference for one in sure[:20])
+    ]
     assert "|" not in text
     calm = night_markdown(replace(night, compared=()))
     assert "moved most" not in calm

@@ -18,12 +18,11 @@ import pytest
 
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.report import page as page_module
-from fastrank_eval.report.lines import NightSeries, movers
 from fastrank_eval.report.nights import CurveLine, Night, NightDifference, NightQuality, NightValue
 from fastrank_eval.report.page import page, write_page
 from fastrank_eval.report.wording import said_of
 from tests.html_elements import Element, elements
-from tests.sample_nights import BROKEN, EMPTY, LAST, MEASURES, MODELS, SLICES, month
+from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
 
 EVIL = (
     "</script><script>alert(1)</script>",
@@ -84,7 +83,7 @@ def test_page__of_a_month__says_what_the_night_came_to(found: list[Element]) -> 
     by_id = {one.attributes["id"]: one for one in found if "id" in one.attributes}
     banner = next(one for one in found if "banner" in one.attributes.get("class", ""))
     assert "Regression." in banner.all_text()
-    assert "GAUC[country=br] value 0.5310" in banner.all_text()
+    assert "ctr_wide, country=br: 0.5310" in banner.all_text()
     cards = [one for one in found if one.attributes.get("class") == "card"]
     assert [any(model in card.all_text() for model in MODELS) for card in cards] == [True] * 3
     assert "better" in cards[1].all_text()
@@ -313,13 +312,3 @@ def test_said_of__verdicts_of_any_length__one_word(
         "baseline", "new", "old", "", "all", "GAUC", delta, 0.02, *ends, p_value=p, verdict=verdict
     )
     assert said_of(one).word == word
-
-
-def test_movers__a_slice_broken_in_every_measure__is_one() -> None:
-    series = NightSeries(month())
-    lines = [line for measure in MEASURES for line in series.slices(measure)]
-    moved = movers(lines, "yesterday", "last_week")
-    of = [(mover.line.value.slice, mover.line.value.score) for mover in moved]
-    assert of[0] == (BROKEN, MODELS[1])
-    assert len(of) == len(set(of))
-    assert moved[0].others >= 2

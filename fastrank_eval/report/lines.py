@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fastrank_eval.report.moved import strength
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 from fastrank_eval.report.wording import (
     Said,
@@ -18,7 +19,7 @@ from fastrank_eval.report.wording import (
     said_of,
 )
 
-__all__ = ["KINDS", "Change", "Line", "Mover", "NightSeries", "activity_of", "movers"]
+__all__ = ["KINDS", "Change", "Line", "NightSeries", "activity_of"]
 
 #: The kinds of change in the order in which they are shown.
 KINDS = ("baseline", "yesterday", "last_week")
@@ -48,9 +49,7 @@ class Change:
     @property
     def strength(self) -> float:
         """Standard errors that the difference is away from zero."""
-        difference = self.difference
-        found = abs(difference.delta) / difference.se if difference.se > 0 else math.nan
-        return found if math.isfinite(found) else 0.0
+        return strength(self.difference)
 
 
 @dataclass(frozen=True)
@@ -88,15 +87,6 @@ class Line:
         moved = [change for change in since if change.said.shown]
         strongest = max((c.strength for c in moved or self.changes.values()), default=0.0)
         return (not moved, not self.shown, -strongest)
-
-
-@dataclass(frozen=True)
-class Mover:
-    """A model on a part of the rows that has moved, by its strongest change."""
-
-    line: Line
-    change: Change
-    others: int
 
 
 class NightSeries:
@@ -169,6 +159,11 @@ class NightSeries:
         ]
         return sorted(lines, key=lambda line: line.rank)
 
+    def change(self, difference: NightDifference) -> Change:
+        """A difference of the last night as it is shown."""
+        digits = self.digits(difference.measure, difference.slice == "all")
+        return Change.of(difference, self.confidence, digits)
+
     def _line(self, value: NightValue, digits: int) -> Line:
         models = self.last.models
         of = (value.score, value.slice, value.measure)
@@ -183,34 +178,6 @@ class NightSeries:
             {kind: found[kind] for kind in self.kinds if kind in found},
             tuple(math.nan if one is None else one.value for one in self.past(*of)),
         )
-
-
-def movers(lines: Iterable[Line], *kinds: str) -> list[Mover]:
-    """Models on slices for which a change is shown, the surest first.
-
-    Parameters
-    ----------
-    lines : iterable of Line
-        Of any measures.
-    *kinds : str
-        The kinds of change that are meant.
-
-    Returns
-    -------
-    list of Mover
-        One for each model and slice.
-    """
-    found: dict[tuple[str, str], list[tuple[Line, Change]]] = {}
-    for line in lines:
-        for kind, change in line.changes.items():
-            if kind in kinds and change.said.shown:
-                of = (line.value.score, line.value.slice)
-                found.setdefault(of, []).append((line, change))
-    moved = []
-    for changes in found.values():
-        line, change = max(changes, key=lambda one: one[1].strength)
-        moved.append(Mover(line, change, len(changes) - 1))
-    return sorted(moved, key=lambda one: -one.change.strength)
 
 
 def activity_of(values: Iterable[NightValue], measure: str) -> dict[str, list[NightValue]]:

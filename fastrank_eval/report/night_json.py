@@ -8,16 +8,17 @@ from dataclasses import asdict
 from typing import Any
 
 from fastrank_eval.plain_values import plain_value
+from fastrank_eval.report.moved import slices_moved
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 
-__all__ = ["SCHEMA", "moved", "night_dict", "nights_json"]
+__all__ = ["SCHEMA", "night_dict", "nights_json"]
 
 #: Raised when a key changes its meaning or goes; new keys may come without.
 SCHEMA = 1
 _MOST_MOVED = 20
 _NUMBERS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_PLACE = ("kind", "score", "by", "slice", "measure")
 _CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjusted", "verdict")
-_SHOWN = ("better", "worse", "higher", "lower")
 
 
 def nights_json(nights: Sequence[dict[str, Any]], exit_code: int) -> str:
@@ -70,9 +71,9 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
             for v in headline
         ],
         "moved": [
-            {"kind": d.kind, "score": d.score, "by": d.by, "slice": d.slice, "measure": d.measure}
-            | {name: getattr(d, name) for name in _CHANGE}
-            for d in moved(night)[:_MOST_MOVED]
+            {name: getattr(one.difference, name) for name in (*_PLACE, *_CHANGE)}
+            | {"gate_failed": one.alarmed, "others": one.others}
+            for one in slices_moved(night)[:_MOST_MOVED]
         ],
         "periods": {
             name: [_value(v) for v in values if v.slice == "all"]
@@ -98,9 +99,3 @@ def _value(value: NightValue) -> dict[str, Any]:
 
 def _change(difference: NightDifference | None) -> dict[str, Any] | None:
     return None if difference is None else {name: getattr(difference, name) for name in _CHANGE}
-
-
-def moved(night: Night) -> list[NightDifference]:
-    """Slices that differ significantly, the surest first."""
-    shown = [d for d in night.compared if d.slice != "all" and d.verdict in _SHOWN]
-    return sorted(shown, key=lambda d: (d.p_adjusted, -abs(d.delta / d.se)))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from fastrank_eval.cell_texts import printable
-from fastrank_eval.report.night_json import moved
+from fastrank_eval.report.moved import Moved, slices_moved
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 
 __all__ = ["night_lines", "night_markdown"]
@@ -70,21 +70,26 @@ def night_markdown(night: Night) -> str:
 
 
 def _moved_most(night: Night) -> list[str]:
-    """The slices whose differences are surest, of the first measure that has any."""
-    found = moved(night)
+    found = slices_moved(night)
     if not found:
         return []
-    # Slices of the same rows say the same of every measure: the first tells enough.
-    first = min((d.measure for d in found), key=night.measures.index)
-    of_first = [d for d in found if d.measure == first]
-    lines = [f"**Slices that moved most, {_code(first)}**", ""]
-    lines += [
-        f"* {_code(d.slice)} of {_code(d.score)}: {_change(d)} {_KINDS[d.kind]} "
-        f"[{d.ci_low:+.4g}, {d.ci_high:+.4g}]"
-        for d in of_first[:_MOST_MOVED]
-    ]
-    left = len(of_first) - _MOST_MOVED
+    lines = ["**Slices that moved most**", ""]
+    lines += [f"* {_moved(one)}" for one in found[:_MOST_MOVED]]
+    left = len(found) - _MOST_MOVED
     return [*lines, f"* and {left} more"] if left > 0 else lines
+
+
+def _moved(one: Moved) -> str:
+    d = one.difference
+    also = ["gate failed"] * one.alarmed
+    also += [f"{one.others} more change{'s' * (one.others > 1)}"] * bool(one.others)
+    return "; ".join(
+        [
+            f"{_code(d.slice)} of {_code(d.score)}: {_code(d.measure)} {_change(d)} "
+            f"{_KINDS[d.kind]} [{d.ci_low:+.4g}, {d.ci_high:+.4g}]",
+            *also,
+        ]
+    )
 
 
 def night_lines(night: Night) -> str:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval.cell_texts import printable
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.output import atomic_path
-from fastrank_eval.report.lines import Line, NightSeries, activity_of, movers
+from fastrank_eval.report.lines import Change, Line, NightSeries, activity_of
+from fastrank_eval.report.moved import Moved, moved
 from fastrank_eval.report.nights import CurveLine, Night, NightValue
 from fastrank_eval.report.wording import (
     STATUSES,
@@ -216,11 +217,6 @@ def _content(series: NightSeries) -> dict[str, Any]:
     night = series.last
     headline = series.headline()
     slices = [(name, series.slices(name)) for name in night.measures]
-    lines = headline + [line for _, of in slices for line in of]
-    before = [kind for kind in series.kinds if kind != "baseline"]
-    moved = [("since", movers(lines, *before))] if before else []
-    if "baseline" in series.kinds:
-        moved.append(("baseline", movers(lines, "baseline")))
     active = activity_of(night.values, night.measures[0]) if night.measures else {}
     with styled():
         keys = [charts.key(place) for place in range(len(night.models))]
@@ -263,9 +259,7 @@ def _content(series: NightSeries) -> dict[str, Any]:
         "kinds": series.kinds,
         "headline": headline,
         "cards": [line for line in headline if line.value.measure == night.measures[0]],
-        "moved": [
-            (kind, found[:_MOST_MOVERS], max(len(found) - _MOST_MOVERS, 0)) for kind, found in moved
-        ],
+        "moved": _moved(series),
         "periods": _periods(series),
         "keys": keys,
         "trends": trends,
@@ -275,6 +269,18 @@ def _content(series: NightSeries) -> dict[str, Any]:
         "curves": curves,
         "quality_charts": quality_charts,
     }
+
+
+def _moved(series: NightSeries) -> list[tuple[str, list[tuple[Moved, Change]], int]]:
+    """What moved since earlier nights and beside the baseline, and how much more did."""
+    found = moved(series.last)
+    boxes = []
+    for box in ("since", "baseline"):
+        if any((kind == "baseline") == (box == "baseline") for kind in series.kinds):
+            here = [m for m in found if (m.difference.kind == "baseline") == (box == "baseline")]
+            shown = [(one, series.change(one.difference)) for one in here[:_MOST_MOVERS]]
+            boxes.append((box, shown, len(here) - len(shown)))
+    return boxes
 
 
 def _past(series: NightSeries, measure: str, part: str = "all") -> Mapping[str, Any]:
