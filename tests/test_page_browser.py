@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import threading
@@ -267,9 +268,39 @@ def test_browser__print__whole_tables_on_white(browser: Any, file: str) -> None:
         assert box.evaluate("one => one.scrollHeight - one.clientHeight") <= 1
         assert not page.locator(".contents").first.is_visible()
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert page.locator("details:not([open])").count() == 0
+        assert page.locator("details.more:not([open])").count() == 0
+        assert page.locator("figure details[open], figure summary:visible").count() == 0
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert page.locator("details[open]").count() == 0
+
+
+def test_browser__print__nothing_runs_over_what_follows(browser: Any, file: str) -> None:
+    with opened(browser, file) as page:
+        page.emulate_media(media="print")
+        page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+        over = page.eval_on_selector_all(
+            ".scroll",
+            """all => all.filter(one => {
+                const box = one.getBoundingClientRect();
+                const inside = one.firstElementChild.getBoundingClientRect();
+                return inside.height < 20 || inside.bottom > box.bottom + 1;
+            }).map(one => one.ariaLabel ?? one.getAttribute("aria-labelledby"))""",
+        )
+        assert over == []
+
+
+def test_browser__print__heads_of_tables_can_be_repeated(browser: Any, file: str) -> None:
+    with opened(browser, file) as page:
+        page.emulate_media(media="print")
+        # Chromium leaves a button, which is a box of its own, out of heads that it repeats.
+        buttons = "all => all.map(one => getComputedStyle(one).display)"
+        assert set(page.eval_on_selector_all("th button", buttons)) == {"contents"}
+        assert page.locator("th button .words:visible").count() > 10
+        closed = len(re.findall(rb"/Type */Page\b", page.pdf(format="A4")))
+        page.eval_on_selector_all(
+            "figure details", "all => all.forEach(one => { one.open = true; })"
+        )
+        assert 10 < closed < len(re.findall(rb"/Type */Page\b", page.pdf(format="A4")))
 
 
 def test_browser__less_motion__is_heeded(browser: Any, file: str) -> None:

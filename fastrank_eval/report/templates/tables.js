@@ -68,9 +68,10 @@
     show();
   }
 
+  // Tables of slices are printed; the numbers behind a chart only where they stand open.
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
+    closed = [...document.querySelectorAll("details.more:not([open])")];
     for (const each of closed) each.open = true;
   });
   addEventListener("afterprint", () => {
