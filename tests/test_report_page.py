@@ -18,7 +18,15 @@ import pytest
 
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.report import page as page_module
-from fastrank_eval.report.nights import CurveLine, Night, NightDifference, NightQuality, NightValue
+from fastrank_eval.report.night_markdown import night_lines, night_markdown
+from fastrank_eval.report.nights import (
+    CurveLine,
+    GateOutcome,
+    Night,
+    NightDifference,
+    NightQuality,
+    NightValue,
+)
 from fastrank_eval.report.page import page, write_page
 from fastrank_eval.report.wording import said_of
 from tests.html_elements import Element, elements
@@ -245,6 +253,26 @@ def test_page__an_empty_night__says_so() -> None:
     assert "Data quality." in html
     assert "no rows" in html
     assert not re.search(r">\s*nan", html)
+
+
+def test_page__an_empty_night__names_the_cause_before_what_follows_from_it() -> None:
+    gates = tuple(GateOutcome(f"GAUC < 0.{at}", False, "no groups") for at in range(9))
+    night = tiny(quality=replace(tiny().quality, rows=0, flags=("rows 0, below 1",)), gates=gates)
+    night = replace(night, status="data_quality")
+    banner = next(
+        one for one in elements(page([night])) if "banner" in one.attributes.get("class", "")
+    )
+    told = [one.text for one in elements_below(banner) if one.tag == "li"]
+    assert told[:2] == ["rows 0, below 1", "gate failed: GAUC < 0.0: no groups"]
+    assert told[-1] == "and 4 more"
+    lines = night_markdown(night).splitlines()
+    first = lines.index("* rows 0, below 1")
+    assert lines[first + 1].startswith("* gate failed")
+    assert night_lines(night).splitlines()[1:3] == [f"  {text}" for text in told[:2]]
+
+
+def elements_below(one: Element) -> list[Element]:
+    return [one, *(below for child in one.children for below in elements_below(child))]
 
 
 def test_page__two_of_one_date__the_later_counts() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 
 from fastrank_eval.cell_texts import printable
 from fastrank_eval.report.moved import Moved, slices_moved
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
+from fastrank_eval.report.wording import reasons
 
 __all__ = ["night_lines", "night_markdown"]
 
@@ -58,7 +58,7 @@ def night_markdown(night: Night) -> str:
     quality = night.quality
     parts = [
         [f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**", ""],
-        [f"* {_escaped(reason)}" for reason in _reasons(night)],
+        [f"* {_escaped(reason)}" for reason in reasons(night)],
         models,
         _moved_most(night),
         [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}"],
@@ -100,15 +100,8 @@ def night_lines(night: Night) -> str:
         f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
     )
     lines = [f"{night.date} {_STATUS[night.status]}: {told}"]
-    lines += [f"  {reason}" for reason in _reasons(night)]
+    lines += [f"  {reason}" for reason in reasons(night)]
     return "".join(f"{printable(line)}\n" for line in lines)
-
-
-def _reasons(night: Night) -> Iterator[str]:
-    yield from night.quality.flags
-    for gate in night.gates:
-        if not gate.passed:
-            yield f"gate failed: {gate.condition}: {gate.reason}"
 
 
 def _change(difference: NightDifference | None) -> str:

@@ -198,13 +198,13 @@ def ago_exactly(kind: str, night: Night) -> str:
 
 
 def reasons(night: Night) -> list[str]:
-    """Why a night is not fine: gates that failed, what is wrong with its data."""
-    told = [
+    """Why a night is not fine, the cause first: what is wrong with its data, gates that failed."""
+    failed = [
         f"{gate.condition}: {gate.reason}" if gate.reason else gate.condition
         for gate in night.gates
         if not gate.passed
     ]
-    return [*told, *night.quality.flags]
+    return [*night.quality.flags, *(f"gate failed: {each}" for each in failed)]
 
 
 def convention(value: object) -> str:
