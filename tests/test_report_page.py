@@ -247,6 +247,31 @@ def test_page__of_little__is_whole(night: Night) -> None:
     assert "nan" not in " ".join(one.text for one in found if one.tag not in ("style", "script"))
 
 
+def test_page__activity__is_gauc_and_a_picture_for_each_slicing() -> None:
+    one = tiny().values[0]
+    buckets = (
+        ("@rows:10,50", "@rows=10-49"), ("@rows:10,50", "@rows<10"),
+        ("@rows:20", "@rows<20"), ("@rows:20", "@rows>=20"), ("@positives:1", "@positives<1"),
+    )  # fmt: skip
+    values = tuple(
+        replace(one, measure=measure, by=by, slice=part)
+        for measure in ("AUC", "GAUC")
+        for by, part in (("", "all"), *buckets)
+    )
+    found = elements(page([tiny(measures=("AUC", "GAUC"), values=values)]))
+    curves = next(one for one in found if one.attributes.get("id") == "curves")
+    below = elements_below(curves)
+    assert [one.text for one in below if one.tag == "figcaption"] == [
+        "GAUC by rows of the group, @rows:10,50",
+        "GAUC by rows of the group, @rows:20",
+        "GAUC by positives of the group",
+    ]
+    tables = [one for one in below if one.tag == "tbody"]
+    assert [[row.children[0].text for row in table.children] for table in tables] == [
+        ["rows<10", "rows=10-49"], ["rows<20", "rows>=20"], ["positives<1"],
+    ]  # fmt: skip
+
+
 def test_page__an_empty_night__says_so() -> None:
     nights = [n for n in month() if n.date <= LAST - dt.timedelta(days=EMPTY)]
     html = page(nights)

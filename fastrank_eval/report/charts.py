@@ -26,6 +26,7 @@ from matplotlib.transforms import Affine2D, IdentityTransform
 
 from fastrank_eval.pictures.inline_svg import inline_svg
 from fastrank_eval.pictures.style import CHANCE, DIM, colour, dash, mark
+from fastrank_eval.report.lines import counted_of
 from fastrank_eval.report.nights import CurveLine, Night, NightValue
 from fastrank_eval.report.wording import STATUSES, amount, interval, rough_count
 
@@ -48,7 +49,6 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _WIDE, _LOW, _HIGH = 4.75, 2.5, 4.1  # inches
 _LEFT, _RIGHT, _TOP, _BELOW = 50, 12, 10, 24  # points around the axes
 _FAR_APART = 20
-_STANDARD_ERRORS = 1.96
 
 
 @dataclass(frozen=True)
@@ -245,8 +245,7 @@ def activity(name: str, title: str, values: Sequence[NightValue], models: Sequen
             ["\n" * (low and at % 2) + text.replace(">=", "≥") for at, text in enumerate(short)]
         )
     )
-    counted = "positives" if buckets[0].startswith("@positives") else "rows"
-    axes.set_xlabel(f"{counted} of the group")
+    axes.set_xlabel(f"{counted_of(buckets[0])} of the group")
     _plain_axis(axes.yaxis)
     return _chart(figure, name, title, f"{title}; the numbers are in the table.", marks)
 

@@ -19,7 +19,15 @@ from fastrank_eval.report.wording import (
     said_of,
 )
 
-__all__ = ["KINDS", "Change", "Line", "NightSeries", "activity_of"]
+__all__ = [
+    "KINDS",
+    "Change",
+    "Line",
+    "NightSeries",
+    "activity_measure",
+    "activity_of",
+    "counted_of",
+]
 
 #: The kinds of change in the order in which they are shown.
 KINDS = ("baseline", "yesterday", "last_week")
@@ -180,22 +188,39 @@ class NightSeries:
         )
 
 
+def activity_measure(measures: Sequence[str]) -> str:
+    """The measure that is drawn by how active groups are: GAUC where there is one, else the first.
+
+    Examples
+    --------
+    >>> activity_measure(["AUC", "GAUC(weight='positives')"])
+    "GAUC(weight='positives')"
+    """
+    gauc = (name for name in measures if name.partition("(")[0] == "GAUC")
+    return next(gauc, measures[0] if measures else "")
+
+
 def activity_of(values: Iterable[NightValue], measure: str) -> dict[str, list[NightValue]]:
-    """The values of a measure by how active groups are, if a slicing tells.
+    """The values of a measure by how active groups are, where a slicing tells.
 
     Returns
     -------
     dict of str to list of NightValue
-        By ``"rows"`` or ``"positives"``, what is counted; buckets ascend.
+        By slicing, whose buckets do not overlap; they ascend.
     """
     found: dict[str, list[NightValue]] = {}
     for value in values:
-        counted = _ACTIVITY.fullmatch(value.slice)
-        if counted and value.measure == measure:
-            found.setdefault(counted[1], []).append(value)
+        if value.measure == measure and _ACTIVITY.fullmatch(value.slice):
+            found.setdefault(value.by, []).append(value)
     for lines in found.values():
         lines.sort(key=lambda value: _least(value.slice))
     return found
+
+
+def counted_of(bucket: str) -> str:
+    """What a bucket of active groups counts: ``"rows"`` or ``"positives"``."""
+    known = _ACTIVITY.fullmatch(bucket)
+    return known[1] if known else ""
 
 
 def _least(label: str) -> tuple[int, bool]:

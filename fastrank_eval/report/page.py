@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval.cell_texts import printable
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.output import atomic_path
-from fastrank_eval.report.lines import Change, Line, NightSeries, activity_of
+from fastrank_eval.report.lines import (
+    Change,
+    Line,
+    NightSeries,
+    activity_measure,
+    activity_of,
+    counted_of,
+)
 from fastrank_eval.report.moved import Moved, moved
 from fastrank_eval.report.nights import CurveLine, Night, NightValue
 from fastrank_eval.report.wording import (
@@ -217,7 +224,7 @@ def _content(series: NightSeries) -> dict[str, Any]:
     night = series.last
     headline = series.headline()
     slices = [(name, series.slices(name)) for name in night.measures]
-    active = activity_of(night.values, night.measures[0]) if night.measures else {}
+    active = activity_of(night.values, activity_measure(night.measures))
     with styled():
         keys = [charts.key(place) for place in range(len(night.models))]
         trends = [
@@ -234,15 +241,10 @@ def _content(series: NightSeries) -> dict[str, Any]:
         ]
         activity = [
             (
-                charts.activity(
-                    f"activity-{counted}",
-                    f"{night.measures[0]} by {counted} of the group",
-                    values,
-                    night.models,
-                ),
-                list(_buckets(series, values)),
+                charts.activity(f"activity-{place}", _activity_title(by, active), of, night.models),
+                list(_buckets(series, of)),
             )
-            for counted, values in active.items()
+            for place, (by, of) in enumerate(active.items())
         ]
         qualities = [each.quality for each in series.nights]
         quality_charts = [
@@ -304,10 +306,19 @@ def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[str
     return rows[::-1]
 
 
+def _activity_title(by: str, active: Mapping[str, Sequence[NightValue]]) -> str:
+    """What is drawn; with the slicing, where several count the same."""
+    first = active[by][0]
+    counted = counted_of(first.slice)
+    alike = [each for each, of in active.items() if counted_of(of[0].slice) == counted]
+    title = f"{first.measure} by {counted} of the group"
+    return f"{title}, {by}" if len(alike) > 1 else title
+
+
 def _buckets(
     series: NightSeries, values: Sequence[NightValue]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    digits = series.digits(series.last.measures[0], whole=False)
+    digits = series.digits(values[0].measure, whole=False)
     for bucket in dict.fromkeys(value.slice for value in values):
         here = {value.score: value for value in values if value.slice == bucket}
         yield (
