@@ -18,6 +18,7 @@ import pytest
 
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.report import page as page_module
+from fastrank_eval.report.lines import KINDS
 from fastrank_eval.report.night_markdown import night_lines, night_markdown
 from fastrank_eval.report.nights import (
     CurveLine,
@@ -28,7 +29,7 @@ from fastrank_eval.report.nights import (
     NightValue,
 )
 from fastrank_eval.report.page import page, write_page
-from fastrank_eval.report.wording import said_of
+from fastrank_eval.report.wording import p_text, said_of
 from tests.html_elements import Element, elements
 from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
 
@@ -270,6 +271,46 @@ def test_page__activity__is_gauc_and_a_picture_for_each_slicing() -> None:
     assert [[row.children[0].text for row in table.children] for table in tables] == [
         ["rows<10", "rows=10-49"], ["rows<20", "rows>=20"], ["positives<1"],
     ]  # fmt: skip
+
+
+def test_page__changes__tell_how_sure_they_are(html: str, found: list[Element]) -> None:
+    night = month()[-1]
+    by_id = {one.attributes["id"]: one for one in found if "id" in one.attributes}
+    table = by_id["headline-table"]
+    (row,) = (
+        one
+        for one in elements_below(table)
+        if one.tag == "tr" and [c.text for c in one.children[:2]] == ["GAUC", MODELS[1]]
+    )
+    told = [one.text for one in elements_below(row) if one.attributes.get("class") == "p"]
+    of = [d for d in night.compared if (d.score, d.slice, d.measure) == (MODELS[1], "all", "GAUC")]
+    assert told == [p_text(d) for d in sorted(of, key=lambda d: list(KINDS).index(d.kind))]
+    assert all(re.fullmatch(r"p (<0\.001|[\d.]+)", text) for text in told)
+    assert html.count("not adjusted for the number of comparisons") == 1
+    assert "though users come back" in html
+
+
+def test_page__a_measure_without_intervals__is_said_to_have_none() -> None:
+    bare = [
+        replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan, caution="pooled")
+        for v in tiny().values
+    ]
+    night = tiny(measures=("AUC", "GAUC"), values=(*bare, *tiny().values))
+    html = page([night])
+    assert "AUC by slice, what moved most surely first; no intervals." in html
+    assert "GAUC by slice, what moved most surely first; 90% confidence intervals." in html
+    assert "90% confidence intervals where there is one" in html
+    assert "90% confidence intervals; AUC has none." in html
+    assert "pooled" not in html
+    assert "<small>no interval</small>" in html
+    assert "AUC, no interval" in html
+
+
+def test_page__the_numbers_of_a_trend__have_their_intervals(found: list[Element]) -> None:
+    trends = next(one for one in found if one.attributes.get("id") == "trends")
+    table = next(one for one in elements_below(trends) if one.tag == "tbody")
+    value = next(v for v in month()[-1].values if (v.slice, v.measure) == ("all", "GAUC"))
+    assert f"[{value.ci_low:.4f}, {value.ci_high:.4f}]" in table.children[0].all_text()
 
 
 def test_page__an_empty_night__says_so() -> None:

@@ -147,6 +147,15 @@ def _words(page: str) -> dict[tuple[int, str, str], str]:
     return words
 
 
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_web__every_table_of_intervals__names_level_and_what_they_take(
+    client: Client, address: str
+) -> None:
+    page = client.get(address).text
+    assert "95% confidence intervals" in page
+    assert "groups being independent clusters" in page or "taken as independent" in page
+
+
 def test_web__no_night__says_so() -> None:
     client = client_of()
     assert "holds no night" in client.get("/").text

@@ -16,6 +16,7 @@ from fastrank_eval.report.wording import (
     confidence_of,
     digits_of,
     interval,
+    p_text,
     said_of,
 )
 
@@ -42,6 +43,7 @@ class Change:
     said: Said
     text: str
     interval: str
+    p: str = ""
 
     @classmethod
     def of(cls, difference: NightDifference, confidence: float, digits: int) -> Change:
@@ -52,6 +54,7 @@ class Change:
             said_of(difference, confidence),
             amount(difference.delta, digits, sign=True),
             interval(low, high, digits, sign=True),
+            p_text(difference),
         )
 
     @property

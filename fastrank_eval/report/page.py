@@ -31,9 +31,12 @@ from fastrank_eval.report.wording import (
     ago,
     ago_exactly,
     amount,
+    caution,
     convention,
     count,
+    how_sure,
     interval,
+    level_of,
     reasons,
     share,
 )
@@ -206,9 +209,11 @@ def _environment() -> Environment:
     made.globals.update(
         ago=ago,
         ago_exactly=ago_exactly,
+        caution=caution,
         convention=convention,
         count=count,
         drift=_drift,
+        how_sure=how_sure,
         key=_key,
         share=share,
         spark=spark,
@@ -255,7 +260,7 @@ def _content(series: NightSeries) -> dict[str, Any]:
         "night": night,
         "series": series,
         "weekday": _DAYS[night.date.weekday()],
-        "level": f"{100 * series.confidence:.12g}%",
+        "level": level_of(night),
         "reasons": _shortened(reasons(night)),
         "sections": _SECTIONS,
         "kinds": series.kinds,
@@ -265,6 +270,7 @@ def _content(series: NightSeries) -> dict[str, Any]:
         "periods": _periods(series),
         "keys": keys,
         "trends": trends,
+        "bare": _without_intervals(series, night.measures[:_MOST_TRENDS]),
         "untrended": night.measures[_MOST_TRENDS:],
         "slices": [(measure, lines) for measure, lines in slices if lines],
         "activity": activity,
@@ -289,21 +295,26 @@ def _past(series: NightSeries, measure: str, part: str = "all") -> Mapping[str, 
     return {model: series.past(model, part, measure) for model in series.last.models}
 
 
-def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[str]]]:
-    """The numbers of a trend as text, the last night first."""
+def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[tuple[str, str]]]]:
+    """The numbers of a trend and their intervals as text, the last night first."""
     digits = series.digits(measure)
     columns = _past(series, measure).values()
     rows = [
-        (
-            night.date,
-            [
-                amount(math.nan if one is None else one.value, digits)
-                for one in (column[at] for column in columns)
-            ],
-        )
+        (night.date, [_cell(column[at], digits) for column in columns])
         for at, night in enumerate(series.nights)
     ]
     return rows[::-1]
+
+
+def _without_intervals(series: NightSeries, measures: Sequence[str]) -> list[str]:
+    """Measures whose trends have no band."""
+    sure = {
+        value.measure
+        for night in series.nights
+        for value in night.values
+        if value.slice == "all" and math.isfinite(value.ci_low)
+    }
+    return [measure for measure in measures if measure not in sure]
 
 
 def _activity_title(by: str, active: Mapping[str, Sequence[NightValue]]) -> str:

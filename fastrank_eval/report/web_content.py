@@ -19,6 +19,7 @@ from fastrank_eval.report.wording import (
     confidence_of,
     digits_of,
     interval,
+    level_of,
     reasons,
 )
 
@@ -71,6 +72,7 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
     return {
         "title": title,
         "rows": rows,
+        "level": level_of(nights[-1]) if nights else "",
         "models": models,
         "measure": measure,
         "dates": [night.date for night in reversed(nights)],
@@ -120,6 +122,7 @@ def slice_content(nights: Sequence[Night], part: str, measure: str) -> dict[str,
         "keys": keys,
         "chart": chart,
         "rows": rows[::-1],
+        "level": level_of(series.last),
     }
 
 
@@ -152,7 +155,7 @@ def beside_content(first: Night, second: Night) -> dict[str, Any]:
         "first": first,
         "second": second,
         "tables": tables,
-        "level": f"{100 * confidence:.12g}%",
+        "level": level_of(second),
     }
 
 

@@ -16,11 +16,15 @@ __all__ = [
     "ago",
     "ago_exactly",
     "amount",
+    "caution",
     "confidence_of",
     "convention",
     "count",
     "digits_of",
+    "how_sure",
     "interval",
+    "level_of",
+    "p_text",
     "reasons",
     "rough_count",
     "said_of",
@@ -111,6 +115,11 @@ def confidence_of(night: Night) -> float:
     return float(told) if isinstance(told, int | float) else 0.95
 
 
+def level_of(night: Night) -> str:
+    """The same in percent."""
+    return f"{100 * confidence_of(night):.12g}%"
+
+
 def digits_of(values: Iterable[NightValue]) -> int:
     """Decimals that show half the narrowest interval to two digits.
 
@@ -150,6 +159,34 @@ def interval(low: float, high: float, digits: int, sign: bool = False) -> str:
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f"[{amount(low, digits, sign)}, {amount(high, digits, sign)}]"
+
+
+def p_text(difference: NightDifference) -> str:
+    """The p-value of a difference, as it is corrected; empty where there is none.
+
+    Examples
+    --------
+    >>> line = NightDifference("baseline", "new", "old", "", "all", "GAUC", 0.1, p_adjusted=0.01234)
+    >>> p_text(line)
+    'p 0.012'
+    """
+    p = difference.p_adjusted
+    if math.isnan(p):
+        return ""
+    return "p <0.001" if p < 0.001 else f"p {p:.2g}"
+
+
+def caution(found: str | None) -> str:
+    """What is said of a value besides itself: that its interval is rough, or why it has none.
+
+    Examples
+    --------
+    >>> caution("pooled"), caution("few_groups"), caution(None)
+    ('no interval', 'few groups', '')
+    """
+    if found == "pooled":
+        return "no interval"
+    return (found or "").replace("_", " ")
 
 
 def share(value: float, digits: int = 2) -> str:
@@ -195,6 +232,24 @@ def ago_exactly(kind: str, night: Night) -> str:
     if days is None:
         return night.baseline or ""
     return str(night.date - dt.timedelta(days=days))
+
+
+def how_sure(level: str) -> str:
+    """What intervals, p-values and verdicts of a page rest on.
+
+    Parameters
+    ----------
+    level : str
+        Such as ``"95%"``.
+    """
+    return (
+        f"Each interval is of {level} confidence and takes groups as independent clusters "
+        "(Student's t). Intervals are not adjusted for the number of comparisons; p and the word "
+        "beside a change are (Holm, over all rows and over each slicing), so that a change whose "
+        "interval leaves out zero may be unclear. From the baseline, changes are paired, on the "
+        "same groups; from earlier nights, the nights are taken as independent though users come "
+        "back."
+    )
 
 
 def reasons(night: Night) -> list[str]:
