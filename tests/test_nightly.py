@@ -112,7 +112,10 @@ def test_night__fine__is_kept_and_exits_0(folder: Path) -> None:
     assert night.measures == ("GAUC", "AUC", "LogLoss")
     assert {line.kind for line in night.compared} == {"baseline"}
     assert set(night.curves) == {"roc", "calibration"}
+    assert night.curves["calibration"][0].label.endswith(" (20 bins of equal count)")
     assert night.conventions["by"] == ["slot"]
+    assert (night.conventions["group"], night.conventions["label"]) == (["user_id"], "click")
+    assert night.conventions["quality"]["min_rows"] == 1
     assert "TiedRows" not in json.dumps(night.conventions)
     assert {value.measure for value in night.values} == set(night.measures)
 
@@ -341,9 +344,23 @@ def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
         (d.slice, d.score, d.measure) for d in (one.difference for one in sure[:20])
     ]
     assert "|" not in text
+    assert text.splitlines()[-1] == (
+        "\\[...\\] 95% confidence intervals, groups being independent clusters; ▲ better, ▼ worse, "
+        "↑ higher, ↓ lower: significant, corrected for the number of comparisons (Holm)"
+    )
     calm = night_markdown(replace(night, compared=()))
     assert "moved most" not in calm
     assert calm.startswith(text.split("\n\n")[0])
+
+
+def test_json__tells_what_its_numbers_rest_on() -> None:
+    night = replace(sample_month(2)[-1], periods={"week": (), "month": ()})
+    told = night_dict(night)
+    assert told["confidence"] == 0.95
+    assert told["conventions"] == night.conventions
+    assert told["period_dates"] == {
+        "week": ["2026-11-13", "2026-11-19"], "month": ["2026-10-21", "2026-11-19"],
+    }  # fmt: skip
 
 
 class Pages(types.ModuleType):

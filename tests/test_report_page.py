@@ -18,9 +18,9 @@ import pytest
 
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.report import page as page_module
-from fastrank_eval.report.lines import KINDS
 from fastrank_eval.report.night_markdown import night_lines, night_markdown
 from fastrank_eval.report.nights import (
+    KINDS,
     CurveLine,
     GateOutcome,
     Night,
@@ -284,7 +284,7 @@ def test_page__changes__tell_how_sure_they_are(html: str, found: list[Element]) 
     )
     told = [one.text for one in elements_below(row) if one.attributes.get("class") == "p"]
     of = [d for d in night.compared if (d.score, d.slice, d.measure) == (MODELS[1], "all", "GAUC")]
-    assert told == [p_text(d) for d in sorted(of, key=lambda d: list(KINDS).index(d.kind))]
+    assert told == [p_text(d) for d in sorted(of, key=lambda d: KINDS.index(d.kind))]
     assert all(re.fullmatch(r"p (<0\.001|[\d.]+)", text) for text in told)
     assert html.count("not adjusted for the number of comparisons") == 1
     assert "though users come back" in html

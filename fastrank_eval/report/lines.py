@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fastrank_eval.report.moved import strength
-from fastrank_eval.report.nights import Night, NightDifference, NightValue
+from fastrank_eval.report.nights import KINDS, Night, NightDifference, NightValue
 from fastrank_eval.report.wording import (
     Said,
     amount,
@@ -21,7 +21,6 @@ from fastrank_eval.report.wording import (
 )
 
 __all__ = [
-    "KINDS",
     "Change",
     "Line",
     "NightSeries",
@@ -30,8 +29,6 @@ __all__ = [
     "counted_of",
 ]
 
-#: The kinds of change in the order in which they are shown.
-KINDS = ("baseline", "yesterday", "last_week")
 _ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
 
 

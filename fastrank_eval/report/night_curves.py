@@ -69,7 +69,8 @@ def _calibration(score: str, table: ScoreTable, done: Evaluation) -> CurveLine |
         )  # fmt: skip
     except ColumnError:  # scores that are no probabilities
         return None
-    label = f"ECE {calibration.expected_error(bins):.4f}"
+    many = len(bins["mean_prediction"])
+    label = f"ECE {calibration.expected_error(bins):.4f} ({many} bins of equal count)"
     return CurveLine(
         score, label, _rounded(bins["mean_prediction"]), _rounded(bins["observed_rate"])
     )

@@ -9,7 +9,8 @@ from typing import Any
 
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.report.moved import slices_moved
-from fastrank_eval.report.nights import Night, NightDifference, NightValue
+from fastrank_eval.report.nights import KINDS, Night, NightDifference, NightValue
+from fastrank_eval.report.wording import confidence_of, period_dates
 
 __all__ = ["SCHEMA", "night_dict", "nights_json"]
 
@@ -62,11 +63,13 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
         "page": page,
         "models": night.models,
         "baseline": night.baseline,
+        "confidence": confidence_of(night),
+        "conventions": night.conventions,
         "headline": [
             _value(v)
             | {
                 kind: _change(changes.get((kind, v.score, v.by, v.slice, v.measure)))
-                for kind in ("baseline", "yesterday", "last_week")
+                for kind in KINDS
             }
             for v in headline
         ],
@@ -79,6 +82,7 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
             name: [_value(v) for v in values if v.slice == "all"]
             for name, values in night.periods.items()
         },
+        "period_dates": {name: period_dates(name, night) for name in night.periods},
         "period_notes": night.period_notes,
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),

@@ -7,8 +7,8 @@ import re
 
 from fastrank_eval.cell_texts import printable
 from fastrank_eval.report.moved import Moved, slices_moved
-from fastrank_eval.report.nights import Night, NightDifference, NightValue
-from fastrank_eval.report.wording import reasons
+from fastrank_eval.report.nights import KINDS, Night, NightDifference, NightValue
+from fastrank_eval.report.wording import ago, level_of, reasons
 
 __all__ = ["night_lines", "night_markdown"]
 
@@ -16,11 +16,6 @@ _STATUS = {
     "fine": "fine",
     "regression": "REGRESSION",
     "data_quality": "DATA QUALITY",
-}
-_KINDS = {
-    "baseline": "from baseline",
-    "yesterday": "since yesterday",
-    "last_week": "since last week",
 }
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
 #: Slices that are told.
@@ -42,7 +37,7 @@ def night_markdown(night: Night) -> str:
     str
         Names that come from data stand in code spans, so that nothing in them is markup.
     """
-    kinds = [kind for kind in _KINDS if any(d.kind == kind for d in night.compared)]
+    kinds = [kind for kind in KINDS if any(d.kind == kind for d in night.compared)]
     whole = [value for value in night.values if value.slice == "all"]
     changes = {(d.kind, d.score, d.measure): d for d in night.compared if d.slice == "all"}
     models = []
@@ -51,7 +46,7 @@ def night_markdown(night: Night) -> str:
         for value in whole:
             if value.score == model:
                 found = {kind: _change(changes.get((kind, model, value.measure))) for kind in kinds}
-                told = [f"{change} {_KINDS[kind]}" for kind, change in found.items() if change]
+                told = [f"{change} {_since(kind)}" for kind, change in found.items() if change]
                 number = f"{_number(value.value)} {_span(value)}".rstrip()
                 models.append(f"* {_code(value.measure)} {', '.join([number, *told])}")
         models.append("")
@@ -61,7 +56,8 @@ def night_markdown(night: Night) -> str:
         [f"* {_escaped(reason)}" for reason in reasons(night)],
         models,
         _moved_most(night),
-        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}"],
+        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}", ""],
+        [_legend(night)],
     ]
     lines: list[str] = []
     for part in filter(None, parts):
@@ -86,7 +82,7 @@ def _moved(one: Moved) -> str:
     return "; ".join(
         [
             f"{_code(d.slice)} of {_code(d.score)}: {_code(d.measure)} {_change(d)} "
-            f"{_KINDS[d.kind]} [{d.ci_low:+.4g}, {d.ci_high:+.4g}]",
+            f"{_since(d.kind)} [{d.ci_low:+.4g}, {d.ci_high:+.4g}]",
             *also,
         ]
     )
@@ -108,6 +104,18 @@ def _change(difference: NightDifference | None) -> str:
     if difference is None or math.isnan(difference.delta):
         return ""
     return f"{difference.delta:+.4g} {_MARKS.get(difference.verdict, '')}".strip()
+
+
+def _since(kind: str) -> str:
+    return f"{'from' if kind == 'baseline' else 'since'} {ago(kind)}"
+
+
+def _legend(night: Night) -> str:
+    level = f"\\[...\\] {level_of(night)} confidence intervals, groups being independent clusters"
+    if not night.compared:
+        return level
+    marks = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
+    return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
 
 
 def _span(value: NightValue) -> str:

@@ -6,7 +6,7 @@ import datetime as dt
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.gates import GateFailure, Line, judge
@@ -21,17 +21,13 @@ from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.history import History
 from fastrank_eval.report.night_curves import curves_of
 from fastrank_eval.report.night_state import merged, read_states, state_of
-from fastrank_eval.report.nights import GateOutcome, Night, NightDifference
+from fastrank_eval.report.nights import EARLIER, PERIODS, GateOutcome, Night, NightDifference
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
 
-__all__ = ["EARLIER", "PERIODS", "nightly", "with_periods"]
+__all__ = ["nightly", "with_periods"]
 
-#: Nights that each night is compared with, by how many days they lie before it.
-EARLIER = {"yesterday": 1, "last_week": 7}
-#: Periods whose numbers are merged, in days.
-PERIODS = {"week": 7, "month": 30}
 _HIDDEN = frozenset(str(counted) for counted in (SINGLE_CLASS, TIED, UNJUDGED, UNSCORED))
 
 
@@ -151,7 +147,7 @@ def _evaluated(
         command=shlex.join(["fastrank-eval", "nightly", str(config.file), "--date", str(date)]),
         version=done.meta.version,
         seconds=done.meta.seconds,
-        conventions=_told(done),
+        conventions=_told(done, config),
         values=tuple(values),
         quality=quality_of(done),
         compared=tuple(from_baseline(done, values, confidence)),
@@ -174,8 +170,11 @@ def _counted(config: NightlyConfig) -> list[Measure]:
     return counted
 
 
-def _told(done: Evaluation) -> dict[str, object]:
-    told: dict[str, object] = plain_value(done.meta.conventions)
+def _told(done: Evaluation, config: NightlyConfig) -> dict[str, object]:
+    """The conventions of the run, which columns it read, what its rows had to be like."""
+    limits = {name: limit for name, limit in asdict(config.quality).items() if limit is not None}
+    columns = {"group": config.options["group"], "label": config.options["label"]}
+    told: dict[str, object] = plain_value({**columns, **done.meta.conventions, "quality": limits})
     measures = told["measures"]
     if isinstance(measures, dict):
         told["measures"] = {name: how for name, how in measures.items() if name not in _HIDDEN}

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = [
+    "EARLIER",
+    "KINDS",
+    "PERIODS",
     "CurveLine",
     "GateOutcome",
     "Night",
@@ -15,6 +18,13 @@ __all__ = [
     "NightQuality",
     "NightValue",
 ]
+
+#: Nights that each night is compared with, by how many days they lie before it.
+EARLIER = {"yesterday": 1, "last_week": 7}
+#: The kinds of difference in the order in which they are shown.
+KINDS = ("baseline", *EARLIER)
+#: Periods whose numbers are merged, in days, the night that ends them included.
+PERIODS = {"week": 7, "month": 30}
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class NightDifference:
     Parameters
     ----------
     kind : str
-        ``"baseline"``, ``"yesterday"`` or ``"last_week"``.
+        One of `KINDS`.
     """
 
     kind: str

@@ -37,6 +37,7 @@ from fastrank_eval.report.wording import (
     how_sure,
     interval,
     level_of,
+    period_dates,
     reasons,
     share,
 )
@@ -215,6 +216,7 @@ def _environment() -> Environment:
         drift=_drift,
         how_sure=how_sure,
         key=_key,
+        period_dates=period_dates,
         share=share,
         spark=spark,
         statuses=STATUSES,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fastrank_eval.cell_texts import printable
-from fastrank_eval.report.nights import Night, NightDifference, NightValue
+from fastrank_eval.report.nights import EARLIER, PERIODS, Night, NightDifference, NightValue
 
 __all__ = [
     "STATUSES",
@@ -25,6 +25,7 @@ __all__ = [
     "interval",
     "level_of",
     "p_text",
+    "period_dates",
     "reasons",
     "rough_count",
     "said_of",
@@ -228,10 +229,17 @@ def ago(kind: str) -> str:
 
 def ago_exactly(kind: str, night: Night) -> str:
     """The model or the night that a kind of change is from."""
-    days = {"yesterday": 1, "last_week": 7}.get(kind)
+    days = EARLIER.get(kind)
     if days is None:
         return night.baseline or ""
     return str(night.date - dt.timedelta(days=days))
+
+
+def period_dates(period: str, night: Night) -> tuple[str, str]:
+    """The first and the last night of a period that ends with a night; empty of an unknown one."""
+    if period not in PERIODS:
+        return "", ""
+    return str(night.date - dt.timedelta(days=PERIODS[period] - 1)), str(night.date)
 
 
 def how_sure(level: str) -> str:
