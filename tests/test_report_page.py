@@ -313,6 +313,67 @@ def test_page__the_numbers_of_a_trend__have_their_intervals(found: list[Element]
     assert f"[{value.ci_low:.4f}, {value.ci_high:.4f}]" in table.children[0].all_text()
 
 
+QUALITY = replace(tiny().quality, volume_drift=0.1, ctr_drift=-0.2)
+LIMITS = {"confidence": 0.9, "quality": {"min_rows": 1, "max_volume_drift": 5.0}}
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"quality": QUALITY}, "No gate is set; the data are within their limits."),
+        (
+            {"quality": QUALITY, "gates": (GateOutcome("GAUC < 0.5", True),)},
+            "Every gate passed, and the data are within their limits.",
+        ),
+        (
+            {"gates": (GateOutcome("GAUC < 0.5", True),)},
+            "Nothing failed of what was judged. Not judged: drift of rows and CTR, with too few "
+            "nights before.",
+        ),
+        (
+            {"conventions": LIMITS},
+            "Nothing failed of what was judged. Not judged: drift of rows, with too few nights "
+            "before.",
+        ),
+        (
+            {
+                "quality": QUALITY,
+                "gates": (
+                    GateOutcome(
+                        "GAUC delta < 0 (since yesterday)", True,
+                        "not judged: history has no rows of 2026-11-18",
+                    ),
+                ),
+            },
+            "Nothing failed of what was judged. Not judged: GAUC delta < 0 (since yesterday), "
+            "history has no rows of 2026-11-18.",
+        ),
+        ({"status": "regression"}, "A gate failed."),
+    ],
+)  # fmt: skip
+def test_page__its_status__claims_no_more_than_was_judged(
+    changes: dict[str, Any], told: str
+) -> None:
+    banner = next(
+        one
+        for one in elements(page([tiny(**changes)]))
+        if "banner" in one.attributes.get("class", "")
+    )
+    assert told in [one.text for one in elements_below(banner)]
+    words = "not judged: history" in str(changes)
+    assert (">not judged</span>" in page([tiny(**changes)])) == words
+    _, colon, missing = told.partition("Not judged: ")
+    lines = night_markdown(tiny(**changes)).replace("\\", "").splitlines()
+    assert (f"* not judged: {missing[:-1]}" in lines) == bool(colon)
+
+
+def test_page__of_one_night__counts_it_as_one(html: str) -> None:
+    alone = page([tiny()])
+    assert ">1 night<" in alone
+    assert "1 nights" not in alone
+    assert ">30 nights<" in html
+
+
 def test_page__an_empty_night__says_so() -> None:
     nights = [n for n in month() if n.date <= LAST - dt.timedelta(days=EMPTY)]
     html = page(nights)

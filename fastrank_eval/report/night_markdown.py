@@ -8,7 +8,7 @@ import re
 from fastrank_eval.cell_texts import printable
 from fastrank_eval.report.moved import Moved, slices_moved
 from fastrank_eval.report.nights import KINDS, Night, NightDifference, NightValue
-from fastrank_eval.report.wording import ago, level_of, reasons
+from fastrank_eval.report.wording import ago, level_of, not_judged, reasons
 
 __all__ = ["night_lines", "night_markdown"]
 
@@ -53,7 +53,10 @@ def night_markdown(night: Night) -> str:
     quality = night.quality
     parts = [
         [f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**", ""],
-        [f"* {_escaped(reason)}" for reason in reasons(night)],
+        [
+            *(f"* {_escaped(reason)}" for reason in reasons(night)),
+            *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
+        ],
         models,
         _moved_most(night),
         [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}", ""],

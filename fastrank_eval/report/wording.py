@@ -8,7 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fastrank_eval.cell_texts import printable
-from fastrank_eval.report.nights import EARLIER, PERIODS, Night, NightDifference, NightValue
+from fastrank_eval.report.nights import (
+    EARLIER,
+    PERIODS,
+    GateOutcome,
+    Night,
+    NightDifference,
+    NightValue,
+)
 
 __all__ = [
     "STATUSES",
@@ -24,6 +31,10 @@ __all__ = [
     "how_sure",
     "interval",
     "level_of",
+    "meaning",
+    "nights_text",
+    "not_judged",
+    "outcome_of",
     "p_text",
     "period_dates",
     "reasons",
@@ -32,12 +43,15 @@ __all__ = [
     "share",
 ]
 
-#: What each status is called, and what it means.
+#: What each status is called, and what it means where everything was judged.
 STATUSES = {
-    "fine": ("Fine", "Every gate passed and the data look as usual."),
+    "fine": ("Fine", "Every gate passed, and the data are within their limits."),
     "regression": ("Regression", "A gate failed."),
     "data_quality": ("Data quality", "The data of this night cannot be relied on."),
 }
+#: Limits of drift, and what they are of.
+_DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
+_NOT_JUDGED = "not judged:"
 NOTHING = "–"
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 6
 _MINUS = "\u2212"
@@ -190,6 +204,11 @@ def caution(found: str | None) -> str:
     return (found or "").replace("_", " ")
 
 
+def nights_text(number: int) -> str:
+    """How many nights."""
+    return "1 night" if number == 1 else f"{number} nights"
+
+
 def share(value: float, digits: int = 2) -> str:
     """A share in percent.
 
@@ -258,6 +277,36 @@ def how_sure(level: str) -> str:
         "same groups; from earlier nights, the nights are taken as independent though users come "
         "back."
     )
+
+
+def meaning(night: Night) -> str:
+    """What the status of a night means, and what of it was not judged."""
+    _, means = STATUSES.get(night.status, ("", ""))
+    if night.status != "fine":
+        return means
+    missing = not_judged(night)
+    if missing:
+        return f"Nothing failed of what was judged. Not judged: {'; '.join(missing)}."
+    return means if night.gates else "No gate is set; the data are within their limits."
+
+
+def not_judged(night: Night) -> list[str]:
+    """Drift that too few earlier nights tell, and gates on earlier nights that are not there."""
+    limits = night.conventions.get("quality")
+    known = limits if isinstance(limits, Mapping) else _DRIFTS
+    quality = night.quality
+    drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
+    found = [_DRIFTS[limit] for limit, z in drifts if limit in known and math.isnan(z)]
+    drift = [f"drift of {' and '.join(found)}, with too few nights before"] if found else []
+    gates = [g for g in night.gates if outcome_of(g) == Said("not judged", "unknown")]
+    return [*drift, *(f"{g.condition},{g.reason.removeprefix(_NOT_JUDGED)}" for g in gates)]
+
+
+def outcome_of(gate: GateOutcome) -> Said:
+    """What a gate said in a word."""
+    if gate.passed and gate.reason.startswith(_NOT_JUDGED):
+        return Said("not judged", "unknown")
+    return Said("passed", "good") if gate.passed else Said("failed", "bad")
 
 
 def reasons(night: Night) -> list[str]:
