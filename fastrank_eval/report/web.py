@@ -22,7 +22,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fastrank_eval.errors import FastRankEvalError
+from fastrank_eval.errors import ArgumentError, FastRankEvalError
+from fastrank_eval.report.dates import date_of
 from fastrank_eval.report.nights import Night, NightValue
 from fastrank_eval.report.page import page, policy, render
 from fastrank_eval.report.web_content import beside_content, nights_content, slice_content
@@ -197,12 +198,10 @@ def _answering(
 
 
 def _date(text: str) -> dt.date:
-    if len(text) == len("2026-11-19"):
-        try:
-            return dt.date.fromisoformat(text)
-        except ValueError:
-            pass
-    raise HTTPException(404, "A night is named by its date, such as 2026-11-19.")
+    try:
+        return date_of(text)
+    except ArgumentError:
+        raise HTTPException(404, "A night is named by its date, such as 2026-11-19.") from None
 
 
 def _page(template: str, status: int = 200, **content: object) -> Response:
