@@ -467,3 +467,21 @@ def test_said_of__verdicts_of_any_length__one_word(
         "baseline", "new", "old", "", "all", "GAUC", delta, 0.02, *ends, p_value=p, verdict=verdict
     )
     assert said_of(one).word == word
+
+
+def test_said_of__no_difference_without_an_error__is_the_same() -> None:
+    one = NightDifference(
+        "yesterday", "b", "b", "", "slot=side", "GAUC", 0.0, 0.0, 0.0, 0.0, verdict="not tested"
+    )
+    assert said_of(one).word == "same"
+    assert said_of(replace(one, se=math.nan)).word == "not tested"
+
+
+def test_page__sparklines__end_in_a_dot_only_where_the_night_has_a_value() -> None:
+    nights = [tiny(date=LAST - dt.timedelta(days=ago)) for ago in (2, 1, 0)]
+    assert '<circle cx="98"' in page(nights)
+    nothing = tuple(replace(v, value=math.nan) for v in nights[-1].values)
+    empty = page([*nights[:-1], replace(nights[-1], values=nothing)])
+    sparks = re.findall(r'<svg class="spark.*?</svg>', empty)
+    assert sparks
+    assert not any("<circle" in spark for spark in sparks)

@@ -267,7 +267,9 @@ def spark(numbers: Sequence[float], place: int) -> Markup:
         last = (2 + at * step, 22 - (number - low) * scale if scale else 12)
         runs[-1].append(f"{last[0]:.0f},{last[1]:.0f}")
     lines = "".join(f'<polyline points="{" ".join(run)}"/>' for run in runs if len(run) > 1)
-    dot = f'<circle cx="{last[0]:.0f}" cy="{last[1]:.0f}" r="2"/>'
+    # The dot is the night shown: none where that has no value.
+    shown = math.isfinite(numbers[-1])
+    dot = f'<circle cx="{last[0]:.0f}" cy="{last[1]:.0f}" r="2"/>' if shown else ""
     where = f'class="spark m{place % MODEL_COLOURS + 1}" viewBox="0 0 100 24"'
     return Markup(f'<svg {where} aria-hidden="true">{lines}{dot}</svg>')  # noqa: S704 (numbers)
 

@@ -108,6 +108,8 @@ def said_of(difference: NightDifference, confidence: float = 0.95) -> Said:
     text = difference.verdict.strip().removeprefix(f"{difference.score} is ")
     word = text.partition(":")[0].strip().lower()
     word = _SHORT.get(word, word)
+    if difference.delta == 0 == difference.se:
+        return Said("same", "none")
     if word in _TONES:
         return Said(word, _TONES[word])
     if math.isnan(difference.delta):
