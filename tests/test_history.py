@@ -308,3 +308,21 @@ def test_history__plain_sql__finds_a_slice_over_time(path: Path) -> None:
     (*_, plan) = database.execute(f"EXPLAIN QUERY PLAN {query}").fetchone()
     database.close()
     assert "value_over_time" in plan
+
+
+def test_read__of_one_slice_and_measure__nothing_else(tmp_path: Path) -> None:
+    with History(tmp_path / "history.db") as history:
+        for day in (1, 2):
+            history.write(a_night(day), b"12345" * day)
+        found = history.read(of=(HOSTILE[1], "GAUC"))
+        whole = history.read()
+        assert [n.date for n in found] == [n.date for n in whole]
+        for few, night in zip(found, whole, strict=True):
+            assert few.values == tuple(v for v in night.values if v.slice == HOSTILE[1])
+            assert len(few.values) == 1
+            assert (few.compared, few.curves, few.gates) == ((), {}, ())
+            assert (few.status, few.models) == (night.status, night.models)
+        assert [n.values for n in history.read(of=("' OR 1=1 --", "GAUC"))] == [(), ()]
+        assert history.state_bytes() == 15
+        assert history.state_bytes(last=dt.date(2026, 11, 1)) == 5
+        assert history.state_bytes(dt.date(2027, 1, 1)) == 0

@@ -31,6 +31,8 @@ from fastrank_eval.report.night_json import night_dict
 from fastrank_eval.report.night_markdown import night_markdown
 from fastrank_eval.report.nightly import with_periods
 from fastrank_eval.report.nights import Night
+from fastrank_eval.report.web import web_view
+from tests.asgi_client import Client
 from tests.nights import HOSTILE
 from tests.sample_nights import month as sample_month
 
@@ -351,6 +353,17 @@ def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
     calm = night_markdown(replace(night, compared=()))
     assert "moved most" not in calm
     assert calm.startswith(text.split("\n\n")[0])
+
+
+def test_web_view__of_a_history__shows_week_and_month(folder: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    with History("history.db", readonly=True) as history:
+        night = with_periods(history.read()[-1], history)
+        page = Client(web_view(history)).get(f"/night/{on(3)}").text
+    value = night.periods["week"][0]
+    table = page.partition("Longer periods")[2].partition("</table>")[0]
+    assert "<small>2026-10-28 to 2026-11-03</small>" in table
+    assert f"[{value.ci_low:.3f}, {value.ci_high:.3f}]" in table
 
 
 def test_json__tells_what_its_numbers_rest_on() -> None:

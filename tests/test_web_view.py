@@ -13,7 +13,7 @@ import pytest
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.report.differences import from_earlier
 from fastrank_eval.report.nights import Night
-from fastrank_eval.report.web import web_view
+from fastrank_eval.report.web import MOST_STATES, web_view
 from tests.asgi_client import Client
 from tests.html_elements import elements
 from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, month
@@ -25,14 +25,27 @@ class Kept:
 
     def __init__(self, nights: tuple[Night, ...]) -> None:
         self.nights = {night.date: night for night in nights}
-        self.reads = 0
+        self.asked: list[tuple[str, str] | None] = []
+        self.size = 0
 
     def dates(self) -> list[dt.date]:
         return sorted(self.nights)
 
-    def read(self, first: dt.date, last: dt.date) -> list[Night]:
-        self.reads += 1
+    def read(
+        self,
+        first: dt.date,
+        last: dt.date,
+        whole_from: dt.date | None = None,
+        of: tuple[str, str] | None = None,
+    ) -> list[Night]:
+        self.asked.append(of)
         return [self.nights[date] for date in self.dates() if first <= date <= last]
+
+    def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
+        return {}
+
+    def state_bytes(self, first: dt.date, last: dt.date) -> int:
+        return self.size
 
 
 def client_of(*nights: Night) -> Client:
@@ -92,6 +105,32 @@ def test_web__slice__each_night(client: Client) -> None:
     (picture,) = (one for one in found if "aria-label" in one.attributes and one.tag == "svg")
     assert BROKEN in picture.attributes["aria-label"]
     assert all(model in page for model in MODELS)
+
+
+def test_web__slice__is_all_that_is_read() -> None:
+    kept = Kept(month())
+    assert Client(web_view(kept)).get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").status == 200
+    assert kept.asked == [(BROKEN, "GAUC")]
+
+
+def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> None:
+    kept = Kept(month(2))
+    kept.size = MOST_STATES + 1
+    page = Client(web_view(kept)).get(f"/night/{LAST}").text
+    assert "merging 32 MB of saved states takes too long" in page
+    kept.size = 0
+    assert "saved states" not in Client(web_view(kept)).get(f"/night/{LAST}").text
+
+
+def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
+    class Damaged(Kept):
+        def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
+            return {last: b"no state"}
+
+    answer = Client(web_view(Damaged(month(2)))).get(f"/night/{LAST}")
+    assert answer.status == 200
+    told = html.unescape(answer.text)
+    assert "Week and month are not shown: 'the state of 2026-11-19' is no saved" in told
 
 
 def test_web__two_nights__how_the_second_differs(client: Client) -> None:

@@ -146,6 +146,7 @@ class History:
         last: dt.date | None = None,
         *,
         whole_from: dt.date | None = None,
+        of: tuple[str, str] | None = None,
     ) -> list[Night]:
         """The nights from one date to another, both included, as they were written.
 
@@ -156,6 +157,9 @@ class History:
         whole_from : datetime.date, optional
             Nights before this date come without differences and curves, of which a trend needs
             none: most of the time that reading takes. By default all come whole.
+        of : tuple of str, optional
+            A slice and a measure: nights come with values of these alone, and without
+            differences, curves and gates.
 
         Returns
         -------
@@ -170,10 +174,15 @@ class History:
                 begin, end = _between(first, last)
                 if table in _OF_WHOLE_NIGHTS and whole_from is not None:
                     begin = max(begin, whole_from.isoformat())
+                asked, given = "date BETWEEN ? AND ?", [begin, end]
+                if of is not None and table == "value":
+                    asked, given = f"{asked} AND slice = ? AND measure = ?", [*given, *of]
+                elif of is not None and table not in _SINGLE:
+                    continue
                 rows = self._database.execute(
                     f"SELECT {columns} FROM {table} "  # noqa: S608 - names of our own
-                    f"WHERE date BETWEEN ? AND ? ORDER BY {order}",
-                    (begin, end),
+                    f"WHERE {asked} ORDER BY {order}",
+                    given,
                 )
                 for date, *row in rows:
                     if date not in found:
@@ -200,6 +209,15 @@ class History:
                 _between(first, last),
             )
             return {dt.date.fromisoformat(date): content for date, content in rows}
+
+    def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
+        """How much `states` would read, found without reading it."""
+        with self._told("read"):
+            (number,) = self._database.execute(
+                "SELECT coalesce(sum(length(content)), 0) FROM state WHERE date BETWEEN ? AND ?",
+                _between(first, last),
+            ).fetchone()
+            return int(number)
 
     def export(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write every table as Parquet, for programs that do not read SQLite.

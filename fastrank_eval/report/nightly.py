@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from typing import Protocol
 
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.gates import GateFailure, Line, judge
@@ -26,9 +27,16 @@ from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
 
-__all__ = ["nightly", "with_periods"]
+__all__ = ["KeptStates", "nightly", "with_periods"]
 
 _HIDDEN = frozenset(str(counted) for counted in (SINGLE_CLASS, TIED, UNJUDGED, UNSCORED))
+
+
+class KeptStates(Protocol):
+    """What keeps the states of nights: `History` or the like."""
+
+    def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
+        """The states of the nights from one date to another, both included."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ def nightly(
 
 def with_periods(
     night: Night,
-    history: History,
+    history: KeptStates,
     confidence: float = 0.95,
     min_groups: int = 1,
     slices: bool = False,
@@ -97,7 +105,7 @@ def with_periods(
     Parameters
     ----------
     night : Night
-    history : History
+    history : KeptStates
     confidence : float
     min_groups : int
         Slices of fewer groups are left out.

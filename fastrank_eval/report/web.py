@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -24,14 +24,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.report.dates import date_of
-from fastrank_eval.report.nights import Night, NightValue
+from fastrank_eval.report.nights import PERIODS, Night, NightValue
 from fastrank_eval.report.page import page, policy, render
 from fastrank_eval.report.web_content import beside_content, nights_content, slice_content
+from fastrank_eval.report.wording import confidence_of
 
 __all__ = ["Links", "Nights", "web_view"]
 
 #: Nights that a page shows.
 NIGHTS = 30
+#: Bytes of saved states that are merged while somebody waits.
+MOST_STATES = 32_000_000
 _LONGEST_QUERY = 4000
 _HEADERS = {
     "cache-control": "no-store",
@@ -51,8 +54,21 @@ class Nights(Protocol):
     def dates(self) -> list[dt.date]:
         """Of the nights that are kept, ascending."""
 
-    def read(self, first: dt.date, last: dt.date) -> list[Night]:
-        """The nights from one date to another, both included, ascending."""
+    def read(
+        self,
+        first: dt.date,
+        last: dt.date,
+        *,
+        whole_from: dt.date | None = None,
+        of: tuple[str, str] | None = None,
+    ) -> list[Night]:
+        """The nights from one date to another, both included, ascending; see `History.read`."""
+
+    def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
+        """What it takes to merge nights, by date."""
+
+    def state_bytes(self, first: dt.date, last: dt.date) -> int:
+        """How much that is."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +148,9 @@ class _Shown:
             before = _date(asked)
             dates = [date for date in dates if date < before]
         shown = dates[-NIGHTS:]
-        nights = self._history.read(shown[0], shown[-1]) if shown else []
+        nights = []
+        if shown:
+            nights = self._history.read(shown[0], shown[-1], whole_from=dt.date.max)
         earlier = shown[0] if len(dates) > len(shown) else None
         return _page("nights.html", **nights_content(nights, earlier), links=Links())
 
@@ -141,15 +159,35 @@ class _Shown:
         dates, date = self._asked(request.path_params["date"])
         at = dates.index(date)
         links = Links(dates[at - 1] if at else None, dates[at + 1] if at + 1 < len(dates) else None)
-        nights = self._history.read(date - dt.timedelta(days=NIGHTS - 1), date)
+        first = date - dt.timedelta(days=NIGHTS - 1)
+        nights = self._history.read(first, date, whole_from=date)
+        nights[-1] = self._with_periods(nights[-1])
         return HTMLResponse(page(nights, links=links))
+
+    def _with_periods(self, night: Night) -> Night:
+        """The night with its week and month, where that takes a second or two."""
+        from fastrank_eval.report.nightly import with_periods
+
+        first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
+        try:
+            size = self._history.state_bytes(first, night.date)
+            if size <= MOST_STATES:
+                return with_periods(night, self._history, confidence_of(night))
+            told = (
+                f"Week and month are not shown here: merging {size / 1e6:,.0f} MB of saved states "
+                "takes too long. The page that 'fastrank-eval nightly' writes has them."
+            )
+        except FastRankEvalError as error:
+            told = f"Week and month are not shown: {error}"
+        return replace(night, period_notes=(told,))
 
     def slice(self, request: Request) -> Response:
         """A measure on a slice over all nights that have it."""
         part = request.query_params.get("slice", "all")
         measure = request.query_params.get("measure", "")
         dates = self._history.dates()
-        nights = self._history.read(dates[0], dates[-1]) if dates else []
+        of = part, measure
+        nights = self._history.read(dates[0], dates[-1], of=of) if dates else []
         content = slice_content(nights, part, measure)
         if content is None:
             raise HTTPException(404, "No night has this measure on this slice.")
