@@ -26,6 +26,7 @@ from fastrank_eval.cli import cli
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.report.config import read_config
 from fastrank_eval.report.history import History
+from fastrank_eval.report.links import FileLinks
 from fastrank_eval.report.moved import slices_moved
 from fastrank_eval.report.night_json import night_dict
 from fastrank_eval.report.night_markdown import night_markdown
@@ -382,13 +383,15 @@ class Pages(types.ModuleType):
     def __init__(self) -> None:
         super().__init__("fastrank_eval.report.page")
         self.missing = False
+        self.links: dict[str, tuple[dt.date | None, dt.date | None]] = {}
 
     def check_libraries(self) -> None:
         if self.missing:
             raise ArgumentError("pages need jinja2: pip install 'fastrank_eval[report]'.")
 
-    def write_page(self, nights: Sequence[Night], path: Path) -> None:
+    def write_page(self, nights: Sequence[Night], path: Path, links: FileLinks) -> None:
         last = nights[-1]
+        self.links[path.name] = (links.before, links.after)
         path.write_text(f"{[night.date.day for night in nights]} {sorted(last.periods)}")
 
 
@@ -408,6 +411,10 @@ def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> No
     outcome = nightly("--date", on(2), "--json", "-")
     assert json.loads(outcome.stdout)["nights"][0]["page"] == "pages/here/2026-11-02.html"
     assert Path("pages/here/index.html").read_text() == found["index.html"]
+    dates = [dt.date(2026, 11, day) for day in range(1, 6)]
+    assert pages.links[f"{on(2)}.html"] == (dates[0], dates[2])
+    assert pages.links["index.html"] == (dates[3], None)
+    assert pages.links[f"{on(1)}.html"] == (None, None)
 
 
 def test_pages__that_cannot_be_made__are_refused_before_rows_are_read(

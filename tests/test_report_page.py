@@ -18,6 +18,7 @@ import pytest
 
 from fastrank_eval.errors import ArgumentError, OutputError
 from fastrank_eval.report import page as page_module
+from fastrank_eval.report.links import FileLinks
 from fastrank_eval.report.night_markdown import night_lines, night_markdown
 from fastrank_eval.report.nights import (
     KINDS,
@@ -365,6 +366,16 @@ def test_page__its_status__claims_no_more_than_was_judged(
     _, colon, missing = told.partition("Not judged: ")
     lines = night_markdown(tiny(**changes)).replace("\\", "").splitlines()
     assert (f"* not judged: {missing[:-1]}" in lines) == bool(colon)
+
+
+def test_page__in_a_folder__leads_to_the_nights_beside_it() -> None:
+    links = FileLinks(dt.date(2026, 11, 18), dt.date(2026, 11, 20))
+    found = elements(page([tiny()], links=links))
+    assert [one.attributes["href"] for one in found if one.tag == "a"][:4] == [
+        "#main", "index.html", "2026-11-18.html", "2026-11-20.html",
+    ]  # fmt: skip
+    others = [one for one in found if one.tag == "a"][4:]
+    assert all(one.attributes["href"].startswith("#") for one in others)
 
 
 def test_page__of_one_night__counts_it_as_one(html: str) -> None:

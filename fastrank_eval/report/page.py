@@ -24,6 +24,7 @@ from fastrank_eval.report.lines import (
     activity_of,
     counted_of,
 )
+from fastrank_eval.report.links import Links
 from fastrank_eval.report.moved import Moved, moved
 from fastrank_eval.report.nights import CurveLine, Night, NightValue
 from fastrank_eval.report.wording import (
@@ -66,7 +67,7 @@ _SECTIONS = (
 )
 
 
-def page(nights: Sequence[Night], *, note: str = "", links: Any = None) -> str:
+def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None) -> str:
     """Give the page of a night.
 
     Parameters
@@ -76,7 +77,7 @@ def page(nights: Sequence[Night], *, note: str = "", links: Any = None) -> str:
     note : str
         What else stands at the foot, such as where the history lies.
     links : Links, optional
-        Where the other pages are; none for a file.
+        Where the other pages are.
 
     Returns
     -------
@@ -96,7 +97,12 @@ def page(nights: Sequence[Night], *, note: str = "", links: Any = None) -> str:
 
 
 def write_page(
-    nights: Sequence[Night], path: str | os.PathLike[str], *, note: str = "", overwrite: bool = True
+    nights: Sequence[Night],
+    path: str | os.PathLike[str],
+    *,
+    note: str = "",
+    overwrite: bool = True,
+    links: Links | None = None,
 ) -> None:
     """Write the page of a night to a file, whole or not at all.
 
@@ -109,13 +115,15 @@ def write_page(
         As of `page`.
     overwrite : bool
         Whether a file that is there may be replaced.
+    links : Links, optional
+        As of `page`.
 
     Raises
     ------
     OutputError
         If the file cannot be written.
     """
-    text = page(nights, note=note)
+    text = page(nights, note=note, links=links)
     with atomic_path(path, overwrite=overwrite) as part:
         part.write_text(text, encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ from fastrank_eval.errors import OutputError
 from fastrank_eval.output import atomic_path
 from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.history import History
+from fastrank_eval.report.links import FileLinks
 from fastrank_eval.report.nightly import with_periods
 
 __all__ = ["check_pages", "write_pages"]
@@ -71,7 +73,15 @@ def _write_page(config: NightlyConfig, history: History, last: dt.date, path: Pa
     first = last - dt.timedelta(days=config.nights - 1)
     nights = history.read(first, last, whole_from=last)
     nights[-1] = with_periods(nights[-1], history, config.options["confidence"])
-    _pages().write_page(nights, path)
+    _pages().write_page(nights, path, links=_links(path.parent, history.dates(), last))
+
+
+def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
+    """The nights next to one whose pages are in the folder."""
+    written = [each for each in dates if (folder / f"{each}.html").exists()]
+    before = [each for each in written if each < date]
+    after = [each for each in written if each > date]
+    return FileLinks(before[-1] if before else None, after[0] if after else None)
 
 
 def _pages() -> Any:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
-from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -24,12 +23,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.report.dates import date_of
-from fastrank_eval.report.nights import PERIODS, Night, NightValue
+from fastrank_eval.report.links import WebLinks
+from fastrank_eval.report.nights import PERIODS, Night
 from fastrank_eval.report.page import page, policy, render
 from fastrank_eval.report.web_content import beside_content, nights_content, slice_content
 from fastrank_eval.report.wording import confidence_of
 
-__all__ = ["Links", "Nights", "web_view"]
+__all__ = ["Nights", "web_view"]
 
 #: Nights that a page shows.
 NIGHTS = 30
@@ -69,37 +69,6 @@ class Nights(Protocol):
 
     def state_bytes(self, first: dt.date, last: dt.date) -> int:
         """How much that is."""
-
-
-@dataclass(frozen=True)
-class Links:
-    """Addresses of the pages of the web view, as one page refers to them.
-
-    Parameters
-    ----------
-    before, after : dt.date or None
-        The nights next to the one shown.
-    """
-
-    before: dt.date | None = None
-    after: dt.date | None = None
-
-    def nights(self) -> str:
-        """All nights."""
-        return "/"
-
-    def night(self, date: dt.date) -> str:
-        """One night."""
-        return f"/night/{date}"
-
-    def beside(self, first: dt.date, second: dt.date) -> str:
-        """Two nights side by side."""
-        return f"/beside?{urlencode({'first': first, 'second': second})}"
-
-    def slice(self, value: NightValue) -> str:
-        """A measure on a slice over time, up to the night of the value."""
-        asked = {"slice": value.slice, "measure": value.measure}
-        return f"/slice?{urlencode(asked, errors='replace')}"
 
 
 def web_view(history: Nights, *, hosts: Sequence[str] = ("127.0.0.1", "localhost")) -> Starlette:
@@ -152,13 +121,14 @@ class _Shown:
         if shown:
             nights = self._history.read(shown[0], shown[-1], whole_from=dt.date.max)
         earlier = shown[0] if len(dates) > len(shown) else None
-        return _page("nights.html", **nights_content(nights, earlier), links=Links())
+        return _page("nights.html", **nights_content(nights, earlier), links=WebLinks())
 
     def night(self, request: Request) -> Response:
         """One night, with those before it for its trends."""
         dates, date = self._asked(request.path_params["date"])
         at = dates.index(date)
-        links = Links(dates[at - 1] if at else None, dates[at + 1] if at + 1 < len(dates) else None)
+        after = dates[at + 1] if at + 1 < len(dates) else None
+        links = WebLinks(dates[at - 1] if at else None, after)
         first = date - dt.timedelta(days=NIGHTS - 1)
         nights = self._history.read(first, date, whole_from=date)
         nights[-1] = self._with_periods(nights[-1])
@@ -191,7 +161,7 @@ class _Shown:
         content = slice_content(nights, part, measure)
         if content is None:
             raise HTTPException(404, "No night has this measure on this slice.")
-        return _page("slice.html", **content, links=Links())
+        return _page("slice.html", **content, links=WebLinks())
 
     def beside(self, request: Request) -> Response:
         """Two nights side by side."""
@@ -199,7 +169,7 @@ class _Shown:
         for name in ("first", "second"):
             _, date = self._asked(request.query_params.get(name, ""))
             pair += self._history.read(date, date)
-        return _page("beside.html", **beside_content(pair[0], pair[1]), links=Links())
+        return _page("beside.html", **beside_content(pair[0], pair[1]), links=WebLinks())
 
     def _asked(self, text: str) -> tuple[list[dt.date], dt.date]:
         dates, date = self._history.dates(), _date(text)
@@ -250,8 +220,8 @@ async def _refused(_: Request, error: Exception) -> Response:
     code, told = 500, ""
     if isinstance(error, HTTPException):
         code, told = error.status_code, error.detail
-    return _page("refused.html", code, links=Links(), code=code, told=told)
+    return _page("refused.html", code, links=WebLinks(), code=code, told=told)
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    return _page("refused.html", 503, links=Links(), code=503, told=str(error))
+    return _page("refused.html", 503, links=WebLinks(), code=503, told=str(error))
