@@ -289,6 +289,20 @@ def test_browser__print__nothing_runs_over_what_follows(browser: Any, file: str)
         assert over == []
 
 
+def test_browser__print__no_table_is_wider_than_paper(browser: Any, file: str) -> None:
+    paper = round((210 - 2 * 12) / 25.4 * 96)  # A4 within margins of 12 mm
+    with opened(browser, file, viewport={"width": paper, "height": 1000}) as page:
+        page.emulate_media(media="print")
+        page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+        wide = page.eval_on_selector_all(
+            ".scroll",
+            """all => all.filter(one => one.scrollWidth > one.clientWidth + 1)
+                .map(one => [one.ariaLabel ?? one.getAttribute("aria-labelledby"),
+                    one.scrollWidth - one.clientWidth])""",
+        )
+        assert wide == []
+
+
 def test_browser__print__heads_of_tables_can_be_repeated(browser: Any, file: str) -> None:
     with opened(browser, file) as page:
         page.emulate_media(media="print")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+import math
 import re
 from dataclasses import replace
 from urllib.parse import quote
@@ -193,6 +194,23 @@ def test_web__every_table_of_intervals__names_level_and_what_they_take(
     page = client.get(address).text
     assert "95% confidence intervals" in page
     assert "groups being independent clusters" in page or "taken as independent" in page
+
+
+def test_web__a_measure_without_intervals__is_not_said_to_have_some() -> None:
+    bare = tuple(
+        replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan)
+        for v in tiny().values
+    )
+    night = tiny(measures=("AUC",), values=bare)
+    client = client_of(night, replace(night, date=LAST - dt.timedelta(days=1)))
+    for address, told in (
+        ("/", "which has no intervals"),
+        ("/slice?slice=slot%3D1&measure=AUC", "which has no intervals"),
+        (ADDRESSES[3], "No intervals."),
+    ):
+        page = client.get(address).text
+        assert told in page
+        assert "confidence intervals" not in page
 
 
 def test_web__no_night__says_so() -> None:

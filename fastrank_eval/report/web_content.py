@@ -39,6 +39,11 @@ class Pair:
     change: Change | None
 
     @property
+    def interval(self) -> str:
+        """Of the later night."""
+        return self.texts[1][1]
+
+    @property
     def rank(self) -> tuple[bool, float]:
         """Pairs of a smaller rank differ more surely."""
         if self.change is None:
@@ -73,6 +78,7 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
         "title": title,
         "rows": rows,
         "level": level_of(nights[-1]) if nights else "",
+        "sure": any(interval for _, cells, _ in rows for _, interval, _ in cells),
         "models": models,
         "measure": measure,
         "dates": [night.date for night in reversed(nights)],
@@ -123,6 +129,7 @@ def slice_content(nights: Sequence[Night], part: str, measure: str) -> dict[str,
         "chart": chart,
         "rows": rows[::-1],
         "level": level_of(series.last),
+        "sure": any(cell[1] for _, cells in rows for cell in cells if cell is not None),
     }
 
 
