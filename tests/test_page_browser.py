@@ -294,6 +294,7 @@ def test_browser__print__no_table_is_wider_than_paper(browser: Any, file: str) -
     with opened(browser, file, viewport={"width": paper, "height": 1000}) as page:
         page.emulate_media(media="print")
         page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+        shot(page, "night-print")
         wide = page.eval_on_selector_all(
             ".scroll",
             """all => all.filter(one => one.scrollWidth > one.clientWidth + 1)
