@@ -390,5 +390,9 @@ class _Package(ModuleType):
     def evaluate(self, _module: ModuleType) -> None:
         return
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Functions that name the package travel to the workers of engines.
+        return import_module, (self.__name__,)
+
 
 sys.modules[__name__].__class__ = _Package

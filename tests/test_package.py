@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import pickle
 import subprocess
 import sys
 from importlib.resources import files
@@ -124,6 +125,10 @@ def test_neighbours__import_none_of_the_libraries_they_serve() -> None:
 def test_public_name__listed__exists_and_shows_in_dir(name: str) -> None:
     assert getattr(fastrank_eval, name) is not None
     assert name in dir(fastrank_eval)
+
+
+def test_package__named_by_a_function_that_travels__arrives_as_itself() -> None:
+    assert pickle.loads(pickle.dumps(fastrank_eval)) is fastrank_eval  # noqa: S301
 
 
 def test_public_name__unknown__is_an_attribute_error() -> None:
