@@ -1,5 +1,6 @@
 # Everything runs in .venv, which is made here and rebuilt only if pyproject.toml changes.
-# Only the conformance tests need the tools we compare with: build/conformance-env holds them.
+# Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
+# only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
 # ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for
 # conformance-full: a build without CUDA will do).
@@ -9,6 +10,7 @@ BIN := $(VENV)/bin
 QUIET_PIP := -m pip --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(QUIET_PIP)
 CONFORMANCE := build/conformance-env/bin/python
+DISTRIBUTED := build/distributed-env/bin/python
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 ROWS ?= 1000000
 TORCH ?= torch
@@ -44,7 +46,7 @@ WITHOUT_KERNELS := bench bench_scale cli cli_profiles errors gate_option gate_te
 	sources_faults sources_files sources_memory sources_paths web_view where where_reading
 
 .PHONY: help demo test lint bench bench-scale profile conformance \
-	conformance-full coverage boundscheck pictures wheel-demo clean
+	conformance-full distributed coverage boundscheck pictures wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
@@ -55,6 +57,7 @@ help:
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
 	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
 	@echo "make conformance-full  all of them, and write docs/PARITY.md"
+	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
 	@echo "make coverage     coverage of the kernels, JIT off"
 	@echo "make boundscheck  quick tests that reach kernels, with array bounds checked"
 	@echo "make pictures     draw the picture of the README, write docs/roc.svg"
@@ -104,6 +107,10 @@ conformance: build/conformance-env/.made
 conformance-full: build/conformance-env/.full
 	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/PARITY.md $(PYTEST_ARGS)
 
+# With an environment of its own too: Spark and Ray take most of a gigabyte.
+distributed: build/distributed-env/.made
+	$(DISTRIBUTED) -m pytest tests/distributed tests/test_spark_keys.py --require-engines $(PYTEST_ARGS)
+
 build/conformance-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/conformance-env
 	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance]"
@@ -113,6 +120,11 @@ build/conformance-env/.full: build/conformance-env/.made
 	$(CONFORMANCE) $(QUIET_PIP) install $(TORCH)
 	$(CONFORMANCE) $(QUIET_PIP) install --editable ".[conformance-full]"
 	$(CONFORMANCE) $(QUIET_PIP) install --no-deps "fuxictr>=2.3.10" "recbole>=1.2.1"
+	@touch $@
+
+build/distributed-env/.made: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m venv --clear build/distributed-env
+	$(DISTRIBUTED) $(QUIET_PIP) install --editable ".[distributed]"
 	@touch $@
 
 pictures: $(VENV)/.test
