@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 #: By the name to import.
-ENGINES = ("dask", "distributed", "pyspark", "ray")
+ENGINES = ("dask", "distributed", "grpc", "pyspark", "ray")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,200 @@
+"""Executors with processes of their own: workers and executors killed, attempts made twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import fastrank_eval as fe
+from tests.distributed.conftest import ROOT, spark_missing
+
+pytestmark = pytest.mark.slow
+
+OPTIONS: dict[str, Any] = {
+    "group": "user",
+    "label": "click",
+    "score": ["old", "new"],
+    "measures": "GAUC,AUC,nDCG@5",
+}
+SMALL = {
+    "spark.executor.memory": "1g",
+    "spark.driver.memory": "512m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+}
+#: Attempts that take longer than others are made again at once.
+EAGER = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.efficiency.enabled": "false",
+}
+SECONDS = 240
+
+
+def environment() -> dict[str, str]:
+    """Of processes that start Spark by themselves."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def told(
+    folder: Path, log: pa.Table, master: str, ways: list[str], **settings: str
+) -> dict[str, Any]:
+    """What came of a job, for each way in which one of its partitions fails."""
+    parquet.write_table(log, folder / "log.parquet", row_group_size=2_000)
+    job = {
+        "master": master,
+        "rows": str(folder / "log.parquet"),
+        "options": OPTIONS,
+        "settings": {**SMALL, **settings},
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+    command = [sys.executable, "-m", "tests.distributed.failing_job", str(folder), *ways]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {line["way"]: line for line in lines}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _spark_there() -> None:
+    if reason := spark_missing():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def expected(log: pa.Table) -> Any:
+    return fe.evaluate(log, per_group=False, **OPTIONS)
+
+
+def same(found: dict[str, Any], expected: Any) -> bool:
+    """Whether a job came to the numbers of the local engine, and counted nothing twice."""
+    assert "error" not in found, found["error"]
+    assert (found["rows"], found["groups"]) == (expected.meta.rows, expected.meta.groups)
+    return bool(found["values"] == [repr(value) for value in expected.values])
+
+
+@pytest.fixture(scope="module")
+def cluster(log: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Jobs of one session on two executors."""
+    ways = ["sound", "worker killed", "executor killed"]
+    return told(tmp_path_factory.mktemp("cluster"), log, "local-cluster[2,1,1024]", ways)
+
+
+@pytest.mark.parametrize(
+    "way, attempts",
+    [
+        ("sound", ["attempt 0"]),
+        ("worker killed", ["attempt 0", "attempt 1"]),
+        ("executor killed", ["attempt 0", "attempt 1"]),
+    ],
+)
+def test_two_executors__the_bits_of_the_local_engine(cluster, expected, way, attempts) -> None:
+    assert same(cluster[way], expected)
+    assert cluster[way]["attempts"] == attempts
+
+
+def test_without_retries__a_killed_worker_is_an_error_of_sparks_and_no_number(
+    log, tmp_path
+) -> None:
+    found = told(tmp_path, log, "local[2]", ["worker killed"])["worker killed"]
+    assert "values" not in found
+    module, message = found["error"]
+    assert module.startswith(("pyspark.", "py4j."))
+    assert "failed 1 times" in message
+    assert found["attempts"] == ["attempt 0"]
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+@contextmanager
+def running(folder: Path, role: str, *arguments: str, ready: str) -> Iterator[None]:
+    """A master or worker of a cluster, once its log says that it is ready."""
+    import pyspark
+
+    command = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-class"),
+        f"org.apache.spark.deploy.{role}",
+        "--webui-port",
+        "0",
+        *arguments,
+    ]
+    home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_DAEMON_MEMORY": "256m"}
+    said = folder / f"{'-'.join(arguments[:2]).strip('-')}.log"
+    with said.open("w") as log:
+        process = subprocess.Popen(
+            command, env={**environment(), **home}, stdout=log, stderr=log, cwd=folder
+        )
+    try:
+        until = time.monotonic() + SECONDS
+        while ready not in said.read_text():
+            assert process.poll() is None, said.read_text()[-3000:]
+            assert time.monotonic() < until, said.read_text()[-3000:]
+            time.sleep(0.2)
+        yield
+    finally:
+        process.terminate()
+        process.wait(SECONDS)
+
+
+def test_speculative_duplicate__counts_once(log, expected, tmp_path) -> None:
+    """Spark makes a second attempt only on another host, which another loopback address is."""
+    hosts = ["127.0.0.1", "127.0.0.2"]
+    try:
+        with socket.socket() as listening:
+            listening.bind((hosts[1], 0))
+    except OSError as error:
+        pytest.skip(f"no second loopback address: {hosts[1]}: {error}")
+    port = str(free_port())
+    master = f"spark://{hosts[0]}:{port}"
+    configured = tmp_path / "conf"
+    configured.mkdir()
+    (configured / "log4j2.properties").write_text(
+        "rootLogger.level = info\nrootLogger.appenderRef.err.ref = err\n"
+        "appender.err.type = Console\nappender.err.name = err\n"
+        "appender.err.layout.type = PatternLayout\nappender.err.layout.pattern = %m%n\n"
+    )
+    with ExitStack() as cluster:
+        at = ["deploy.master.Master", "--host", hosts[0], "--port", port]
+        cluster.enter_context(
+            running(tmp_path, at[0][7:], *at[1:], ready="I have been elected leader")
+        )
+        for host in hosts:
+            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / host)]
+            cluster.enter_context(
+                running(
+                    tmp_path, "worker.Worker", "--host", host, *size, master, ready="registered"
+                )
+            )
+        found = told(tmp_path, log, master, ["slow"], **EAGER)["slow"]
+    assert found["attempts"] == ["attempt 0", "attempt 1"]
+    assert same(found, expected)
