@@ -82,6 +82,22 @@ def test_read__range__both_ends_included(path: Path) -> None:
         assert len(history.volumes(last, 1)) == 1
 
 
+def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> None:
+    with History(path) as history:
+        history.claim("one")
+        history.claim("two")  # nothing is lost as yet
+        history.write(a_night(1))
+        history.claim("two")
+        before = dump(path)
+        with pytest.raises(HistoryError, match=r"of the report 'two'.*write report = \"two\""):
+            history.claim("one")
+    assert dump(path) == before
+    with History(path, readonly=True) as history:
+        history.claim("two")
+        with pytest.raises(HistoryError, match="of the report 'two'"):
+            history.claim("one")
+
+
 def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
     with History(path) as history:
         history.write(a_night(1))
@@ -93,12 +109,15 @@ def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
         assert dump(path) == before
 
 
-def test_migration__golden_file_of_version_1__is_read_as_it_was_written(path: Path) -> None:
-    script = (FIXTURES / "history_v1.sql").read_text(encoding="utf-8")
+@pytest.mark.parametrize("version", [1, 2])
+def test_migration__golden_file_of_an_older_version__is_read_as_it_was_written(
+    path: Path, version: int
+) -> None:
+    script = (FIXTURES / f"history_v{version}.sql").read_text(encoding="utf-8")
     database = sqlite3.connect(path)
     database.executescript(script)
     database.close()
-    with pytest.raises(HistoryError, match=r"version 1.*brings it up to date"):
+    with pytest.raises(HistoryError, match=rf"version {version}.*brings it up to date"):
         History(path, readonly=True)
     for _ in range(2):
         with History(path) as history:
@@ -112,6 +131,10 @@ def test_migration__golden_file_of_version_1__is_read_as_it_was_written(path: Pa
     assert night.quality.nulls == {"slot": 3}
     assert night.curves["roc"][0].x == (0.0, 0.25, 1.0)
     assert night.gates[0].reason == "b: 0.5"
+    with History(path) as history:
+        history.claim("mine")
+        with pytest.raises(HistoryError, match="of the report 'mine'"):
+            history.claim("another")
     fresh = path.with_name("fresh.db")
     with History(fresh):
         pass

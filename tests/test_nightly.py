@@ -234,6 +234,25 @@ def test_partition__missing__exits_2_and_leaves_the_history(folder: Path) -> Non
     assert [night.date.day for night in kept()] == [1, 30]
 
 
+def test_another_report__in_the_same_folder__does_not_replace_nights(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    before = dump()
+    other = CONFIG.replace('"Test"', '"Other"').replace('["score_a", "score_b"]', '["score_b"]')
+    other = other.replace('baseline = "score_a"\n', "")
+    Path("other.toml").write_text(other)
+    for more in ([], ["--dry-run"]):
+        outcome = nightly("other.toml", "--date", on(1), *more)
+        assert outcome.exit_code == 2
+        assert "history.db: keeps the nights of the report 'nightly'" in outcome.stderr
+        assert dump() == before
+    Path("other.toml").write_text(other + '[history]\nfile = "other.db"\n')
+    assert nightly("other.toml", "--date", on(1), "-q").exit_code == 0
+    assert dump() == before
+    Path("renamed.toml").write_text(CONFIG + '[history]\nreport = "nightly"\n')
+    assert nightly("renamed.toml", "--date", on(2), "-q").exit_code == 0
+    assert [night.date.day for night in kept()] == [1, 2]
+
+
 @pytest.mark.parametrize(
     "arguments,complaint",
     [

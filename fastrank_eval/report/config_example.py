@@ -70,6 +70,7 @@ max_ctr_drift = 10.0
 
 [history]
 file = "history.db"                   # SQLite; docs/HISTORY.md tells its tables
+# report = "nightly"                  # whose nights it keeps; by default the name of this file
 # states = "slices"                   # what weeks are merged from: slices, rows, groups
 
 [output]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import os
 import sqlite3
@@ -107,6 +108,36 @@ class History:
                 with suppress(sqlite3.Error):
                     self._database.execute("ROLLBACK")
                 raise
+
+    def claim(self, report: str) -> None:
+        """Make the history that of a report, unless it keeps the nights of another.
+
+        Parameters
+        ----------
+        report : str
+            What names it, as ``report`` in ``[history]`` of a configuration does.
+
+        Raises
+        ------
+        HistoryError
+            It keeps nights of a report of another name, which those of this one would replace.
+        """
+        with self._told("read"):
+            found = self._database.execute("SELECT name FROM report").fetchone()
+            nights = self._database.execute("SELECT 1 FROM night LIMIT 1").fetchone()
+        name = found[0] if found else None
+        if name is not None and name != report and nights:
+            raise HistoryError(
+                f"{self.path}: keeps the nights of the report {name!r}, which those of {report!r} "
+                "would replace. Name another file in [history], as in file = "
+                f'"{report}.db"; or, if it is the same report under another name, write report '
+                f"= {json.dumps(name, ensure_ascii=False)} there."
+            )
+        if self.readonly or name == report:
+            return
+        with self.transaction():
+            self._database.execute("DELETE FROM report")
+            self._database.execute("INSERT INTO report (name) VALUES (?)", (report,))
 
     def write(self, night: Night, state: bytes | None = None) -> None:
         """Keep a night, in place of the one of that date if there is one.

@@ -78,12 +78,15 @@ def nightly(
         if not config.history.exists():
             return _compared(found, config, None)
         with closing(History(config.history, readonly=True)) as history:
+            history.claim(config.report)
             return _compared(found, config, history)
     # Opened first: what cannot be written is found before the rows are read.
     with closing(History(config.history)) as history:
+        history.claim(config.report)
         found = _evaluated(config, date, progress)
         # Two runs at once see each other's nights whole or not at all.
         with history.transaction():
+            history.claim(config.report)
             night = _compared(found, config, history)
             history.write(night, found.state)
     return night

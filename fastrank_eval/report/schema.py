@@ -104,10 +104,15 @@ CREATE INDEX value_over_time ON value (measure, score, slicing, slice, date);
 ALTER TABLE night ADD COLUMN written_at TEXT NOT NULL DEFAULT '';
 """
 
+# Whose nights these are: another report's are not to replace them.
+_THIRD = """
+CREATE TABLE report (name TEXT NOT NULL);
+"""
+
 #: The statements that lead from each version to the next; a new file takes them all. What has
 #: been released is never edited: a change is a further step.
-MIGRATIONS = (_FIRST, _SECOND)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 VERSION = len(MIGRATIONS)
 
-#: Tables in the order in which a night is written.
+#: Tables of nights, in the order in which one is written.
 TABLES = ("night", "quality", "value", "difference", "curve", "gate", "state")
