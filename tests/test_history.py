@@ -17,12 +17,16 @@ import pytest
 
 from fastrank_eval.errors import HistoryError
 from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import Night
+from fastrank_eval.report.nights import KeptStates, Night
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
 from tests.nights import HOSTILE, a_night
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def states(content: bytes, fingerprint: str = "") -> KeptStates:
+    return KeptStates({"sums": content}, fingerprint)
 
 
 def same(left: Night, right: Night) -> bool:
@@ -45,10 +49,11 @@ def dump(path: Path) -> list[str]:
 def test_night__written_and_read__is_the_same(path: Path) -> None:
     night = a_night()
     with History(path) as history:
-        history.write(night, state=b"\x00\xff")
+        history.write(night, states(b"\x00\xff"))
     with History(path, readonly=True) as history:
         (found,) = history.read()
-        assert history.states() == {night.date: b"\x00\xff"}
+        assert history.state(night.date, "sums") == b"\x00\xff"
+        assert history.state(night.date, "scores") is None
     assert same(found, night)
     assert [v.slice for v in found.values[1:]] == list(HOSTILE)
     assert found.quality.rows == 2**53 + 1
@@ -57,23 +62,25 @@ def test_night__written_and_read__is_the_same(path: Path) -> None:
 def test_night__written_twice__replaces_itself_and_nothing_else(path: Path) -> None:
     with History(path) as history:
         for day in (1, 2, 3):
-            history.write(a_night(day), state=bytes([day]))
+            history.write(a_night(day), states(bytes([day])))
         others = [line for line in dump(path) if "2026-11-02" not in line]
         history.write(a_night(2, 0.5, compared=(), gates=()))
         assert [line for line in dump(path) if "2026-11-02" not in line] == others
         assert [night.date.day for night in history.read()] == [1, 2, 3]
         assert same(history.read()[1], a_night(2, 0.5, compared=(), gates=()))
-        assert sorted(history.states()) == [dt.date(2026, 11, 1), dt.date(2026, 11, 3)]
+        assert [history.state(dt.date(2026, 11, day), "sums") for day in (1, 2, 3)] == [
+            b"\x01", None, b"\x03",
+        ]  # fmt: skip
 
 
 def test_read__range__both_ends_included(path: Path) -> None:
     with History(path) as history:
         for day in (5, 1, 3):
-            history.write(a_night(day), state=b"")
+            history.write(a_night(day), states(b""))
         first, last = dt.date(2026, 11, 3), dt.date(2026, 11, 5)
         assert history.dates(first, last) == [first, last]
         assert [night.date for night in history.read(first, last)] == [first, last]
-        assert list(history.states(first, first)) == [first]
+        assert history.rows(first, first) == {first: 2**53 + 1}
         assert history.read(dt.date(2027, 1, 1)) == []
         before, *whole = history.read(whole_from=first)
         assert same(before, a_night(1, compared=(), curves={}))
@@ -122,7 +129,7 @@ def test_migration__golden_file_of_an_older_version__is_read_as_it_was_written(
     for _ in range(2):
         with History(path) as history:
             (night,) = history.read()
-            assert history.states() == {night.date: b"\x01\x02"}
+            assert history.state(night.date, "all") == b"\x01\x02"
     assert night.date == dt.date(2026, 11, 19)
     assert (night.title, night.status, night.models) == ("Erste Nacht", "regression", ("a", "b"))
     assert night.values[0].value == 0.6171875
@@ -203,22 +210,23 @@ def test_second_writer__waits_in_vain__is_told(path: Path) -> None:
 WRITER = """
 import sys, time
 from fastrank_eval.report.history import History
+from fastrank_eval.report.nights import KeptStates
 from tests.nights import a_night
 path, what, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 if what == "halfway":
     with History(path) as history, history.transaction():
         history._database.execute("PRAGMA cache_size = 1")  # pages leave memory at once
         for at in range(first, last):
-            history.write(a_night(1 + at % 28, 0.125), state=bytes(100_000))
+            history.write(a_night(1 + at % 28, 0.125), KeptStates({"sums": bytes(100_000)}))
         print("halfway", flush=True)
         time.sleep(60)
 with History(path) as history:
     if what == "days":
         for day in range(first, last):
-            history.write(a_night(day), state=bytes([day]))
+            history.write(a_night(day), KeptStates({"sums": bytes([day])}))
     while what == "forever":
         for value in (0.25, 0.5):
-            history.write(a_night(1, value), state=bytes([int(4 * value)]) * 50_000)
+            history.write(a_night(1, value), KeptStates({"sums": bytes([int(4 * value)]) * 50_000}))
             print("ready", flush=True)
 """
 
@@ -247,7 +255,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 def test_kill__in_the_middle_of_a_transaction__changes_nothing(path: Path) -> None:
     with History(path) as history:
         for day in (1, 2):
-            history.write(a_night(day), state=bytes([day]))
+            history.write(a_night(day), states(bytes([day])))
     before = dump(path)
     process = writer(path, "halfway", 0, 28)
     assert read_line(process) == "halfway"
@@ -268,7 +276,7 @@ def test_kill__in_the_middle_of_a_transaction__changes_nothing(path: Path) -> No
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
     with History(path) as history:
-        history.write(a_night(1, 0.25), state=bytes([1]) * 50_000)
+        history.write(a_night(1, 0.25), states(bytes([1]) * 50_000))
     process = writer(path, "forever")
     assert read_line(process) == "ready"
     time.sleep(0.05)
@@ -279,7 +287,7 @@ def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
             (night,) = history.read()
             value = 4 * night.values[0].value
             assert same(night, a_night(1, value / 4))
-            assert history.states()[night.date] == bytes([int(value)]) * 50_000
+            assert history.state(night.date, "sums") == bytes([int(value)]) * 50_000
         process = writer(path, "forever")
         assert read_line(process) == "ready"
     kill(process)
@@ -297,7 +305,8 @@ def test_two_runs_at_once__each_night_is_there_whole(path: Path) -> None:
         nights = history.read()
         assert [night.date.day for night in nights] == list(range(1, 26))
         assert all(same(night, a_night(night.date.day)) for night in nights)
-        assert list(history.states().values()) == [bytes([day]) for day in range(1, 26)]
+        found = [history.state(night.date, "sums") for night in nights]
+        assert found == [bytes([day]) for day in range(1, 26)]
 
 
 def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
@@ -306,7 +315,7 @@ def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
             empty = history.export(tmp_path / "tables")
         assert [pq.read_table(file).num_rows for file in empty] == [0] * len(TABLES)
         for day in (1, 2):
-            history.write(a_night(day), state=b"\x00")
+            history.write(a_night(day), states(b"\x00"))
         files = history.export(tmp_path / "tables")
     assert [file.stem for file in files] == list(TABLES)
     value = pq.read_table(tmp_path / "tables" / "value.parquet")

@@ -1,4 +1,4 @@
-"""fastrank-eval nightly: nights to history and pages, exit codes, what is written and what not."""
+"""fastrank-eval nightly: nights to history, exit codes, what is written and what not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import datetime as dt
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-import types
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,86 +15,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from data_gen.month import write_late, write_month
-from fastrank_eval.cli import cli
-from fastrank_eval.errors import ArgumentError
+from data_gen.month import write_late
 from fastrank_eval.report.config import read_config
 from fastrank_eval.report.history import History
 from fastrank_eval.report.night_json import moved
 from fastrank_eval.report.night_markdown import night_markdown
-from fastrank_eval.report.nightly import with_periods
-from fastrank_eval.report.nights import Night
+from fastrank_eval.report.periods import with_periods
+from tests.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
 from tests.nights import HOSTILE
 from tests.sample_nights import month as sample_month
 
-ROOT = Path(__file__).parent.parent
-CONFIG = """
-title = "Test"
-[source]
-path = "logs/day={date}"
-[columns]
-group = "user_id"
-label = "click"
-[models]
-scores = ["score_a", "score_b"]
-baseline = "score_a"
-[evaluate]
-measures = ["GAUC", "AUC", "LogLoss"]
-[slices]
-by = ["slot"]
-min_groups = 10
-"""
-MONTH = dt.date(2026, 11, 1)
-
-
-@pytest.fixture(scope="module")
-def month(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("month")
-    write_month(folder / "logs", rows=3000)
-    return folder
-
 
 @pytest.fixture
-def folder(month: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(month / "logs", tmp_path / "logs")
-    (tmp_path / "nightly.toml").write_text(CONFIG)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def nightly(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["nightly", *arguments], catch_exceptions=False)
-
-
-def on(day: int) -> str:
-    return f"2026-11-{day:02d}"
-
-
-def kept(path: str = "history.db") -> list[Night]:
-    with History(path, readonly=True) as history:
-        return history.read()
-
-
-def dump(but: str = "") -> list[str]:
-    """Everything in the history but one date and what the clock says."""
-    database = sqlite3.connect("history.db")
-    database.execute("UPDATE night SET seconds = 0, written_at = ''")
-    lines = sorted(line for line in database.iterdump() if not but or f"'{but}'" not in line)
-    database.rollback()
-    database.close()
-    return lines
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def adjust(folder: Path, text: str) -> None:
-    with (folder / "nightly.toml").open("a") as file:
-        file.write(text)
+def folder(nightly_folder: Path) -> Path:
+    return nightly_folder
 
 
 def test_night__fine__is_kept_and_exits_0(folder: Path) -> None:
@@ -190,7 +123,7 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     assert month["GAUC"]["se"] < week["GAUC"]["se"] < nights[30].values[0].se
 
     with History("history.db", readonly=True) as history:
-        found = with_periods(nights[30], history, slices=True)
+        found = with_periods(nights[30], history)
     merged = {(v.slice, v.score, v.measure): v.value for v in found.periods["week"]}
     assert merged["all", "score_a", "GAUC"] == json_value(told, "week", "score_a", "GAUC")
     assert merged["slot=side", "score_b", "GAUC"] == 0.5
@@ -358,52 +291,6 @@ def test_markdown__what_moved_most__is_told_of_the_first_measure() -> None:
     calm = night_markdown(replace(night, compared=()))
     assert "moved most" not in calm
     assert calm.startswith(text.split("\n\n")[0])
-
-
-class Pages(types.ModuleType):
-    """Stands for what draws pages."""
-
-    def __init__(self) -> None:
-        super().__init__("fastrank_eval.report.page")
-        self.missing = False
-
-    def check_libraries(self) -> None:
-        if self.missing:
-            raise ArgumentError("pages need jinja2: pip install 'fastrank_eval[report]'.")
-
-    def write_page(self, nights: Sequence[Night], path: Path) -> None:
-        last = nights[-1]
-        path.write_text(f"{[night.date.day for night in nights]} {sorted(last.periods)}")
-
-
-@pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
-    module = Pages()
-    monkeypatch.setitem(sys.modules, "fastrank_eval.report.page", module)
-    return module
-
-
-def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> None:
-    adjust(folder, '[output]\nfolder = "pages/here"\nnights = 3\n')
-    assert nightly("--backfill", f"{on(1)}..{on(5)}", "-q").exit_code == 0
-    found = {path.name: path.read_text() for path in Path("pages/here").iterdir()}
-    assert found["2026-11-02.html"] == "[1, 2] ['month', 'week']"
-    assert found["2026-11-05.html"] == found["index.html"] == "[3, 4, 5] ['month', 'week']"
-    outcome = nightly("--date", on(2), "--json", "-")
-    assert json.loads(outcome.stdout)["nights"][0]["page"] == "pages/here/2026-11-02.html"
-    assert Path("pages/here/index.html").read_text() == found["index.html"]
-
-
-def test_pages__that_cannot_be_made__are_refused_before_rows_are_read(
-    folder: Path, pages: Pages
-) -> None:
-    adjust(folder, '[output]\nfolder = "nightly.toml/pages"\n')
-    outcome = nightly("--date", on(1))
-    assert outcome.exit_code == 2
-    assert "[output] folder 'nightly.toml/pages' cannot be made" in outcome.stderr
-    pages.missing = True
-    assert "pip install 'fastrank_eval[report]'" in nightly("--date", on(1)).stderr
-    assert not Path("history.db").exists()
 
 
 def test_export__writes_tables(folder: Path) -> None:

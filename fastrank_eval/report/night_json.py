@@ -38,7 +38,9 @@ def nights_json(nights: Sequence[dict[str, Any]], exit_code: int) -> str:
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
-def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
+def night_dict(
+    night: Night, page: str | None = None, page_error: str | None = None
+) -> dict[str, Any]:
     """What a webhook is told of a night.
 
     Parameters
@@ -46,6 +48,8 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
     night : Night
     page : str, optional
         Where its page is.
+    page_error : str, optional
+        Why it has none.
 
     Returns
     -------
@@ -59,6 +63,7 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
         "title": night.title,
         "status": night.status,
         "page": page,
+        "page_error": page_error,
         "models": night.models,
         "baseline": night.baseline,
         "headline": [

@@ -20,19 +20,33 @@ from fastrank_eval.report.differences import from_baseline, from_earlier
 from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.history import History
 from fastrank_eval.report.night_curves import curves_of
-from fastrank_eval.report.night_state import merged, read_states, state_of
-from fastrank_eval.report.nights import GateOutcome, Night, NightDifference
+from fastrank_eval.report.night_state import states_of
+from fastrank_eval.report.nights import GateOutcome, KeptStates, Night, NightDifference
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
 
-__all__ = ["EARLIER", "PERIODS", "nightly", "with_periods"]
+__all__ = ["EARLIER", "NightRun", "nightly"]
 
 #: Nights that each night is compared with, by how many days they lie before it.
 EARLIER = {"yesterday": 1, "last_week": 7}
-#: Periods whose numbers are merged, in days.
-PERIODS = {"week": 7, "month": 30}
 _HIDDEN = frozenset(str(counted) for counted in (SINGLE_CLASS, TIED, UNJUDGED, UNSCORED))
+
+
+@dataclass(frozen=True)
+class NightRun:
+    """What a run came to.
+
+    Parameters
+    ----------
+    night : Night
+        As it was kept.
+    kept : KeptStates
+        What was kept to merge it with others.
+    """
+
+    night: Night
+    kept: KeptStates
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,7 @@ class _Evaluated:
     """A night that knows nothing of other nights yet."""
 
     night: Night
-    state: bytes
+    kept: KeptStates
     asked: dict[str, str]
     confidence: float
 
@@ -51,7 +65,7 @@ def nightly(
     *,
     dry_run: bool = False,
     progress: Callable[[Progress], object] | None = None,
-) -> Night:
+) -> NightRun:
     """Evaluate a night in one pass over its rows and keep it in history.
 
     Parameters
@@ -65,8 +79,7 @@ def nightly(
 
     Returns
     -------
-    Night
-        As it was kept.
+    NightRun
 
     Raises
     ------
@@ -76,10 +89,10 @@ def nightly(
     if dry_run:
         found = _evaluated(config, date, progress)
         if not config.history.exists():
-            return _compared(found, config, None)
+            return NightRun(_compared(found, config, None), found.kept)
         with closing(History(config.history, readonly=True)) as history:
             history.claim(config.report)
-            return _compared(found, config, history)
+            return NightRun(_compared(found, config, history), found.kept)
     # Opened first: what cannot be written is found before the rows are read.
     with closing(History(config.history)) as history:
         history.claim(config.report)
@@ -88,40 +101,8 @@ def nightly(
         with history.transaction():
             history.claim(config.report)
             night = _compared(found, config, history)
-            history.write(night, found.state)
-    return night
-
-
-def with_periods(
-    night: Night,
-    history: History,
-    confidence: float = 0.95,
-    min_groups: int = 1,
-    slices: bool = False,
-) -> Night:
-    """The same with the numbers of the week and the month that end with it.
-
-    Parameters
-    ----------
-    night : Night
-    history : History
-    confidence : float
-    min_groups : int
-        Slices of fewer groups are left out.
-    slices : bool
-        Whether there are to be numbers of slices.
-    """
-    first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
-    states = read_states(history.states(first, night.date), slices=slices)
-    periods, notes = {}, []
-    for name, days in PERIODS.items():
-        since = night.date - dt.timedelta(days=days - 1)
-        of_period = {date: state for date, state in states.items() if date >= since}
-        if of_period:
-            found = merged(of_period, confidence, min_groups)
-            periods[name] = found.values
-            notes += [f"{name}: {note}" for note in found.notes]
-    return replace(night, periods=periods, period_notes=tuple(notes))
+            history.write(night, found.kept)
+    return NightRun(night, found.kept)
 
 
 def _evaluated(
@@ -160,8 +141,8 @@ def _evaluated(
         compared=tuple(from_baseline(done, values, confidence)),
         curves=curves_of(done),
     )
-    state = state_of(done, source, _HIDDEN, config.states)
-    return _Evaluated(night, state, dict(done.asked), confidence)
+    kept = states_of(done, source, _HIDDEN, config.states)
+    return _Evaluated(night, kept, dict(done.asked), confidence)
 
 
 def _counted(config: NightlyConfig) -> list[Measure]:

@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = [
+    "PERIODS",
     "CurveLine",
     "GateOutcome",
+    "KeptStates",
     "Night",
     "NightDifference",
     "NightQuality",
     "NightValue",
 ]
+
+#: Periods whose numbers are merged, in days.
+PERIODS = {"week": 7, "month": 30}
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,8 @@ class Night:
     periods : mapping of str to tuple of NightValue
         ``"week"``, ``"month"``: the last 7 and 30 nights, this one included, merged. Found from
         states when nights are read for a page; history keeps none.
+    period_nights : mapping of str to tuple of datetime.date
+        Which nights of a period were merged, ascending.
     period_notes : tuple of str
         What of nights and slices could not be merged, and why.
     """
@@ -152,4 +159,21 @@ class Night:
     gates: tuple[GateOutcome, ...] = ()
     status: str = "fine"
     periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)
+    period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeptStates:
+    """The states of a night.
+
+    Parameters
+    ----------
+    contents : mapping of str to bytes
+        By kind, of `State.to_bytes`; kinds that no measure is of are not there.
+    fingerprint : str
+        The same for the same rows, whatever the night; empty without a row.
+    """
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    fingerprint: str = ""

@@ -6,13 +6,15 @@ import datetime as dt
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastrank_eval.errors import OutputError
 from fastrank_eval.output import atomic_path
 from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.history import History
-from fastrank_eval.report.nightly import with_periods
+from fastrank_eval.report.nights import Night
+from fastrank_eval.report.periods import with_periods
 
 __all__ = ["check_pages", "write_pages"]
 
@@ -39,39 +41,55 @@ def check_pages(config: NightlyConfig) -> None:
         ) from error
 
 
-def write_pages(config: NightlyConfig, date: dt.date) -> list[Path]:
+def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     """Write the page of a night, and that of the latest night as ``index.html``.
 
     Parameters
     ----------
     config : NightlyConfig
-    date : datetime.date
-        Of a night in the history.
+    night : Night
+        One that is in the history, with its periods.
 
     Returns
     -------
     list of Path
         None without a folder.
+
+    Raises
+    ------
+    FastRankEvalError
+        If one cannot be drawn or written; the night is kept all the same.
     """
     if config.folder is None:
         return []
-    page, index = config.folder / f"{date}.html", config.folder / "index.html"
-    with closing(History(config.history, readonly=True)) as history:
-        latest = history.dates()[-1]
-        _write_page(config, history, date, page)
-        if latest != date:
-            _write_page(config, history, latest, index)
-        else:
-            with atomic_path(index) as part:
-                part.write_bytes(page.read_bytes())
-    return [page, index]
+    page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
+    with closing(History(config.history)) as history:
+        drawn = {night.date: _drawn(config, history, night)}
+        _put(page, drawn[night.date])
+        while True:
+            latest = history.dates()[-1]
+            if latest not in drawn:
+                (shown,) = history.read(latest, latest)
+                drawn[latest] = _drawn(config, history, with_periods(shown, history))
+            # Another run may have kept a later night, whose page is not to be replaced by this.
+            with history.transaction():
+                if history.dates()[-1] == latest:
+                    _put(index, drawn[latest])
+                    return [page, index]
 
 
-def _write_page(config: NightlyConfig, history: History, last: dt.date, path: Path) -> None:
-    first = last - dt.timedelta(days=config.nights - 1)
-    nights = history.read(first, last, whole_from=last)
-    nights[-1] = with_periods(nights[-1], history, config.options["confidence"])
-    _pages().write_page(nights, path)
+def _drawn(config: NightlyConfig, history: History, last: Night) -> bytes:
+    first = last.date - dt.timedelta(days=config.nights - 1)
+    before = history.read(first, last.date - dt.timedelta(days=1), whole_from=last.date)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        _pages().write_page([*before, last], path)
+        return path.read_bytes()
+
+
+def _put(path: Path, content: bytes) -> None:
+    with atomic_path(path) as part:
+        part.write_bytes(content)
 
 
 def _pages() -> Any:

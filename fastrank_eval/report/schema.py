@@ -109,9 +109,25 @@ _THIRD = """
 CREATE TABLE report (name TEXT NOT NULL);
 """
 
+# Sums and scores are kept apart, so that what is not needed is not read; the same rows on two
+# nights are found by their fingerprint. What older versions kept stays, as one state of all.
+_FOURTH = """
+CREATE TABLE kept_state (
+    date TEXT NOT NULL REFERENCES night ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (date, kind)
+);
+INSERT INTO kept_state SELECT date, 'all', '', content FROM state;
+DROP TABLE state;
+ALTER TABLE kept_state RENAME TO state;
+CREATE INDEX state_by_fingerprint ON state (fingerprint, date);
+"""
+
 #: The statements that lead from each version to the next; a new file takes them all. What has
 #: been released is never edited: a change is a further step.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 VERSION = len(MIGRATIONS)
 
 #: Tables of nights, in the order in which one is written.
