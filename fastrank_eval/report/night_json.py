@@ -84,6 +84,7 @@ def night_dict(
             for name, values in night.periods.items()
         },
         "period_notes": night.period_notes,
+        "notes": night.notes,
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         "sources": night.sources,

@@ -104,6 +104,7 @@ def _reasons(night: Night) -> Iterator[str]:
     for gate in night.gates:
         if not gate.passed:
             yield f"gate failed: {gate.condition}: {gate.reason}"
+    yield from night.notes
 
 
 def _change(difference: NightDifference | None) -> str:

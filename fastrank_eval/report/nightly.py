@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from fastrank_eval.progress import Progress
 from fastrank_eval.report import drift
 from fastrank_eval.report.config import GateTexts, NightlyConfig
 from fastrank_eval.report.differences import from_baseline, from_earlier
+from fastrank_eval.report.earlier_nights import EarlierNight, earlier_nights
 from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.history import History
 from fastrank_eval.report.night_curves import curves_of
@@ -26,10 +27,8 @@ from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
 
-__all__ = ["EARLIER", "NightRun", "nightly"]
+__all__ = ["NightRun", "nightly"]
 
-#: Nights that each night is compared with, by how many days they lie before it.
-EARLIER = {"yesterday": 1, "last_week": 7}
 _HIDDEN = frozenset(str(counted) for counted in (SINGLE_CLASS, TIED, UNJUDGED, UNSCORED))
 
 
@@ -135,7 +134,7 @@ def _evaluated(
         command=shlex.join(["fastrank-eval", "nightly", str(config.file), "--date", str(date)]),
         version=done.meta.version,
         seconds=done.meta.seconds,
-        conventions=_told(done),
+        conventions=_told(done, config),
         values=tuple(values),
         quality=quality_of(done),
         compared=tuple(from_baseline(done, values, confidence)),
@@ -158,11 +157,16 @@ def _counted(config: NightlyConfig) -> list[Measure]:
     return counted
 
 
-def _told(done: Evaluation) -> dict[str, object]:
+def _told(done: Evaluation, config: NightlyConfig) -> dict[str, object]:
+    """What the numbers rest on: the same for nights that may be compared."""
     told: dict[str, object] = plain_value(done.meta.conventions)
     measures = told["measures"]
     if isinstance(measures, dict):
         told["measures"] = {name: how for name, how in measures.items() if name not in _HIDDEN}
+    if config.where is not None:
+        told["where"] = config.where
+    given = {name: config.options.get(name) for name in ("group", "label", "item")}
+    told["columns"] = plain_value({name: column for name, column in given.items() if column})
     return told
 
 
@@ -170,18 +174,20 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
     """The night beside those before it, judged."""
     night = found.night
     compared: list[NightDifference] = list(night.compared)
-    there = []
-    for kind in EARLIER:
-        date = _before(night.date, kind)
-        for earlier in [] if history is None else history.read(date, date, whole_from=night.date):
-            if not earlier.quality.rows:
-                continue
-            compared += from_earlier(kind, night.values, earlier.values, found.confidence)
-            there.append(kind)
+    earlier = earlier_nights(night, history)
+    for kind, before in earlier.items():
+        if before.night is not None:
+            compared += from_earlier(kind, night.values, before.night.values, found.confidence)
     volumes = [] if history is None else history.volumes(night.date, drift.NIGHTS)
-    quality = judged(night.quality, volumes, config.quality)
-    night = replace(night, compared=tuple(compared), quality=quality)
-    gates = _gates(night, config.gates, found.asked, there)
+    same = None if history is None else history.repeated(found.kept.fingerprint, night.date)
+    quality = judged(night.quality, volumes, config.quality, same)
+    notes = [
+        f"not compared with {kind.replace('_', ' ')}: {before.why}"
+        for kind, before in earlier.items()
+        if before.unlike
+    ]
+    night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
+    gates = _gates(night, config.gates, found.asked, earlier)
     status = "fine" if all(gate.passed for gate in gates) else "regression"
     # Numbers of rows that are not sound tell nothing of the models.
     status = "data_quality" if quality.flags else status
@@ -189,7 +195,7 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
 
 
 def _gates(
-    night: Night, gates: GateTexts, asked: dict[str, str], there: Sequence[str]
+    night: Night, gates: GateTexts, asked: dict[str, str], earlier: Mapping[str, EarlierNight]
 ) -> list[GateOutcome]:
     outcomes = []
     for kind, texts in (
@@ -201,8 +207,8 @@ def _gates(
         baseline = night.baseline if kind == "baseline" else None
         suffix = "" if kind == "baseline" else f" (since {kind.replace('_', ' ')})"
         for text in texts:
-            if kind != "baseline" and kind not in there:
-                why = f"not judged: history has no rows of {_before(night.date, kind)}"
+            if kind in earlier and earlier[kind].night is None:
+                why = f"not judged: {earlier[kind].why}"
                 outcomes.append(GateOutcome(f"{text}{suffix}", True, why))
                 continue
             verdict = judge(
@@ -212,10 +218,6 @@ def _gates(
             reasons = "; ".join(dict.fromkeys(map(_reason, verdict.failures)))
             outcomes.append(GateOutcome(f"{text}{suffix}", verdict.passed, reasons))
     return outcomes
-
-
-def _before(date: dt.date, kind: str) -> dt.date:
-    return date - dt.timedelta(days=EARLIER[kind])
 
 
 def _reason(failure: GateFailure) -> str:

@@ -133,6 +133,8 @@ class Night:
     ----------
     status : str
         ``"fine"``, ``"regression"`` or ``"data_quality"``.
+    notes : tuple of str
+        Which earlier nights it is not compared with, and why.
     periods : mapping of str to tuple of NightValue
         ``"week"``, ``"month"``: the last 7 and 30 nights, this one included, merged. Found from
         states when nights are read for a page; history keeps none.
@@ -158,6 +160,7 @@ class Night:
     curves: Mapping[str, tuple[CurveLine, ...]] = field(default_factory=dict)
     gates: tuple[GateOutcome, ...] = ()
     status: str = "fine"
+    notes: tuple[str, ...] = ()
     periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()

@@ -269,6 +269,7 @@ def _content(series: NightSeries) -> dict[str, Any]:
         "periods": _periods(series),
         "keys": keys,
         "trends": trends,
+        "edges": charts.edges(series.nights),
         "untrended": night.measures[_MOST_TRENDS:],
         "slices": [(measure, lines) for measure, lines in slices if lines],
         "activity": activity,

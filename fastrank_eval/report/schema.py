@@ -123,6 +123,7 @@ INSERT INTO kept_state SELECT date, 'all', '', content FROM state;
 DROP TABLE state;
 ALTER TABLE kept_state RENAME TO state;
 CREATE INDEX state_by_fingerprint ON state (fingerprint, date);
+ALTER TABLE night ADD COLUMN notes TEXT NOT NULL DEFAULT '[]';
 """
 
 #: The statements that lead from each version to the next; a new file takes them all. What has
