@@ -124,6 +124,16 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
 
     with History("history.db", readonly=True) as history:
         found = with_periods(nights[30], history)
+    told_of = told["nights"][-1]
+    assert told_of["period_nights"] == {
+        "week": {"nights": 7, "of": 7, "first": on(24), "last": on(30)},
+        "month": {"nights": 29, "of": 30, "first": on(1), "last": on(30)},
+    }
+    sides = {
+        v["score"]: v["value"] for v in told_of["period_slices"]["week"] if "side" in v["slice"]
+    }
+    assert sides["score_b"] == 0.5 < sides["score_a"]
+    assert {v["measure"] for v in told_of["period_slices"]["month"]} == {"GAUC"}
     merged = {(v.slice, v.score, v.measure): v.value for v in found.periods["week"]}
     assert merged["all", "score_a", "GAUC"] == json_value(told, "week", "score_a", "GAUC")
     assert merged["slot=side", "score_b", "GAUC"] == 0.5

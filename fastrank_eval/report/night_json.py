@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fastrank_eval.plain_values import plain_value
-from fastrank_eval.report.nights import Night, NightDifference, NightValue
+from fastrank_eval.report.nights import PERIODS, Night, NightDifference, NightValue
 
 __all__ = ["SCHEMA", "moved", "night_dict", "nights_json"]
 
@@ -82,6 +82,23 @@ def night_dict(
         "periods": {
             name: [_value(v) for v in values if v.slice == "all"]
             for name, values in night.periods.items()
+        },
+        "period_slices": {
+            name: [
+                {"by": v.by, "slice": v.slice} | _value(v)
+                for v in values
+                if v.slice != "all" and v.measure in night.measures[:1]
+            ]
+            for name, values in night.periods.items()
+        },
+        "period_nights": {
+            name: {
+                "nights": len(dates),
+                "of": PERIODS[name],
+                "first": dates[0].isoformat(),
+                "last": dates[-1].isoformat(),
+            }
+            for name, dates in night.period_nights.items()
         },
         "period_notes": night.period_notes,
         "notes": night.notes,

@@ -26,6 +26,7 @@ from fastrank_eval.report.wording import (
     convention,
     count,
     interval,
+    period_nights,
     reasons,
     share,
 )
@@ -321,20 +322,35 @@ def _labels(lines: Sequence[CurveLine]) -> str:
     return "; ".join(said)
 
 
-def _periods(series: NightSeries) -> tuple[list[str], list[tuple[Line, list[tuple[str, str]]]]]:
-    """The names of longer periods, and the lines of the headline that have a number of one."""
-    periods = series.last.periods
+def _periods(
+    series: NightSeries,
+) -> tuple[
+    list[tuple[str, str]],
+    list[tuple[Line, list[tuple[str, str]]]],
+    list[tuple[str, str, list[tuple[str, str]]]],
+]:
+    """Longer periods and how many nights they have, their headline, and slices by one measure."""
+    night = series.last
     found = [
-        {(value.score, value.measure): value for value in values if value.slice == "all"}
-        for values in periods.values()
+        {(value.score, value.slice, value.measure): value for value in values}
+        for values in night.periods.values()
     ]
     rows = []
     for line in series.headline():
-        of = line.value.score, line.value.measure
+        of = line.value.score, "all", line.value.measure
         if any(of in by for by in found):
             digits = series.digits(line.value.measure)
             rows.append((line, [_cell(by.get(of), digits) for by in found]))
-    return list(periods), rows
+    places = dict.fromkeys(of for by in found for of in by)
+    parts = []
+    if night.measures:
+        digits = series.digits(night.measures[0], whole=False)
+        parts = [
+            (part, model, [_cell(by.get((model, part, measure)), digits) for by in found])
+            for model, part, measure in places
+            if part != "all" and measure == night.measures[0]
+        ]
+    return [(name, period_nights(night, name)) for name in night.periods], rows, parts
 
 
 def _cell(value: NightValue | None, digits: int) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fastrank_eval.cell_texts import printable
-from fastrank_eval.report.nights import Night, NightDifference, NightValue
+from fastrank_eval.report.nights import PERIODS, Night, NightDifference, NightValue
 
 __all__ = [
     "STATUSES",
@@ -21,6 +21,7 @@ __all__ = [
     "count",
     "digits_of",
     "interval",
+    "period_nights",
     "reasons",
     "rough_count",
     "said_of",
@@ -205,6 +206,14 @@ def reasons(night: Night) -> list[str]:
         if not gate.passed
     ]
     return [*told, *night.quality.flags]
+
+
+def period_nights(night: Night, name: str) -> str:
+    """How many nights a longer period has, as ``5 of 7 nights``; empty where that is not known."""
+    dates = night.period_nights.get(name)
+    if dates is None or name not in PERIODS:
+        return ""
+    return f"{len(dates)} of {PERIODS[name]} nights"
 
 
 def convention(value: object) -> str:
