@@ -288,16 +288,21 @@ def _check_together(given: dict[str, dict[str, Any]], complaints: Complaints) ->
     _check_source(given["source"], complaints)
     _check_models(given["models"], complaints)
     _check_options(given, complaints)
+    from fastrank_eval.report.gate_checks import check_gate
+    from fastrank_eval.slices.spec_text import slices_asked
+
     gates = _check_measures(given["evaluate"], given["models"]["scores"], complaints)
+    by, baseline = given["slices"]["by"], given["models"]["baseline"]
+    cut = [complaints.unless("slices", "by", spec, slices_asked) for spec in by]
     for key, texts in given["gates"].items():
         for condition in texts:
             found = complaints.unless("gates", key, condition, gate)
-            if found is not None and gates is not None:
-                complaints.unless("gates", key, condition, gates, found)
-    for spec in given["slices"]["by"]:
-        from fastrank_eval.slices.spec_text import slices_asked
-
-        complaints.unless("slices", "by", spec, slices_asked)
+            if found is None or gates is None or None in cut:
+                continue
+            before = len(complaints.found)
+            complaints.unless("gates", key, condition, gates, found)
+            if len(complaints.found) == before:
+                complaints.unless("gates", key, condition, check_gate, found, key, baseline, by)
 
 
 def _check_source(source: dict[str, Any], complaints: Complaints) -> None:
