@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,5 +222,13 @@ def test_curves__of_probabilities__at_few_points() -> None:
     assert len(calibrated.x) == 20
     assert old.label.startswith("AUC 0.")
     assert curves_of(evaluated(log, measures="GAUC", keep_scores=False)) == {}
+    for text in ("AUC(se='clustered')", "AUC(max_fpr=0.2)", "AUC(se='delong'),AUC"):
+        drawn = curves_of(evaluated(log, measures=text))
+        assert [replace(line, label="") for line in drawn["roc"]] == [
+            replace(line, label="") for line in curves["roc"]
+        ]
+        assert drawn["calibration"] == curves["calibration"]
+    assert drawn["roc"][0].label.startswith("AUC 0.")
+    assert curves_of(evaluated(log, measures="AUC(bins=100),AUC(rel=2)")) == {}
     log["click"][:] = 0
     assert "roc" not in curves_of(evaluated(log, measures="GAUC,AUC"))

@@ -102,6 +102,32 @@ def test_empty_partitions__are_not_those_of_one_another(folder: Path) -> None:
     assert [flag for night in kept() for flag in night.quality.flags if "those of" in flag] == []
 
 
+def test_auc__has_an_interval_and_a_test_under_its_plain_name(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = ["AUC ci_low > 0.9", "AUC p_adjusted < 0"]\n')
+    outcome = nightly("--backfill", f"{on(2)}..{on(3)}", "--json", "-")
+    assert outcome.exit_code == 0
+    night = kept()[-1]
+    assert night.measures == ("GAUC", "AUC", "LogLoss")
+    assert set(night.curves) == {"roc", "calibration"}
+    assert night.conventions["measures"]["AUC"]["se"] == "clustered"  # type: ignore[index]
+    values = [v for v in night.values if v.measure == "AUC"]
+    assert {v.by for v in values} == {"", "slot"}
+    assert all(0 < v.ci_low < v.value < v.ci_high < 1 for v in values)
+    tests = {line.kind: line.verdict for line in night.compared if line.measure == "AUC"}
+    assert set(tests) == {"baseline", "yesterday"}
+    assert "not tested" not in tests.values()
+    (_, of) = json.loads(outcome.stdout)["nights"]
+    (week,) = [v for v in of["periods"]["week"] if (v["score"], v["measure"]) == ("score_a", "AUC")]
+    assert 0 < week["se"] < values[0].se
+    plain = CONFIG.replace('"AUC"', '"AUC(se=None)"').replace("LogLoss", "AUC(bins=64)")
+    Path("plain.toml").write_text(plain + '[history]\nfile = "plain.db"\n')
+    assert nightly("plain.toml", "--date", on(2), "-q").exit_code == 0
+    (night,) = kept("plain.db")
+    assert night.measures == ("GAUC", "AUC", "AUC(bins=64)")
+    assert {v.caution for v in night.values if v.measure == "AUC"} == {"pooled"}
+    assert set(night.curves) == {"roc", "calibration"}
+
+
 def told(**conventions: Any) -> Any:
     return a_night(conventions={"ties": "expected", "columns": {"group": ["user"]}, **conventions})
 

@@ -29,7 +29,7 @@ scores = ["score_a", "score_b"]       # one column a model
 baseline = "score_a"                  # the others are compared with it
 
 [evaluate]
-measures = ["GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC"]
+measures = ["GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC"]    # AUC(se=None): faster, no interval
 # confidence = 0.95
 # profile = "catboost"                # the conventions of another tool
 # ties = "expected"                   # expected, input, item, best, worst

@@ -20,7 +20,8 @@ from fastrank_eval.report.differences import from_baseline, from_earlier
 from fastrank_eval.report.earlier_nights import EarlierNight, earlier_nights
 from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.history import History
-from fastrank_eval.report.night_curves import curves_of
+from fastrank_eval.report.measure_names import names_shown, taken
+from fastrank_eval.report.night_curves import curves_of, draws_curves
 from fastrank_eval.report.night_state import states_of
 from fastrank_eval.report.nights import GateOutcome, KeptStates, Night, NightDifference
 from fastrank_eval.report.places import values_of
@@ -110,16 +111,17 @@ def _evaluated(
     progress: Callable[[Progress], object] | None,
 ) -> _Evaluated:
     asked = measures_asked(list(config.measures))
+    wanted = taken(asked)
     sources = config.sources(date)
     source = sources[0] if len(sources) == 1 else sources
     done = run(
         source,
         score=config.scores,
-        measures=[*asked, *_counted(config)],
+        measures=[*wanted, *_counted(config)],
         baseline=config.baseline,
         where=config.condition(date),
         per_group=False,
-        keep_scores=any(str(m) == "AUC" for m in asked),
+        keep_scores=any(map(draws_curves, wanted)),
         progress=progress,
         **config.options,
     )
@@ -141,7 +143,25 @@ def _evaluated(
         curves=curves_of(done),
     )
     kept = states_of(done, source, _HIDDEN, config.states)
-    return _Evaluated(night, kept, dict(done.asked), confidence)
+    shown = names_shown(asked, done.plan.measures)
+    names = {shown.get(name, name): shown.get(text, text) for name, text in done.asked.items()}
+    return _Evaluated(_renamed(night, shown), kept, names, confidence)
+
+
+def _renamed(night: Night, shown: Mapping[str, str]) -> Night:
+    """The night with other names of measures."""
+    measured = night.conventions["measures"]
+    if isinstance(measured, Mapping):
+        measured = {shown.get(text, text): how for text, how in measured.items()}
+    return replace(
+        night,
+        measures=tuple(shown.get(text, text) for text in night.measures),
+        conventions={**night.conventions, "measures": measured},
+        values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
+        compared=tuple(
+            replace(line, measure=shown.get(line.measure, line.measure)) for line in night.compared
+        ),
+    )
 
 
 def _counted(config: NightlyConfig) -> list[Measure]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fastrank_eval.report.history import History
+from fastrank_eval.report.measure_names import called
 from fastrank_eval.report.merging import Merging
 from fastrank_eval.report.night_state import KINDS
 from fastrank_eval.report.nights import PERIODS, KeptStates, Night, NightValue
@@ -84,7 +85,10 @@ def with_periods(
                 merging.add(date, content(date, kind))
             for name in (name for name, days in wanted.items() if days == ago + 1):
                 found = merging.found(chosen, fewest)
-                values[name] += found.values
+                values[name] += [
+                    replace(value, measure=called(value.measure, night.measures))
+                    for value in found.values
+                ]
                 dates.setdefault(name, found.dates)
                 notes += [f"{name}: {note}" for note in found.notes]
     for date, other in sorted(repeats.items()):
