@@ -26,7 +26,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def states(content: bytes, fingerprint: str = "") -> KeptStates:
-    return KeptStates({"sums": content}, fingerprint)
+    return KeptStates({"groups": content}, fingerprint)
 
 
 def same(left: Night, right: Night) -> bool:
@@ -52,7 +52,7 @@ def test_night__written_and_read__is_the_same(path: Path) -> None:
         history.write(night, states(b"\x00\xff"))
     with History(path, readonly=True) as history:
         (found,) = history.read()
-        assert history.state(night.date, "sums") == b"\x00\xff"
+        assert history.state(night.date, "groups") == b"\x00\xff"
         assert history.state(night.date, "scores") is None
     assert same(found, night)
     assert [v.slice for v in found.values[1:]] == list(HOSTILE)
@@ -68,7 +68,7 @@ def test_night__written_twice__replaces_itself_and_nothing_else(path: Path) -> N
         assert [line for line in dump(path) if "2026-11-02" not in line] == others
         assert [night.date.day for night in history.read()] == [1, 2, 3]
         assert same(history.read()[1], a_night(2, 0.5, compared=(), gates=()))
-        assert [history.state(dt.date(2026, 11, day), "sums") for day in (1, 2, 3)] == [
+        assert [history.state(dt.date(2026, 11, day), "groups") for day in (1, 2, 3)] == [
             b"\x01", None, b"\x03",
         ]  # fmt: skip
 
@@ -217,16 +217,17 @@ if what == "halfway":
     with History(path) as history, history.transaction():
         history._database.execute("PRAGMA cache_size = 1")  # pages leave memory at once
         for at in range(first, last):
-            history.write(a_night(1 + at % 28, 0.125), KeptStates({"sums": bytes(100_000)}))
+            history.write(a_night(1 + at % 28, 0.125), KeptStates({"groups": bytes(100_000)}))
         print("halfway", flush=True)
         time.sleep(60)
 with History(path) as history:
     if what == "days":
         for day in range(first, last):
-            history.write(a_night(day), KeptStates({"sums": bytes([day])}))
+            history.write(a_night(day), KeptStates({"groups": bytes([day])}))
     while what == "forever":
         for value in (0.25, 0.5):
-            history.write(a_night(1, value), KeptStates({"sums": bytes([int(4 * value)]) * 50_000}))
+            kept = bytes([int(4 * value)]) * 50_000
+            history.write(a_night(1, value), KeptStates({"groups": kept}))
             print("ready", flush=True)
 """
 
@@ -287,7 +288,7 @@ def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
             (night,) = history.read()
             value = 4 * night.values[0].value
             assert same(night, a_night(1, value / 4))
-            assert history.state(night.date, "sums") == bytes([int(value)]) * 50_000
+            assert history.state(night.date, "groups") == bytes([int(value)]) * 50_000
         process = writer(path, "forever")
         assert read_line(process) == "ready"
     kill(process)
@@ -305,7 +306,7 @@ def test_two_runs_at_once__each_night_is_there_whole(path: Path) -> None:
         nights = history.read()
         assert [night.date.day for night in nights] == list(range(1, 26))
         assert all(same(night, a_night(night.date.day)) for night in nights)
-        found = [history.state(night.date, "sums") for night in nights]
+        found = [history.state(night.date, "groups") for night in nights]
         assert found == [bytes([day]) for day in range(1, 26)]
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from fastrank_eval.evaluation import Evaluation, run
+from fastrank_eval.report import merging as merging_module
 from fastrank_eval.report import periods
 from fastrank_eval.report.history import History
 from fastrank_eval.report.merging import Merged, Merging
@@ -66,7 +67,7 @@ def test_merged__week__is_one_run_over_all_its_rows(order: str) -> None:
     week = {name: pa.concat_arrays([pa.array(log[name]) for log in nights]) for name in nights[0]}
     week["night"] = np.repeat(np.arange(7), [len(log["user"]) for log in nights])
     evaluations = [evaluated(log, measures, by=SLICES) for log in nights]
-    found = merged(kept(evaluations, "scores"), 0.9, 9)
+    found = merged(kept(evaluations, "everything"), 0.9, 9)
     assert found.notes == ()
     assert found.dates == (*WEEK[:3], *WEEK[4:])
     chosen: dict[str, Any] = {"group": ["night", "user"], "by": SLICES, "order": order}
@@ -81,16 +82,19 @@ def test_merged__week__is_one_run_over_all_its_rows(order: str) -> None:
     assert told(found.values) == told(values_of(alone, frozenset()))
 
 
-def test_merged__more_nights_than_are_held_at_once__is_one_run_too() -> None:
+def test_merged__more_nights_than_are_held_at_once__is_one_run_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merging_module, "AT_ONCE", 20_000)
     nights = [a_log(40 + day, users=12) for day in range(10)]
     month = {name: pa.concat_arrays([pa.array(log[name]) for log in nights]) for name in nights[0]}
     month["night"] = np.repeat(np.arange(10), [len(log["user"]) for log in nights])
     merging = Merging()
     for day, log in enumerate(nights):
         date = dt.date(2026, 11, 20) - dt.timedelta(days=day)
-        done = evaluated(log, "GAUC,LogLoss", by="slot")
-        merging.add(date, states_of(done, str(date), HIDDEN).contents["sums"])
-    once = evaluated(month, "GAUC,LogLoss", by="slot", group=["night", "user"])
+        done = evaluated(log, "GAUC,nDCG@3", by="slot")
+        merging.add(date, states_of(done, str(date), HIDDEN).contents["groups"])
+    once = evaluated(month, "GAUC,nDCG@3", by="slot", group=["night", "user"])
     assert told(merging.found(0.95).values) == told(values_of(once, HIDDEN))
 
 
@@ -105,8 +109,8 @@ def test_merged__other_conventions_or_measures__are_left_out_with_a_note() -> No
         other_and_last = kept([other])
         other_and_last[WEEK[1]] = kept([last])[WEEK[0]]
         found = merged(other_and_last, 0.95)
-        sums = [v for v in found.values if v.measure not in ("AUC",)]
-        assert repr(sums) == repr([v for v in alone.values if v.measure not in ("AUC",)])
+        sums = [v for v in found.values if v.measure not in ("AUC", "LogLoss")]
+        assert repr(sums) == repr([v for v in alone.values if v.measure not in ("AUC", "LogLoss")])
         note = found.notes[0]
         assert note.startswith("2026-11-01 is left out: ")
         assert re.search(why, note)
@@ -135,16 +139,16 @@ def test_merged__column_of_another_type__leaves_its_night_out() -> None:
     assert found.dates == (WEEK[1], WEEK[2])
     assert found.notes[0].startswith("2026-11-01 is left out: ")
     two = {date: of for date, of in kept([nights[0], *nights]).items() if date != WEEK[0]}
-    sums = [repr(value) for value in merged(two, 0.95).values if value.measure != "AUC"]
-    assert told([v for v in found.values if v.measure != "AUC"]) == sorted(sums)
+    sums = [repr(value) for value in merged(two, 0.95).values if value.slice != "all"]
+    assert told([v for v in found.values if v.slice != "all"]) == sorted(sums)
 
 
 def test_merged__what_a_state_keeps__is_chosen() -> None:
     nights = [evaluated(a_log(seed), by="slot") for seed in (7, 8)]
-    everything = merged(kept(nights, "scores"), 0.95).values
+    everything = merged(kept(nights, "everything"), 0.95).values
     slices = merged(kept(nights), 0.95).values
     assert repr(slices) == repr(
-        tuple(v for v in everything if v.slice == "all" or v.measure != "AUC")
+        tuple(v for v in everything if v.slice == "all" or v.measure not in ("LogLoss", "AUC"))
     )
     rows = merged(kept(nights, "rows"), 0.95).values
     assert repr(rows) == repr(tuple(v for v in slices if v.slice == "all"))
@@ -244,7 +248,7 @@ def test_periods__more_scores_than_are_merged__leave_out_what_reads_them(
 def test_periods__nights_of_an_older_history__are_told(history: History) -> None:
     nights = [keep(history, day, evaluated(a_log(day))) for day in (1, 2)]
     database = sqlite3.connect(history.path)
-    database.execute("UPDATE state SET kind = 'all' WHERE date = '2026-11-01' AND kind = 'sums'")
+    database.execute("UPDATE state SET kind = 'all' WHERE date = '2026-11-01' AND kind = 'groups'")
     database.commit()
     database.close()
     found = with_periods(nights[-1], history)

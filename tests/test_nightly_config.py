@@ -146,7 +146,7 @@ def test_mistake__is_told_with_its_place_and_remedy(
         ("[quality]\nmin_coverage = 1.5", r"min_coverage = 1.5: is not a number from 0 to 1"),
         ("[quality]\nties = 1", r"ties = 1: is not true or false"),
         ('[output]\nfolder = " "', r"\[output\] folder = ' ': is not a text that says something"),
-        ('[history]\nstates = "all"', r"states = 'all': is not one of 'scores', 'slices', 'rows'"),
+        ('[history]\nstates = "all"', r"states = 'all': is not one of 'everything', 'slices'"),
         ("[history]\nfile = []", r"\[history\] file = \[\]: is not a text"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
+import time
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from fastrank_eval.errors import ArgumentError, OutputError
+from fastrank_eval.report.config import read_config
 from fastrank_eval.report.history import History
 from fastrank_eval.report.nights import Night
+from fastrank_eval.report.pages import write_pages
+from fastrank_eval.report.periods import with_periods
 from tests.nightly_runs import adjust, damage, dump, kept, nightly, on
 
 
@@ -126,6 +130,64 @@ def test_page__that_fails__is_told_apart_and_the_backfill_goes_on(
     assert told["nights"][1]["page_error"] == "cannot write 'pages': no space."
     assert told["nights"][1]["headline"]
     assert [night.date.day for night in kept()] == [1, 2, 3]
+
+
+def test_periods__are_found_once_a_run(
+    folder: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n')
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    read: list[tuple[dt.date, str]] = []
+    state = History.state
+
+    def counted(self: History, date: dt.date, kind: str) -> bytes | None:
+        read.append((date, kind))
+        return state(self, date, kind)
+
+    monkeypatch.setattr(History, "state", counted)
+    assert nightly("--date", on(4), "--json", "told.json", "-q").exit_code == 0
+    assert sorted(read) == [
+        (dt.date(2026, 11, day), kind) for day in (1, 2, 3) for kind in ("groups", "scores", "sums")
+    ]
+
+
+@pytest.mark.parametrize("states,measures", [
+    ("groups", {"GAUC"}), ("rows", {"GAUC", "AUC", "LogLoss"}),
+    ("everything", {"GAUC", "AUC", "LogLoss"}),
+])  # fmt: skip
+def test_states__kept__are_those_asked_for(folder: Path, states: str, measures: set[str]) -> None:
+    adjust(folder, f'[history]\nstates = "{states}"\n')
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 0
+    night = with_periods(kept()[-1], History("history.db", readonly=True))
+    assert {value.measure for value in night.periods["week"]} == measures
+    assert [date.day for date in night.period_nights["week"]] == [1, 2]
+    sliced = {value.measure for value in night.periods["week"] if value.slice != "all"}
+    assert sliced == (measures if states == "everything" else set())
+
+
+def test_write_pages__of_a_month_of_nights__takes_seconds(folder: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    text = Path("nightly.toml").read_text().replace('"slot"', '"slot", "country", "@rows:1,5"')
+    Path("nightly.toml").write_text(text + "[quality]\nmin_rows = 0\nmin_groups = 0\n")
+    assert nightly("--backfill", f"{on(1)}..{on(30)}", "-q").exit_code == 0
+    adjust(folder, '[output]\nfolder = "pages"\n')
+    config = read_config("nightly.toml")
+    Path("pages").mkdir()
+    seconds = []
+    for _ in range(2):
+        start = time.process_time()
+        with History("history.db", readonly=True) as history:
+            (last,) = history.read(dt.date(2026, 11, 30))
+            night = with_periods(last, history)
+        page, index = write_pages(config, night)
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 3
+    assert page.stat().st_size == index.stat().st_size < 3_000_000
+    assert len(night.period_nights["month"]) == 29
+    html = index.read_text(encoding="utf-8")
+    assert "Month, <small>29 of 30 nights</small>" in html
+    assert "GAUC of slices over longer periods" in html
 
 
 def test_dry_run__tells_periods__as_the_run_would(folder: Path) -> None:

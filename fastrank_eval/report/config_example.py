@@ -71,7 +71,7 @@ max_ctr_drift = 10.0
 [history]
 file = "history.db"                   # SQLite; docs/HISTORY.md tells its tables
 # report = "nightly"                  # whose nights it keeps; by default the name of this file
-# states = "slices"                   # what weeks are merged from: scores, slices, rows, groups
+# states = "slices"                   # for weeks: everything, slices, rows, groups
 
 [output]
 # folder = "report"                   # a page for each night and index.html; needs [report]

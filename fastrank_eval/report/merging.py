@@ -1,4 +1,4 @@
-"""Nights added up, the latest first and a few at a time."""
+"""Nights added up, the latest first and no more of them in memory than needed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fastrank_eval.saved_states import State
 
 __all__ = ["Merged", "Merging"]
 
-#: Nights whose states are in memory at once beside their sum.
-_AT_ONCE = 7
+#: Bytes of kept states from which they are added up before others are read.
+AT_ONCE = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Merging:
         self._total: State | None = None
         self._latest: State | None = None
         self._waiting: list[tuple[dt.date, State]] = []
+        self._bytes = 0
         self._dates: list[dt.date] = []
         self._notes: list[str] = []
         self._gone: set[str] = set()
@@ -82,7 +83,8 @@ class Merging:
             self._notes.append(f"{date} is left out: {error}")
             return
         self._waiting.append((date, state))
-        if len(self._waiting) == _AT_ONCE:
+        self._bytes += len(content)
+        if self._bytes >= AT_ONCE:
             self._settle()
 
     def found(self, confidence: float, min_groups: int = 1) -> Merged:
@@ -114,6 +116,7 @@ class Merging:
         except MergeError:
             self._add_each(first, others, bool(held))
         self._waiting.clear()
+        self._bytes = 0
 
     def _add_each(self, first: State, others: Sequence[State], held: bool) -> None:
         """Add them up one by one, without those whose columns are of other types."""

@@ -19,12 +19,12 @@ from fastrank_eval.tally import SharedPools, Tally
 
 __all__ = ["KINDS", "STATES", "states_of"]
 
-#: What may be kept: everything; scores of all rows only, but sums of slices too; nothing of slices;
-#: of all rows only sums over groups, whose size does not grow with rows.
-STATES = ("scores", "slices", "rows", "groups")
-#: Two states of a night: of measures that are a few sums, whatever the rows, and of those that are
-#: read from the score of every row.
-KINDS = ("sums", "scores")
+#: What may be kept: everything; of slices only what is summed over groups; nothing of slices; of
+#: all rows only what is summed over groups.
+STATES = ("everything", "slices", "rows", "groups")
+#: The states of a night: of measures of groups, of measures of all rows that are a few sums, and of
+#: those that are read from the score of every row, which grow with the rows.
+KINDS = ("groups", "sums", "scores")
 
 
 def states_of(
@@ -43,15 +43,14 @@ def states_of(
         One of `STATES`.
     """
     told = [m for m in done.plan.measures if str(m) not in hidden]
-    chosen = {
-        "sums": [m for m in told if _is_sums(m) and (keep != "groups" or not m.pooled)],
-        "scores": [m for m in told if not _is_sums(m) and keep != "groups"],
-    }
-    sliced = {"sums": keep in ("scores", "slices"), "scores": keep == "scores"}
+    chosen: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
+    for measure in told:
+        chosen[_kind(measure)].append(measure)
+    sliced = {"groups": ("everything", "slices")}
     states = {
-        kind: _state(done, source, measures, sliced[kind])
+        kind: _state(done, source, measures, keep in sliced.get(kind, ("everything",)))
         for kind, measures in chosen.items()
-        if measures
+        if measures and (keep != "groups" or kind == "groups")
     }
     prints = [seen.fingerprint for state in states.values() for seen in state.seen if seen.rows]
     return KeptStates(
@@ -59,8 +58,10 @@ def states_of(
     )
 
 
-def _is_sums(measure: Measure) -> bool:
-    return not measure.pooled or isinstance(measure, ClusteredMeasure)
+def _kind(measure: Measure) -> str:
+    if not measure.pooled:
+        return "groups"
+    return "sums" if isinstance(measure, ClusteredMeasure) else "scores"
 
 
 def _state(done: Evaluation, source: object, measures: list[Measure], sliced: bool) -> State:
