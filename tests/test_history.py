@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 from fastrank_eval.errors import HistoryError
 from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import KeptStates, Night
+from fastrank_eval.report.nights import KeptStates, Night, NightQuality
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
 from tests.nights import HOSTILE, a_night
 
@@ -85,8 +86,8 @@ def test_read__range__both_ends_included(path: Path) -> None:
         before, *whole = history.read(whole_from=first)
         assert same(before, a_night(1, compared=(), curves={}))
         assert same(whole[0], a_night(3))
-        assert history.volumes(last, 14)[0][0] == 2**53 + 1
-        assert len(history.volumes(last, 1)) == 1
+        assert history.volumes(last, 14, 28)[0][0] == 2**53 + 1
+        assert len(history.volumes(last, 1, 28)) == 1
 
 
 def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> None:
@@ -103,6 +104,19 @@ def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> 
         history.claim("two")
         with pytest.raises(HistoryError, match="of the report 'two'"):
             history.claim("one")
+
+
+def test_volumes__of_nights_with_rows__no_longer_ago_than_asked(path: Path) -> None:
+    with History(path) as history:
+        for day in range(1, 29):
+            rows = 0 if day % 2 else day
+            quality = NightQuality(rows, 1, 0, 0.5 if rows else math.nan, 1.0, 0.0, 0.0)
+            history.write(a_night(day, quality=quality))
+        found = history.volumes(dt.date(2026, 11, 28), 5, 28)
+        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
+        found = history.volumes(dt.date(2026, 11, 28), 14, 10)
+        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
+        assert history.volumes(dt.date(2027, 3, 1), 14, 28) == []
 
 
 def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
@@ -186,6 +200,11 @@ def test_open__foreign_or_later_or_no_database__says_so(path: Path, tmp_path: Pa
     assert not (tmp_path / "none.db").exists()
     with pytest.raises(HistoryError, match=r"folder .* does not exist; create it first"):
         History(tmp_path / "no" / "history.db")
+
+
+def test_commit__is_on_disk_with_the_journal_gone(path: Path) -> None:
+    with History(path) as history:
+        assert history._database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
 
 
 def test_readonly__writing__is_refused(path: Path) -> None:

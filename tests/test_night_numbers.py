@@ -199,7 +199,7 @@ def test_limits__each__tells_what_is_wrong() -> None:
     assert found.flags[5] == "share of nulls of 'slot' 0.3, above 0.25"
     assert found.volume_drift < -3 < 3 < found.ctr_drift
     assert judged(night, steady, QualityLimits()).flags == ()
-    assert judged(night, [*steady[:4], (0, math.nan)], limits).volume_drift != found.volume_drift
+    assert math.isnan(judged(night, steady[:4], limits).volume_drift)
 
 
 def test_drift__median_and_deviations() -> None:

@@ -64,7 +64,8 @@ max_single_class_share = 0.95
 # min_coverage = 0.05                 # share of the groups that GAUC uses
 # max_tie_rate = 0.2                  # rows that share their score with another of their group
 # max_null_share = 0.01               # nulls of any column
-max_volume_drift = 10.0               # scaled median absolute deviations of the last 14 nights
+# In scaled median absolute deviations of the last 14 nights with rows (of 28 days):
+max_volume_drift = 10.0
 max_ctr_drift = 10.0
 # ties = true                         # false: leave the tie rate out, which takes time
 

@@ -215,12 +215,14 @@ class History:
                     found[date][table].append(row)
         return [night_of(date, rows) for date, rows in found.items()]
 
-    def volumes(self, before: dt.date, nights: int) -> list[tuple[int, float]]:
-        """Rows and CTR of the last nights before a date, the latest first; NaN without rows."""
+    def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
+        """Rows and CTR of the last nights with rows, of some days before a date, latest first."""
         with self._told("read"):
+            first = before - dt.timedelta(days=days)
             rows = self._database.execute(
-                'SELECT "rows", ctr FROM quality WHERE date < ? ORDER BY date DESC LIMIT ?',
-                (before.isoformat(), nights),
+                'SELECT "rows", ctr FROM quality WHERE "rows" > 0 AND date >= ? AND date < ? '
+                "ORDER BY date DESC LIMIT ?",
+                (first.isoformat(), before.isoformat(), nights),
             )
             return [(number, math.nan if ctr is None else ctr) for number, ctr in rows]
 
@@ -298,8 +300,8 @@ class History:
 
     def _prepare(self) -> None:
         with self._told("opened"):
-            # What a commit has promised outlives a loss of power.
-            self._database.execute("PRAGMA synchronous = FULL")
+            # What a commit has promised outlives a loss of power: the journal is gone for good.
+            self._database.execute("PRAGMA synchronous = EXTRA")
             self._database.execute("PRAGMA foreign_keys = ON")
             version = self._version()
         if version > VERSION:

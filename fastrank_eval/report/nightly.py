@@ -198,7 +198,7 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
     for kind, before in earlier.items():
         if before.night is not None:
             compared += from_earlier(kind, night.values, before.night.values, found.confidence)
-    volumes = [] if history is None else history.volumes(night.date, drift.NIGHTS)
+    volumes = [] if history is None else history.volumes(night.date, drift.NIGHTS, drift.DAYS)
     same = None if history is None else history.repeated(found.kept.fingerprint, night.date)
     quality = judged(night.quality, volumes, config.quality, same)
     notes = [

@@ -87,8 +87,8 @@ class NightQuality:
     nulls : mapping of str to int
         Nulls of each column that was read.
     volume_drift, ctr_drift : float
-        Distance from the median of the last 14 nights, in scaled median absolute deviations; NaN
-        with too few nights.
+        Distance from the median of the last 14 nights with rows (of 28 days), in scaled median
+        absolute deviations; NaN with fewer than five.
     flags : tuple of str
         What is wrong, in words.
     """

@@ -61,16 +61,15 @@ def judged(
     ----------
     quality : NightQuality
     volumes : sequence of (int, float)
-        Rows and CTR of the nights before.
+        Rows and CTR of the nights before that have rows.
     limits : QualityLimits
     repeated : datetime.date, optional
         An earlier night that has the same rows.
     """
-    held = [(rows, ctr) for rows, ctr in volumes if rows]
     found = replace(
         quality,
-        volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in held]),
-        ctr_drift=drift(quality.ctr, [ctr for _, ctr in held]),
+        volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in volumes]),
+        ctr_drift=drift(quality.ctr, [ctr for _, ctr in volumes]),
     )
     flags = [] if repeated is None else [f"the rows are those of {repeated}"]
     flags.append(_below("rows", found.rows, limits.min_rows))
