@@ -190,6 +190,21 @@ def test_write_pages__of_a_month_of_nights__takes_seconds(folder: Path) -> None:
     assert "GAUC of slices over longer periods" in html
 
 
+def test_page__that_cannot_be_drawn__is_a_fault_told_apart(folder: Path, pages: Pages) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n')
+
+    def fail(night: Night) -> None:
+        raise ZeroDivisionError("float division by zero")
+
+    pages.meanwhile = fail
+    outcome = nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "-")
+    assert outcome.exit_code == 5
+    for night in json.loads(outcome.stdout)["nights"]:
+        assert night["status"] == "fine"
+        assert "cannot be drawn: ZeroDivisionError: float division by" in night["page_error"]
+    assert len(kept()) == 2
+
+
 def test_dry_run__tells_periods__as_the_run_would(folder: Path) -> None:
     def told(*arguments: str) -> object:
         (night,) = json.loads(nightly(*arguments, "--json", "-").stdout)["nights"]

@@ -5,6 +5,7 @@ A group of a merged number is a user's rows of one night, and groups are indepen
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -53,9 +54,8 @@ def states_of(
         if measures and (keep != "groups" or kind == "groups")
     }
     prints = [seen.fingerprint for state in states.values() for seen in state.seen if seen.rows]
-    return KeptStates(
-        {kind: state.to_bytes() for kind, state in states.items()}, prints[0] if prints else ""
-    )
+    fingerprint = hashlib.sha256("".join(prints).encode()).hexdigest() if prints else ""
+    return KeptStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
 
 
 def _kind(measure: Measure) -> str:

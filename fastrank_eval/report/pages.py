@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fastrank_eval.errors import OutputError
+from fastrank_eval.errors import FastRankEvalError, OutputError
 from fastrank_eval.output import atomic_path
 from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.history import History
@@ -83,7 +83,15 @@ def _drawn(config: NightlyConfig, history: History, last: Night) -> bytes:
     before = history.read(first, last.date - dt.timedelta(days=1), whole_from=last.date)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
-        _pages().write_page([*before, last], path)
+        try:
+            _pages().write_page([*before, last], path)
+        except FastRankEvalError:
+            raise
+        except Exception as error:  # the night is kept, and others are to be run
+            raise OutputError(
+                f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
+                "is a fault of fastrank_eval, not of the rows; please report it."
+            ) from error
         return path.read_bytes()
 
 
