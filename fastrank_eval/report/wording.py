@@ -36,7 +36,7 @@ __all__ = [
     "not_judged",
     "outcome_of",
     "p_text",
-    "period_dates",
+    "period_nights",
     "reasons",
     "rough_count",
     "said_of",
@@ -256,13 +256,6 @@ def ago_exactly(kind: str, night: Night) -> str:
     return str(night.date - dt.timedelta(days=days))
 
 
-def period_dates(period: str, night: Night) -> tuple[str, str]:
-    """The first and the last night of a period that ends with a night; empty of an unknown one."""
-    if period not in PERIODS:
-        return "", ""
-    return str(night.date - dt.timedelta(days=PERIODS[period] - 1)), str(night.date)
-
-
 def how_sure(level: str) -> str:
     """What intervals, p-values and verdicts of a page rest on.
 
@@ -319,6 +312,15 @@ def reasons(night: Night) -> list[str]:
         if not gate.passed
     ]
     return [*night.quality.flags, *(f"gate failed: {each}" for each in failed)]
+
+
+def period_nights(night: Night, name: str) -> str:
+    """How many nights of a longer period were merged, from which to which; empty if unknown."""
+    dates = night.period_nights.get(name)
+    if not dates or name not in PERIODS:
+        return ""
+    since = "" if len(dates) == 1 else f"{dates[0]} to "
+    return f"{len(dates)} of {PERIODS[name]} nights, {since}{dates[-1]}"
 
 
 def convention(value: object) -> str:
