@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from fastrank_eval.report.earlier_nights import differing
 from fastrank_eval.report.night_markdown import night_lines
+from fastrank_eval.report.wording import not_judged, outcome_of
 from tests.nightly_runs import CONFIG, adjust, dump, kept, nightly, on
 from tests.nights import a_night
 from tests.sample_nights import month
@@ -126,6 +128,30 @@ def test_auc__has_an_interval_and_a_test_under_its_plain_name(folder: Path) -> N
     assert night.measures == ("GAUC", "AUC", "AUC(bins=64)")
     assert {v.caution for v in night.values if v.measure == "AUC"} == {"pooled"}
     assert set(night.curves) == {"roc", "calibration"}
+
+
+def test_gates_since_yesterday__new_model_measure_or_slice__are_not_judged(folder: Path) -> None:
+    gates = '[gates]\nfail_if_yesterday = ["GAUC delta_ci_high < -0.5", "AUC delta < -0.5", '
+    gates += '"GAUC[*] delta_ci_high < -0.5", "score_b:GAUC delta < -0.5", "GAUC delta < 0.5"]\n'
+    first = CONFIG.replace('"score_a", "score_b"]', '"score_a"]').replace('["slot"]', '["country"]')
+    first = first.replace('"GAUC", "AUC"', '"GAUC"').replace('baseline = "score_a"', "")
+    Path("nightly.toml").write_text(first)
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    Path("nightly.toml").write_text(CONFIG + gates)
+    assert nightly("--date", on(2), "-q").exit_code == 3
+    night = kept()[-1]
+    why = [gate.reason for gate in night.gates]
+    assert [gate.passed for gate in night.gates] == [True, True, True, True, False]
+    assert why[0] == "not judged in part: 2026-11-01 has no score_b"
+    assert why[1] == "not judged: 2026-11-01 has no AUC, score_b"
+    assert re.fullmatch("not judged: 2026-11-01 has no slot=[a-z]+, .*score_b.*", why[2])
+    assert why[3] == "not judged: 2026-11-01 has no score_b"
+    assert re.fullmatch("score_a: [-0-9.e]+; not judged in part: 2026-11-01 has .*score_b", why[4])
+    assert [outcome_of(gate).word for gate in night.gates] == [
+        "passed", "not judged", "not judged", "not judged", "failed",
+    ]  # fmt: skip
+    fine = replace(night, gates=night.gates[:1], status="fine")
+    assert any(", in part: 2026-11-01 has no score_b" in each for each in not_judged(fine))
 
 
 def told(**conventions: Any) -> Any:

@@ -9,21 +9,20 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 
 from fastrank_eval.evaluation import Evaluation, run
-from fastrank_eval.gates import GateFailure, Line, judge
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.progress import Progress
 from fastrank_eval.report import drift
-from fastrank_eval.report.config import GateTexts, NightlyConfig
+from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.differences import from_baseline, from_earlier
-from fastrank_eval.report.earlier_nights import EarlierNight, earlier_nights
-from fastrank_eval.report.gate_lines import compared_lines
+from fastrank_eval.report.earlier_nights import earlier_nights
 from fastrank_eval.report.history import History
 from fastrank_eval.report.measure_names import names_shown, taken
 from fastrank_eval.report.night_curves import curves_of, draws_curves
+from fastrank_eval.report.night_gates import gate_outcomes
 from fastrank_eval.report.night_state import states_of
-from fastrank_eval.report.nights import GateOutcome, KeptStates, Night, NightDifference
+from fastrank_eval.report.nights import KeptStates, Night, NightDifference
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
@@ -209,39 +208,8 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
         if before.unlike
     ]
     night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
-    gates = _gates(night, config.gates, found.asked, earlier)
+    gates = gate_outcomes(night, config.gates, found.asked, earlier)
     status = "fine" if all(gate.passed for gate in gates) else "regression"
     # Numbers of rows that are not sound tell nothing of the models.
     status = "data_quality" if quality.flags else status
     return replace(night, gates=tuple(gates), status=status)
-
-
-def _gates(
-    night: Night, gates: GateTexts, asked: dict[str, str], earlier: Mapping[str, EarlierNight]
-) -> list[GateOutcome]:
-    outcomes = []
-    for kind, texts in (
-        ("baseline", gates.fail_if),
-        ("yesterday", gates.fail_if_yesterday),
-        ("last_week", gates.fail_if_last_week),
-    ):
-        lines: list[Line] = [*night.values, *compared_lines(night, kind)]
-        baseline = night.baseline if kind == "baseline" else None
-        suffix = "" if kind == "baseline" else f" (since {kind.replace('_', ' ')})"
-        for text in texts:
-            if kind in earlier and earlier[kind].night is None:
-                why = f"not judged: {earlier[kind].why}"
-                outcomes.append(GateOutcome(f"{text}{suffix}", True, why))
-                continue
-            verdict = judge(
-                [text], lines, rows=night.quality.rows, groups=night.quality.groups,
-                baseline=baseline, asked=asked,
-            )  # fmt: skip
-            reasons = "; ".join(dict.fromkeys(map(_reason, verdict.failures)))
-            outcomes.append(GateOutcome(f"{text}{suffix}", verdict.passed, reasons))
-    return outcomes
-
-
-def _reason(failure: GateFailure) -> str:
-    place = [part for part in (failure.score, failure.slice) if part is not None]
-    return ": ".join([", ".join(place), failure.detail] if place else [failure.detail])

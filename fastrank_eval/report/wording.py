@@ -51,7 +51,7 @@ STATUSES = {
 }
 #: Limits of drift, and what they are of.
 _DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
-_NOT_JUDGED = "not judged:"
+_NOT_JUDGED = "not judged"
 NOTHING = "–"
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 6
 _MINUS = "\u2212"
@@ -293,13 +293,14 @@ def not_judged(night: Night) -> list[str]:
     drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
     found = [_DRIFTS[limit] for limit, z in drifts if limit in known and math.isnan(z)]
     drift = [f"drift of {' and '.join(found)}, with too few nights before"] if found else []
-    gates = [g for g in night.gates if outcome_of(g) == Said("not judged", "unknown")]
-    return [*drift, *(f"{g.condition},{g.reason.removeprefix(_NOT_JUDGED)}" for g in gates)]
+    gates = [g for g in night.gates if g.passed and g.reason.startswith(_NOT_JUDGED)]
+    told = (g.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for g in gates)
+    return [*drift, *(f"{gate.condition},{why}" for gate, why in zip(gates, told, strict=True))]
 
 
 def outcome_of(gate: GateOutcome) -> Said:
     """What a gate said in a word."""
-    if gate.passed and gate.reason.startswith(_NOT_JUDGED):
+    if gate.passed and gate.reason.startswith(f"{_NOT_JUDGED}:"):
         return Said("not judged", "unknown")
     return Said("passed", "good") if gate.passed else Said("failed", "bad")
 
