@@ -15,14 +15,15 @@ from fastrank_eval.stops import raise_if_stopped, signals_held
 
 if TYPE_CHECKING:
     from fastrank_eval.report.config import NightlyConfig
+    from fastrank_eval.report.nightly import NightRun
     from fastrank_eval.report.nights import Night
 
-__all__ = ["DATA_QUALITY", "REGRESSION", "nightly"]
+__all__ = ["DATA_QUALITY", "NOT_SHOWN", "REGRESSION", "nightly"]
 
-#: Exit codes; of several nights the highest of 2, then 4, then 3 counts.
-BAD_INPUT, REGRESSION, DATA_QUALITY = 2, 3, 4
+#: Exit codes; of several nights the first of 2, 4, 3, 5 counts that there is.
+BAD_INPUT, REGRESSION, DATA_QUALITY, NOT_SHOWN = 2, 3, 4, 5
 _CODES = {"fine": 0, "regression": REGRESSION, "data_quality": DATA_QUALITY}
-_WORST_FIRST = (BAD_INPUT, DATA_QUALITY, REGRESSION)
+_WORST_FIRST = (BAD_INPUT, DATA_QUALITY, REGRESSION, NOT_SHOWN)
 
 
 @click.command(
@@ -35,7 +36,8 @@ Examples:
   fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
 
 Exit codes: 0 fine, 2 bad input (nothing was written), 3 a gate failed, 4 the rows are not sound
-(whatever the gates say), 130 interrupted, 143 terminated, 129 hung up.""",
+(whatever the gates say), 5 fine and kept but a page could not be written, 130 interrupted, 143
+terminated, 129 hung up.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option("Night", "--date", metavar="DATE", help="The night, as 2026-11-19; by default yesterday.")
@@ -133,29 +135,40 @@ def _night(
 
     try:
         with progress_bar(silent) as progress:
-            night = run(config, date, dry_run=dry_run, progress=progress)
+            done = run(config, date, dry_run=dry_run, progress=progress)
         raise_if_stopped()
-        pages = [] if dry_run else write_pages(config, date)
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
         told.append({"date": date.isoformat(), "error": str(error)})
         return BAD_INPUT
+    # What follows is told of a night that is kept, whatever becomes of its page.
+    night, page, failure = done.night, None, None
+    try:
+        if summary or (config.folder is not None and not dry_run):
+            night = _with_periods(config, done)
+        if not dry_run:
+            page = next(iter(write_pages(config, night)), None)
+    except FastRankEvalError as error:
+        failure = str(error)
+        note(f"error: {date}: the night was evaluated, but not shown: {printable(failure)}")
+    raise_if_stopped()
     if summary:
-        whole = night if dry_run else _with_periods(config, night)
-        told.append(night_dict(whole, str(pages[0]) if pages else None))
+        told.append(night_dict(night, None if page is None else str(page), failure))
     if markdown:
         emit(night_markdown(night))
     elif not silent:
         emit(night_lines(night))
-    return _CODES[night.status]
+    return _CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
 
 
-def _with_periods(config: NightlyConfig, night: Night) -> Night:
+def _with_periods(config: NightlyConfig, done: NightRun) -> Night:
     from fastrank_eval.report.history import History
-    from fastrank_eval.report.nightly import with_periods
+    from fastrank_eval.report.periods import with_periods
 
+    if not config.history.exists():  # of a dry run
+        return with_periods(done.night, None, done.kept)
     with History(config.history, readonly=True) as history:
-        return with_periods(night, history, config.options["confidence"])
+        return with_periods(done.night, history, done.kept)
 
 
 def _dates(date: str | None, backfill: str | None) -> list[dt.date]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,24 @@ def worked_examples(fixtures: Path) -> dict[str, dict]:
     """Worked examples by id."""
     cases = json.loads((fixtures / "worked_examples.json").read_text(encoding="utf-8"))
     return {case["id"]: case for case in cases}
+
+
+@pytest.fixture(scope="session")
+def month_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated month of small nights; not to be written to."""
+    from data_gen.month import write_month
+
+    folder = tmp_path_factory.mktemp("month") / "logs"
+    write_month(folder, rows=3000)
+    return folder
+
+
+@pytest.fixture
+def nightly_folder(month_of_logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of a nightly report of that month."""
+    from tests.nightly_runs import CONFIG
+
+    shutil.copytree(month_of_logs, tmp_path / "logs")
+    (tmp_path / "nightly.toml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 import shutil
 import signal
@@ -17,12 +18,16 @@ import pytest
 
 from fastrank_eval.errors import HistoryError
 from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import Night
+from fastrank_eval.report.nights import KeptStates, Night, NightQuality
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
 from tests.nights import HOSTILE, a_night
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def states(content: bytes, fingerprint: str = "") -> KeptStates:
+    return KeptStates({"groups": content}, fingerprint)
 
 
 def same(left: Night, right: Night) -> bool:
@@ -45,10 +50,11 @@ def dump(path: Path) -> list[str]:
 def test_night__written_and_read__is_the_same(path: Path) -> None:
     night = a_night()
     with History(path) as history:
-        history.write(night, state=b"\x00\xff")
+        history.write(night, states(b"\x00\xff"))
     with History(path, readonly=True) as history:
         (found,) = history.read()
-        assert history.states() == {night.date: b"\x00\xff"}
+        assert history.state(night.date, "groups") == b"\x00\xff"
+        assert history.state(night.date, "scores") is None
     assert same(found, night)
     assert [v.slice for v in found.values[1:]] == list(HOSTILE)
     assert found.quality.rows == 2**53 + 1
@@ -57,29 +63,60 @@ def test_night__written_and_read__is_the_same(path: Path) -> None:
 def test_night__written_twice__replaces_itself_and_nothing_else(path: Path) -> None:
     with History(path) as history:
         for day in (1, 2, 3):
-            history.write(a_night(day), state=bytes([day]))
+            history.write(a_night(day), states(bytes([day])))
         others = [line for line in dump(path) if "2026-11-02" not in line]
         history.write(a_night(2, 0.5, compared=(), gates=()))
         assert [line for line in dump(path) if "2026-11-02" not in line] == others
         assert [night.date.day for night in history.read()] == [1, 2, 3]
         assert same(history.read()[1], a_night(2, 0.5, compared=(), gates=()))
-        assert sorted(history.states()) == [dt.date(2026, 11, 1), dt.date(2026, 11, 3)]
+        assert [history.state(dt.date(2026, 11, day), "groups") for day in (1, 2, 3)] == [
+            b"\x01", None, b"\x03",
+        ]  # fmt: skip
 
 
 def test_read__range__both_ends_included(path: Path) -> None:
     with History(path) as history:
         for day in (5, 1, 3):
-            history.write(a_night(day), state=b"")
+            history.write(a_night(day), states(b""))
         first, last = dt.date(2026, 11, 3), dt.date(2026, 11, 5)
         assert history.dates(first, last) == [first, last]
         assert [night.date for night in history.read(first, last)] == [first, last]
-        assert list(history.states(first, first)) == [first]
+        assert history.rows(first, first) == {first: 2**53 + 1}
         assert history.read(dt.date(2027, 1, 1)) == []
         before, *whole = history.read(whole_from=first)
         assert same(before, a_night(1, compared=(), curves={}))
         assert same(whole[0], a_night(3))
-        assert history.volumes(last, 14)[0][0] == 2**53 + 1
-        assert len(history.volumes(last, 1)) == 1
+        assert history.volumes(last, 14, 28)[0][0] == 2**53 + 1
+        assert len(history.volumes(last, 1, 28)) == 1
+
+
+def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> None:
+    with History(path) as history:
+        history.claim("one")
+        history.claim("two")  # nothing is lost as yet
+        history.write(a_night(1))
+        history.claim("two")
+        before = dump(path)
+        with pytest.raises(HistoryError, match=r"of the report 'two'.*write report = \"two\""):
+            history.claim("one")
+    assert dump(path) == before
+    with History(path, readonly=True) as history:
+        history.claim("two")
+        with pytest.raises(HistoryError, match="of the report 'two'"):
+            history.claim("one")
+
+
+def test_volumes__of_nights_with_rows__no_longer_ago_than_asked(path: Path) -> None:
+    with History(path) as history:
+        for day in range(1, 29):
+            rows = 0 if day % 2 else day
+            quality = NightQuality(rows, 1, 0, 0.5 if rows else math.nan, 1.0, 0.0, 0.0)
+            history.write(a_night(day, quality=quality))
+        found = history.volumes(dt.date(2026, 11, 28), 5, 28)
+        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
+        found = history.volumes(dt.date(2026, 11, 28), 14, 10)
+        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
+        assert history.volumes(dt.date(2027, 3, 1), 14, 28) == []
 
 
 def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
@@ -93,17 +130,20 @@ def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
         assert dump(path) == before
 
 
-def test_migration__golden_file_of_version_1__is_read_as_it_was_written(path: Path) -> None:
-    script = (FIXTURES / "history_v1.sql").read_text(encoding="utf-8")
+@pytest.mark.parametrize("version", [1, 2])
+def test_migration__golden_file_of_an_older_version__is_read_as_it_was_written(
+    path: Path, version: int
+) -> None:
+    script = (FIXTURES / f"history_v{version}.sql").read_text(encoding="utf-8")
     database = sqlite3.connect(path)
     database.executescript(script)
     database.close()
-    with pytest.raises(HistoryError, match=r"version 1.*brings it up to date"):
+    with pytest.raises(HistoryError, match=rf"version {version}.*brings it up to date"):
         History(path, readonly=True)
     for _ in range(2):
         with History(path) as history:
             (night,) = history.read()
-            assert history.states() == {night.date: b"\x01\x02"}
+            assert history.state(night.date, "all") == b"\x01\x02"
     assert night.date == dt.date(2026, 11, 19)
     assert (night.title, night.status, night.models) == ("Erste Nacht", "regression", ("a", "b"))
     assert night.values[0].value == 0.6171875
@@ -112,6 +152,10 @@ def test_migration__golden_file_of_version_1__is_read_as_it_was_written(path: Pa
     assert night.quality.nulls == {"slot": 3}
     assert night.curves["roc"][0].x == (0.0, 0.25, 1.0)
     assert night.gates[0].reason == "b: 0.5"
+    with History(path) as history:
+        history.claim("mine")
+        with pytest.raises(HistoryError, match="of the report 'mine'"):
+            history.claim("another")
     fresh = path.with_name("fresh.db")
     with History(fresh):
         pass
@@ -158,6 +202,11 @@ def test_open__foreign_or_later_or_no_database__says_so(path: Path, tmp_path: Pa
         History(tmp_path / "no" / "history.db")
 
 
+def test_commit__is_on_disk_with_the_journal_gone(path: Path) -> None:
+    with History(path) as history:
+        assert history._database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
 def test_readonly__writing__is_refused(path: Path) -> None:
     with History(path) as history:
         history.write(a_night())
@@ -180,22 +229,24 @@ def test_second_writer__waits_in_vain__is_told(path: Path) -> None:
 WRITER = """
 import sys, time
 from fastrank_eval.report.history import History
+from fastrank_eval.report.nights import KeptStates
 from tests.nights import a_night
 path, what, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 if what == "halfway":
     with History(path) as history, history.transaction():
         history._database.execute("PRAGMA cache_size = 1")  # pages leave memory at once
         for at in range(first, last):
-            history.write(a_night(1 + at % 28, 0.125), state=bytes(100_000))
+            history.write(a_night(1 + at % 28, 0.125), KeptStates({"groups": bytes(100_000)}))
         print("halfway", flush=True)
         time.sleep(60)
 with History(path) as history:
     if what == "days":
         for day in range(first, last):
-            history.write(a_night(day), state=bytes([day]))
+            history.write(a_night(day), KeptStates({"groups": bytes([day])}))
     while what == "forever":
         for value in (0.25, 0.5):
-            history.write(a_night(1, value), state=bytes([int(4 * value)]) * 50_000)
+            kept = bytes([int(4 * value)]) * 50_000
+            history.write(a_night(1, value), KeptStates({"groups": kept}))
             print("ready", flush=True)
 """
 
@@ -224,7 +275,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 def test_kill__in_the_middle_of_a_transaction__changes_nothing(path: Path) -> None:
     with History(path) as history:
         for day in (1, 2):
-            history.write(a_night(day), state=bytes([day]))
+            history.write(a_night(day), states(bytes([day])))
     before = dump(path)
     process = writer(path, "halfway", 0, 28)
     assert read_line(process) == "halfway"
@@ -245,7 +296,7 @@ def test_kill__in_the_middle_of_a_transaction__changes_nothing(path: Path) -> No
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
     with History(path) as history:
-        history.write(a_night(1, 0.25), state=bytes([1]) * 50_000)
+        history.write(a_night(1, 0.25), states(bytes([1]) * 50_000))
     process = writer(path, "forever")
     assert read_line(process) == "ready"
     time.sleep(0.05)
@@ -256,7 +307,7 @@ def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
             (night,) = history.read()
             value = 4 * night.values[0].value
             assert same(night, a_night(1, value / 4))
-            assert history.states()[night.date] == bytes([int(value)]) * 50_000
+            assert history.state(night.date, "groups") == bytes([int(value)]) * 50_000
         process = writer(path, "forever")
         assert read_line(process) == "ready"
     kill(process)
@@ -274,7 +325,8 @@ def test_two_runs_at_once__each_night_is_there_whole(path: Path) -> None:
         nights = history.read()
         assert [night.date.day for night in nights] == list(range(1, 26))
         assert all(same(night, a_night(night.date.day)) for night in nights)
-        assert list(history.states().values()) == [bytes([day]) for day in range(1, 26)]
+        found = [history.state(night.date, "groups") for night in nights]
+        assert found == [bytes([day]) for day in range(1, 26)]
 
 
 def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
@@ -283,7 +335,7 @@ def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
             empty = history.export(tmp_path / "tables")
         assert [pq.read_table(file).num_rows for file in empty] == [0] * len(TABLES)
         for day in (1, 2):
-            history.write(a_night(day), state=b"\x00")
+            history.write(a_night(day), states(b"\x00"))
         files = history.export(tmp_path / "tables")
     assert [file.stem for file in files] == list(TABLES)
     value = pq.read_table(tmp_path / "tables" / "value.parquet")
@@ -313,7 +365,7 @@ def test_history__plain_sql__finds_a_slice_over_time(path: Path) -> None:
 def test_read__of_one_slice_and_measure__nothing_else(tmp_path: Path) -> None:
     with History(tmp_path / "history.db") as history:
         for day in (1, 2):
-            history.write(a_night(day), b"12345" * day)
+            history.write(a_night(day), KeptStates({"groups": b"12345" * day}))
         found = history.read(of=(HOSTILE[1], "GAUC"))
         whole = history.read()
         assert [n.date for n in found] == [n.date for n in whole]

@@ -1,11 +1,10 @@
-"""What a night is found to be: differences, counts of its rows, drift, merged nights."""
+"""What a night is found to be: differences, counts of its rows, drift."""
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,11 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import HistoryError
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.report.config import QualityLimits
 from fastrank_eval.report.differences import from_baseline, from_earlier
 from fastrank_eval.report.drift import drift
 from fastrank_eval.report.night_curves import curves_of
-from fastrank_eval.report.night_state import merged, read_states, state_of
 from fastrank_eval.report.nights import NightQuality, NightValue
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
@@ -202,7 +199,7 @@ def test_limits__each__tells_what_is_wrong() -> None:
     assert found.flags[5] == "share of nulls of 'slot' 0.3, above 0.25"
     assert found.volume_drift < -3 < 3 < found.ctr_drift
     assert judged(night, steady, QualityLimits()).flags == ()
-    assert judged(night, [*steady[:4], (0, math.nan)], limits).volume_drift != found.volume_drift
+    assert math.isnan(judged(night, steady[:4], limits).volume_drift)
 
 
 def test_drift__median_and_deviations() -> None:
@@ -211,100 +208,6 @@ def test_drift__median_and_deviations() -> None:
     assert drift(102.0, [100.0] * 5) == pytest.approx(2.0)
     assert math.isnan(drift(1.0, [0.0] * 5))
     assert math.isnan(drift(math.nan, [1.0] * 5))
-
-
-WEEK = [dt.date(2026, 11, day) for day in range(1, 8)]
-SLICES = ["slot", "@rows:1,3", "slot,@rows:1,3"]
-
-
-def kept(nights: list[Evaluation], keep: str = "slices") -> dict[dt.date, fe.State]:
-    contents = {
-        date: state_of(done, f"day={date}", HIDDEN, keep)
-        for date, done in zip(WEEK, nights, strict=False)
-    }
-    return read_states(contents)
-
-
-def told(values: Any) -> list[str]:
-    """To the last bit, whatever the order of slices, which is that of their sizes in a run."""
-    return sorted(map(repr, values))
-
-
-@pytest.mark.parametrize("order", ["grouped", "scattered"])
-def test_merged__week__is_one_run_over_all_its_rows(order: str) -> None:
-    measures = "GAUC,nDCG@3,NumRel,GMAP,AUC,LogLoss,PCOC,R@2"
-    nights = [a_log(20 + day, users=20 + 9 * day) for day in range(7)]
-    nights[3] = {name: pa.array(column)[:0] for name, column in nights[3].items()}
-    week = {name: pa.concat_arrays([pa.array(log[name]) for log in nights]) for name in nights[0]}
-    week["night"] = np.repeat(np.arange(7), [len(log["user"]) for log in nights])
-    found = merged(kept([evaluated(log, measures, by=SLICES) for log in nights]), 0.9, 9)
-    assert found.notes == ()
-    chosen: dict[str, Any] = {"group": ["night", "user"], "by": SLICES, "order": order}
-    chosen |= {"confidence": 0.9, "min_groups": 9}
-    once = evaluated(week, measures, **chosen)
-    assert told(found.values) == told(values_of(once, HIDDEN))
-    assert {value.measure for value in found.values} == set(measures.split(","))
-    # Without the counts of the report, which no state knows.
-    alone = run(
-        week, label="click", score=["old", "new"], measures=measures, baseline="old", **chosen
-    )
-    assert told(found.values) == told(values_of(alone, frozenset()))
-
-
-def test_merged__other_conventions_or_measures__are_left_out_with_a_note() -> None:
-    last = evaluated(a_log(7))
-    alone = merged(kept([last]), 0.95)
-    for other, why in (
-        (evaluated(a_log(8), ties="worst"), "'ties' is 'worst'|'ties' is 'expected'"),
-        (evaluated(a_log(8), measures="GAUC"), "only the first has nDCG@3"),
-        (evaluated(a_log(8), baseline=None), "their baselines differ"),
-    ):
-        found = merged(kept([other, last]), 0.95)
-        assert repr(found.values) == repr(alone.values)
-        (note,) = found.notes
-        assert note.startswith("2026-11-01 is left out: ")
-        assert re.search(why, note)
-    assert merged({}, 0.95).values == ()
-
-
-def test_merged__slices_not_cut_alike__are_left_out_with_a_note() -> None:
-    first = evaluated(a_log(7), by=["slot", "old:quantile3"])
-    second = evaluated(a_log(8, users=200), by=["slot", "old:quantile3", "@rows:1,3"])
-    found = merged(kept([first, second]), 0.95)
-    assert {value.by for value in found.values} == {"", "slot"}
-    assert found.notes == (
-        "slices by old:quantile3 are left out: their edges are not the same on all nights",
-        "slices by @rows:1,3 are left out: not all nights have them",
-    )
-    plain = merged(kept([evaluated(a_log(7)), evaluated(a_log(8, users=200))]), 0.95)
-    whole = [value for value in found.values if value.slice == "all"]
-    assert repr(whole) == repr(list(plain.values))
-
-
-def test_merged__what_a_state_keeps__is_chosen() -> None:
-    nights = [evaluated(a_log(seed), by="slot") for seed in (7, 8)]
-    all_of_them = merged(kept(nights), 0.95).values
-    rows = merged(kept(nights, "rows"), 0.95).values
-    assert repr(rows) == repr(tuple(v for v in all_of_them if v.slice == "all"))
-    groups = merged(kept(nights, "groups"), 0.95).values
-    assert repr(groups) == repr(tuple(v for v in rows if v.measure not in ("LogLoss", "AUC")))
-
-
-def test_merged__empty_night__adds_nothing() -> None:
-    log = a_log(7)
-    empty = {name: pa.array(column)[:0] for name, column in log.items()}
-    night, nothing = evaluated(log), evaluated(empty)
-    both = merged(kept([nothing, night]), 0.95)
-    assert repr(both) == repr(merged(kept([night]), 0.95))
-    assert math.isnan(merged(kept([nothing]), 0.95).values[0].value)
-
-
-def test_states__damaged__are_refused() -> None:
-    state = state_of(evaluated(a_log(7)), "log", HIDDEN)
-    cut = state[: len(state) // 2]
-    for wrong, why in ((b"", "it is empty"), (cut, "damaged"), (b"{}", "no Arrow IPC file")):
-        with pytest.raises(HistoryError, match=f"2026-11-01.*{why}.*Run that night again"):
-            read_states({WEEK[0]: wrong})
 
 
 def test_curves__of_probabilities__at_few_points() -> None:
@@ -319,5 +222,13 @@ def test_curves__of_probabilities__at_few_points() -> None:
     assert len(calibrated.x) == 20
     assert old.label.startswith("AUC 0.")
     assert curves_of(evaluated(log, measures="GAUC", keep_scores=False)) == {}
+    for text in ("AUC(se='clustered')", "AUC(max_fpr=0.2)", "AUC(se='delong'),AUC"):
+        drawn = curves_of(evaluated(log, measures=text))
+        assert [replace(line, label="") for line in drawn["roc"]] == [
+            replace(line, label="") for line in curves["roc"]
+        ]
+        assert drawn["calibration"] == curves["calibration"]
+    assert drawn["roc"][0].label.startswith("AUC 0.")
+    assert curves_of(evaluated(log, measures="AUC(bins=100),AUC(rel=2)")) == {}
     log["click"][:] = 0
     assert "roc" not in curves_of(evaluated(log, measures="GAUC,AUC"))

@@ -1,4 +1,4 @@
-"""fastrank-eval nightly: nights to history and pages, exit codes, what is written and what not."""
+"""fastrank-eval nightly: nights to history, exit codes, what is written and what not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import datetime as dt
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-import types
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,90 +15,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from data_gen.month import write_late, write_month
-from fastrank_eval.cli import cli
-from fastrank_eval.errors import ArgumentError
+from data_gen.month import write_late
 from fastrank_eval.report.config import read_config
 from fastrank_eval.report.history import History
-from fastrank_eval.report.links import FileLinks
 from fastrank_eval.report.moved import slices_moved
 from fastrank_eval.report.night_json import night_dict
 from fastrank_eval.report.night_markdown import night_markdown
-from fastrank_eval.report.nightly import with_periods
-from fastrank_eval.report.nights import Night
-from fastrank_eval.report.web import web_view
-from tests.asgi_client import Client
+from fastrank_eval.report.periods import with_periods
+from tests.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
 from tests.nights import HOSTILE
 from tests.sample_nights import month as sample_month
 
-ROOT = Path(__file__).parent.parent
-CONFIG = """
-title = "Test"
-[source]
-path = "logs/day={date}"
-[columns]
-group = "user_id"
-label = "click"
-[models]
-scores = ["score_a", "score_b"]
-baseline = "score_a"
-[evaluate]
-measures = ["GAUC", "AUC", "LogLoss"]
-[slices]
-by = ["slot"]
-min_groups = 10
-"""
-MONTH = dt.date(2026, 11, 1)
-
-
-@pytest.fixture(scope="module")
-def month(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("month")
-    write_month(folder / "logs", rows=3000)
-    return folder
-
 
 @pytest.fixture
-def folder(month: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(month / "logs", tmp_path / "logs")
-    (tmp_path / "nightly.toml").write_text(CONFIG)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def nightly(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["nightly", *arguments], catch_exceptions=False)
-
-
-def on(day: int) -> str:
-    return f"2026-11-{day:02d}"
-
-
-def kept(path: str = "history.db") -> list[Night]:
-    with History(path, readonly=True) as history:
-        return history.read()
-
-
-def dump(but: str = "") -> list[str]:
-    """Everything in the history but one date and what the clock says."""
-    database = sqlite3.connect("history.db")
-    database.execute("UPDATE night SET seconds = 0, written_at = ''")
-    lines = sorted(line for line in database.iterdump() if not but or f"'{but}'" not in line)
-    database.rollback()
-    database.close()
-    return lines
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def adjust(folder: Path, text: str) -> None:
-    with (folder / "nightly.toml").open("a") as file:
-        file.write(text)
+def folder(nightly_folder: Path) -> Path:
+    return nightly_folder
 
 
 def test_night__fine__is_kept_and_exits_0(folder: Path) -> None:
@@ -117,7 +47,7 @@ def test_night__fine__is_kept_and_exits_0(folder: Path) -> None:
     assert set(night.curves) == {"roc", "calibration"}
     assert night.curves["calibration"][0].label.endswith(" (20 bins of equal count)")
     assert night.conventions["by"] == ["slot"]
-    assert (night.conventions["group"], night.conventions["label"]) == (["user_id"], "click")
+    assert night.conventions["columns"] == {"group": ["user_id"], "label": "click"}
     assert night.conventions["quality"]["min_rows"] == 1
     assert "TiedRows" not in json.dumps(night.conventions)
     assert {value.measure for value in night.values} == set(night.measures)
@@ -197,7 +127,17 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     assert month["GAUC"]["se"] < week["GAUC"]["se"] < nights[30].values[0].se
 
     with History("history.db", readonly=True) as history:
-        found = with_periods(nights[30], history, slices=True)
+        found = with_periods(nights[30], history)
+    told_of = told["nights"][-1]
+    assert told_of["period_nights"] == {
+        "week": {"nights": 7, "of": 7, "first": on(24), "last": on(30)},
+        "month": {"nights": 29, "of": 30, "first": on(1), "last": on(30)},
+    }
+    sides = {
+        v["score"]: v["value"] for v in told_of["period_slices"]["week"] if "side" in v["slice"]
+    }
+    assert sides["score_b"] == 0.5 < sides["score_a"]
+    assert {v["measure"] for v in told_of["period_slices"]["month"]} == {"GAUC"}
     merged = {(v.slice, v.score, v.measure): v.value for v in found.periods["week"]}
     assert merged["all", "score_a", "GAUC"] == json_value(told, "week", "score_a", "GAUC")
     assert merged["slot=side", "score_b", "GAUC"] == 0.5
@@ -239,6 +179,25 @@ def test_partition__missing__exits_2_and_leaves_the_history(folder: Path) -> Non
     assert outcome.exit_code == 2
     assert outcome.stderr.count("error: ") == 2
     assert [night.date.day for night in kept()] == [1, 30]
+
+
+def test_another_report__in_the_same_folder__does_not_replace_nights(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    before = dump()
+    other = CONFIG.replace('"Test"', '"Other"').replace('["score_a", "score_b"]', '["score_b"]')
+    other = other.replace('baseline = "score_a"\n', "")
+    Path("other.toml").write_text(other)
+    for more in ([], ["--dry-run"]):
+        outcome = nightly("other.toml", "--date", on(1), *more)
+        assert outcome.exit_code == 2
+        assert "history.db: keeps the nights of the report 'nightly'" in outcome.stderr
+        assert dump() == before
+    Path("other.toml").write_text(other + '[history]\nfile = "other.db"\n')
+    assert nightly("other.toml", "--date", on(1), "-q").exit_code == 0
+    assert dump() == before
+    Path("renamed.toml").write_text(CONFIG + '[history]\nreport = "nightly"\n')
+    assert nightly("renamed.toml", "--date", on(2), "-q").exit_code == 0
+    assert [night.date.day for night in kept()] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -354,79 +313,6 @@ def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
     calm = night_markdown(replace(night, compared=()))
     assert "moved most" not in calm
     assert calm.startswith(text.split("\n\n")[0])
-
-
-def test_web_view__of_a_history__shows_week_and_month(folder: Path) -> None:
-    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
-    with History("history.db", readonly=True) as history:
-        night = with_periods(history.read()[-1], history)
-        page = Client(web_view(history)).get(f"/night/{on(3)}").text
-    value = night.periods["week"][0]
-    table = page.partition("Longer periods")[2].partition("</table>")[0]
-    assert "<small>2026-10-28 to 2026-11-03</small>" in table
-    assert f"[{value.ci_low:.3f}, {value.ci_high:.3f}]" in table
-
-
-def test_json__tells_what_its_numbers_rest_on() -> None:
-    night = replace(sample_month(2)[-1], periods={"week": (), "month": ()})
-    told = night_dict(night)
-    assert told["confidence"] == 0.95
-    assert told["conventions"] == night.conventions
-    assert told["period_dates"] == {
-        "week": ["2026-11-13", "2026-11-19"], "month": ["2026-10-21", "2026-11-19"],
-    }  # fmt: skip
-
-
-class Pages(types.ModuleType):
-    """Stands for what draws pages."""
-
-    def __init__(self) -> None:
-        super().__init__("fastrank_eval.report.page")
-        self.missing = False
-        self.links: dict[str, tuple[dt.date | None, dt.date | None]] = {}
-
-    def check_libraries(self) -> None:
-        if self.missing:
-            raise ArgumentError("pages need jinja2: pip install 'fastrank_eval[report]'.")
-
-    def write_page(self, nights: Sequence[Night], path: Path, links: FileLinks) -> None:
-        last = nights[-1]
-        self.links[path.name] = (links.before, links.after)
-        path.write_text(f"{[night.date.day for night in nights]} {sorted(last.periods)}")
-
-
-@pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
-    module = Pages()
-    monkeypatch.setitem(sys.modules, "fastrank_eval.report.page", module)
-    return module
-
-
-def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> None:
-    adjust(folder, '[output]\nfolder = "pages/here"\nnights = 3\n')
-    assert nightly("--backfill", f"{on(1)}..{on(5)}", "-q").exit_code == 0
-    found = {path.name: path.read_text() for path in Path("pages/here").iterdir()}
-    assert found["2026-11-02.html"] == "[1, 2] ['month', 'week']"
-    assert found["2026-11-05.html"] == found["index.html"] == "[3, 4, 5] ['month', 'week']"
-    outcome = nightly("--date", on(2), "--json", "-")
-    assert json.loads(outcome.stdout)["nights"][0]["page"] == "pages/here/2026-11-02.html"
-    assert Path("pages/here/index.html").read_text() == found["index.html"]
-    dates = [dt.date(2026, 11, day) for day in range(1, 6)]
-    assert pages.links[f"{on(2)}.html"] == (dates[0], dates[2])
-    assert pages.links["index.html"] == (dates[3], None)
-    assert pages.links[f"{on(1)}.html"] == (None, None)
-
-
-def test_pages__that_cannot_be_made__are_refused_before_rows_are_read(
-    folder: Path, pages: Pages
-) -> None:
-    adjust(folder, '[output]\nfolder = "nightly.toml/pages"\n')
-    outcome = nightly("--date", on(1))
-    assert outcome.exit_code == 2
-    assert "[output] folder 'nightly.toml/pages' cannot be made" in outcome.stderr
-    pages.missing = True
-    assert "pip install 'fastrank_eval[report]'" in nightly("--date", on(1)).stderr
-    assert not Path("history.db").exists()
 
 
 def test_export__writes_tables(folder: Path) -> None:

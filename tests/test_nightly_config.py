@@ -54,6 +54,7 @@ def test_example__is_valid__as_it_is_and_with_every_key(tmp_path: Path) -> None:
     assert read(tmp_path, EXAMPLE).baseline == "score_a"
     every = re.sub(r"^# (\w+ = )", r"\1", EXAMPLE, flags=re.MULTILINE)
     config = read(tmp_path, every)
+    assert (config.report, config.states) == ("nightly", "slices")
     assert config.folder == tmp_path / "report"
     assert config.options["profile"] == "catboost"
     named = set(re.findall(r"^(\w+) = ", every, re.MULTILINE))
@@ -134,9 +135,18 @@ def test_mistake__is_told_with_its_place_and_remedy(
         ('[gates]\nfail_if = "GAUC <"', r"\[gates\] fail_if = 'GAUC <': "),
         ('[gates]\nfail_if = ["AP < 0.5"]', r"fail_if = 'AP < 0.5': .*none of the measures"),
         ('[gates]\nfail_if_yesterday = ["nw:GAUC < 1"]', r"'nw' is none of 'old', 'new'"),
+        (
+            '[gates]\nfail_if = "GAUC delta < 0"',
+            r"delta is a difference from a baseline, and there",
+        ),
+        ('[gates]\nfail_if = "GAUC[*] < 0.5"', r"no slices, such as \[\*\]; add the column to \["),
+        ('[gates]\nfail_if_yesterday = "GAUC[a=1] delta < 0"', r"no slices, such as 'a=1'"),
+        ('[gates]\nfail_if_yesterday = "GAUC wins < 3"', r"report does not keep wins; ask"),
+        ('[gates]\nfail_if = "GAUC weight < 3"', r"report does not keep weight; ask"),
         ("[quality]\nmin_coverage = 1.5", r"min_coverage = 1.5: is not a number from 0 to 1"),
         ("[quality]\nties = 1", r"ties = 1: is not true or false"),
         ('[output]\nfolder = " "', r"\[output\] folder = ' ': is not a text that says something"),
+        ('[history]\nstates = "all"', r"states = 'all': is not one of 'everything', 'slices'"),
         ("[history]\nfile = []", r"\[history\] file = \[\]: is not a text"),
     ],
 )
@@ -151,6 +161,28 @@ def test_baseline__unknown_or_alone__is_refused(tmp_path: Path) -> None:
     alone = LEAST.replace('["old", "new"]', '["old"]') + 'baseline = "old"\n'
     (line,) = complaints(tmp_path, alone)
     assert "there is no other model to compare with it" in line
+
+
+def test_gates__of_slices_and_baselines__are_checked(tmp_path: Path) -> None:
+    text = f"{LEAST}baseline = \"old\"\n[slices]\nby = ['slot', 'slot,age:18,25', '@rows:1,5']\n"
+    good = [
+        "GAUC[slot=a] delta < 0", "new:GAUC[@rows=1-4] p_adjusted < 0.1",
+        'GAUC["slot=""a,b"",age=[18,25)"] < 0.5', 'GAUC["slot=a,age<18"] groups < 3',
+        "GAUC[*] dropped_share > 1",
+    ]  # fmt: skip
+    read(tmp_path, f"{text}[gates]\nfail_if = {good!r}\nfail_if_yesterday = ['old:GAUC delta < 0']")
+    for wrong, why in (
+        (
+            "GAUC[country=de] < 0.5",
+            "no slicing of [slices] gives a slice 'country=de'; rows are cut",
+        ),
+        ("GAUC[age<18] < 0.5", "no slicing of [slices] gives a slice 'age<18'"),
+        ('GAUC["slot=a,country=de"] < 0.5', "no slicing of [slices] gives a slice 'slot=a,country"),
+        ("old:GAUC delta < 0", "which 'old' is itself; name another model"),
+    ):
+        (line,) = complaints(tmp_path, f"{text}[gates]\nfail_if = {[wrong]!r}\n")
+        assert line.startswith("[gates] fail_if = ")
+        assert why in line
 
 
 def test_where__that_cannot_be_read__is_refused(tmp_path: Path) -> None:

@@ -435,6 +435,11 @@ def test_page__longer_periods__have_a_table() -> None:
     assert "Longer periods" in html
     assert "0.712" in html
     assert "Longer periods" not in page([night])
+    assert "interval is of 90% confidence" in html
+    dates = tuple(dt.date(2026, 11, day) for day in (2, 3, 5, 6, 7))
+    told = page([replace(night, periods={"week": week}, period_nights={"week": dates})])
+    assert "Week<small>5 of 7 nights, 2026-11-02 to 2026-11-07</small>" in told
+    assert "of slices over longer periods" in told
     noted = replace(night, periods={"week": week}, period_notes=("week: <slot> left out",))
     assert "<p>week: &lt;slot&gt; left out</p>" in page([noted])
 

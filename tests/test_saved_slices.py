@@ -131,6 +131,21 @@ def test_merged_states__are_the_state_of_one_run(
     assert known == {**wanted, **differs}
 
 
+def test_without_slices__some_or_all_or_one_that_is_not_there() -> None:
+    state = run(log_of(3, 30, False)).state
+    assert list(state.slicings) == ["slot", "slot,country"]
+    rest = state.without_slices("slot")
+    assert list(rest.slicings) == ["slot,country"]
+    assert rest.result().meta.conventions["by"] == ["slot,country"]
+    alone = run(log_of(3, 30, False), by=()).state
+    assert lines(state.without_slices().result()) == lines(alone.result())
+    assert state.without_slices().slicings == alone.without_slices().slicings == {}
+    with pytest.raises(ArgumentError, match=r"has no slices by 'country', only by 'slot', 'slot,c"):
+        state.without_slices("country")
+    with pytest.raises(ArgumentError, match=r"has no slices by 'slot', only by nothing"):
+        alone.without_slices("slot")
+
+
 def test_state__has_the_same_bytes_in_any_order_threads_and_batches() -> None:
     table = log_of(21, 60, True)
     once = run(table, weight="weight", by=BY, threads=1).state

@@ -28,7 +28,9 @@ class History:
         assert readonly
     def dates(self): return [night.date for night in month()]
     def read(self, first, last, **_): return [n for n in month() if first <= n.date <= last]
-    def states(self, first, last): return {}
+    def rows(self, first, last): return {}
+    def repeats(self, first, last): return {}
+    def state(self, date, kind): return None
     def state_bytes(self, first, last): return 0
     def close(self): print("closed", flush=True)
 module = types.ModuleType("fastrank_eval.report.history")

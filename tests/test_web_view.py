@@ -42,8 +42,17 @@ class Kept:
         self.asked.append(of)
         return [self.nights[date] for date in self.dates() if first <= date <= last]
 
-    def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
+    def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
         return {}
+
+    def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
+        return {}
+
+    def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
+        return None
+
+    def state(self, date: dt.date, kind: str) -> bytes | None:
+        return None
 
     def state_bytes(self, first: dt.date, last: dt.date) -> int:
         return self.size
@@ -125,13 +134,16 @@ def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> 
 
 def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
     class Damaged(Kept):
-        def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
-            return {last: b"no state"}
+        def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
+            return {last: 1}
+
+        def state(self, date: dt.date, kind: str) -> bytes | None:
+            return b"no state"
 
     answer = Client(web_view(Damaged(month(2)))).get(f"/night/{LAST}")
     assert answer.status == 200
     told = html.unescape(answer.text)
-    assert "Week and month are not shown: 'the state of 2026-11-19' is no saved" in told
+    assert "week: 2026-11-19 is left out: what it kept to be merged cannot be read" in told
 
 
 def test_web__two_nights__how_the_second_differs(client: Client) -> None:
@@ -211,6 +223,17 @@ def test_web__a_measure_without_intervals__is_not_said_to_have_some() -> None:
         page = client.get(address).text
         assert told in page
         assert "confidence intervals" not in page
+
+
+def test_web__two_nights_of_other_conventions__are_not_compared() -> None:
+    before, last = month(2)
+    apart = replace(before, conventions={**before.conventions, "ties": "worst"})
+    page = client_of(apart, last).get(ADDRESSES[3]).text
+    assert "are not compared:</strong> conventions differ: ties." in page
+    assert 'class="said' not in page
+    alike = client_of(before, last).get(ADDRESSES[3]).text
+    assert "are not compared" not in alike
+    assert 'class="said' in alike
 
 
 def test_web__no_night__says_so() -> None:

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -26,11 +27,14 @@ from matplotlib.transforms import Affine2D, IdentityTransform
 
 from fastrank_eval.pictures.inline_svg import inline_svg
 from fastrank_eval.pictures.style import CHANCE, DIM, colour, dash, mark
+from fastrank_eval.report.earlier_nights import differing
 from fastrank_eval.report.lines import counted_of
 from fastrank_eval.report.nights import CurveLine, Night, NightValue
 from fastrank_eval.report.wording import STATUSES, amount, interval, rough_count
 
-__all__ = ["MODEL_COLOURS", "Chart", "activity", "counts", "curve", "key", "spark", "trend"]
+__all__ = [
+    "MODEL_COLOURS", "Chart", "activity", "counts", "curve", "edges", "key", "spark", "trend",
+]  # fmt: skip
 
 #: Colours that models take in turn.
 MODEL_COLOURS = 7
@@ -336,8 +340,15 @@ def _points(days: Sequence[float], numbers: Sequence[float]) -> tuple[list[float
     return [day for day, _ in there], [number for _, number in there]
 
 
+def edges(nights: Sequence[Night]) -> list[dt.date]:
+    """The nights whose conventions are others than those of the night before."""
+    return [now.date for was, now in pairwise(nights) if differing(now, was)]
+
+
 def _mark_nights(axes: Any, nights: Sequence[Night]) -> None:
-    """A line through each night that was not fine."""
+    """A line through each night that was not fine, and before each of other conventions."""
+    for date in edges(nights):
+        axes.axvline(date2num(date) - 0.5, color=DIM, linewidth=0.8)
     for night in nights:
         if night.status in STATUSES and night.status != "fine":
             tone = _BAD if night.status == "regression" else _WARN

@@ -92,7 +92,11 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_ctr_drift": Key(number(0)),
         "ties": Key(_truth, True),
     },
-    "history": {"file": Key(text, "history.db"), "states": Key(choice(*STATES), "slices")},
+    "history": {
+        "file": Key(text, "history.db"),
+        "report": Key(text),
+        "states": Key(choice(*STATES), "slices"),
+    },
     "output": {"folder": Key(text), "nights": Key(count(1), 30)},
 }
 
@@ -163,6 +167,8 @@ class NightlyConfig:
     gates : GateTexts
     quality : QualityLimits
     history : Path
+    report : str
+        Whose nights the history keeps; by default the name of the file without its suffix.
     states : str
         What history keeps to merge nights, one of `night_state.STATES`.
     folder : Path or None
@@ -182,6 +188,7 @@ class NightlyConfig:
     gates: GateTexts
     quality: QualityLimits
     history: Path
+    report: str
     folder: Path | None
     nights: int = 30
     states: str = "slices"
@@ -264,6 +271,7 @@ def _config(file: Path, given: dict[str, dict[str, Any]]) -> NightlyConfig:
         gates=GateTexts(**given["gates"]),
         quality=QualityLimits(**given["quality"]),
         history=Path(_beside(file, given["history"]["file"])),
+        report=given["history"]["report"] or file.stem,
         states=given["history"]["states"],
         folder=None if folder is None else Path(_beside(file, folder)),
         nights=given["output"]["nights"],
@@ -280,16 +288,21 @@ def _check_together(given: dict[str, dict[str, Any]], complaints: Complaints) ->
     _check_source(given["source"], complaints)
     _check_models(given["models"], complaints)
     _check_options(given, complaints)
+    from fastrank_eval.report.gate_checks import check_gate
+    from fastrank_eval.slices.spec_text import slices_asked
+
     gates = _check_measures(given["evaluate"], given["models"]["scores"], complaints)
+    by, baseline = given["slices"]["by"], given["models"]["baseline"]
+    cut = [complaints.unless("slices", "by", spec, slices_asked) for spec in by]
     for key, texts in given["gates"].items():
         for condition in texts:
             found = complaints.unless("gates", key, condition, gate)
-            if found is not None and gates is not None:
-                complaints.unless("gates", key, condition, gates, found)
-    for spec in given["slices"]["by"]:
-        from fastrank_eval.slices.spec_text import slices_asked
-
-        complaints.unless("slices", "by", spec, slices_asked)
+            if found is None or gates is None or None in cut:
+                continue
+            before = len(complaints.found)
+            complaints.unless("gates", key, condition, gates, found)
+            if len(complaints.found) == before:
+                complaints.unless("gates", key, condition, check_gate, found, key, baseline, by)
 
 
 def _check_source(source: dict[str, Any], complaints: Complaints) -> None:

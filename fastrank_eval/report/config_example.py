@@ -29,7 +29,7 @@ scores = ["score_a", "score_b"]       # one column a model
 baseline = "score_a"                  # the others are compared with it
 
 [evaluate]
-measures = ["GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC"]
+measures = ["GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC"]    # AUC(se=None): faster, no interval
 # confidence = 0.95
 # profile = "catboost"                # the conventions of another tool
 # ties = "expected"                   # expected, input, item, best, worst
@@ -64,13 +64,15 @@ max_single_class_share = 0.95
 # min_coverage = 0.05                 # share of the groups that GAUC uses
 # max_tie_rate = 0.2                  # rows that share their score with another of their group
 # max_null_share = 0.01               # nulls of any column
-max_volume_drift = 10.0               # scaled median absolute deviations of the last 14 nights
+# In scaled median absolute deviations of the last 14 nights with rows (of 28 days):
+max_volume_drift = 10.0
 max_ctr_drift = 10.0
 # ties = true                         # false: leave the tie rate out, which takes time
 
 [history]
 file = "history.db"                   # SQLite; docs/HISTORY.md tells its tables
-# states = "slices"                   # what weeks are merged from: slices, rows, groups
+# report = "nightly"                  # whose nights it keeps; by default the name of this file
+# states = "slices"                   # for weeks: everything, slices, rows, groups
 
 [output]
 # folder = "report"                   # a page for each night and index.html; needs [report]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-__all__ = ["LEAST_NIGHTS", "NIGHTS", "drift"]
+__all__ = ["DAYS", "LEAST_NIGHTS", "NIGHTS", "drift"]
 
-#: Nights looked back at, and the fewest of them that tell anything.
-NIGHTS, LEAST_NIGHTS = 14, 5
+#: Nights with rows that are looked back at, of how many days, and the fewest that tell anything.
+NIGHTS, DAYS, LEAST_NIGHTS = 14, 28, 5
 #: Makes the median absolute deviation of a normal distribution its standard deviation.
 _NORMAL = 1.4826
 #: Nights that hardly differ give no scale: a deviation is at least this share of the median.

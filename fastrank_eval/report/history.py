@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import os
 import sqlite3
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 from fastrank_eval.errors import HistoryError
 from fastrank_eval.report.night_rows import COLUMNS, night_of, rows_of
-from fastrank_eval.report.nights import Night
+from fastrank_eval.report.nights import KeptStates, Night
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, VERSION
 
 __all__ = ["History"]
@@ -108,14 +109,44 @@ class History:
                     self._database.execute("ROLLBACK")
                 raise
 
-    def write(self, night: Night, state: bytes | None = None) -> None:
+    def claim(self, report: str) -> None:
+        """Make the history that of a report, unless it keeps the nights of another.
+
+        Parameters
+        ----------
+        report : str
+            What names it, as ``report`` in ``[history]`` of a configuration does.
+
+        Raises
+        ------
+        HistoryError
+            It keeps nights of a report of another name, which those of this one would replace.
+        """
+        with self._told("read"):
+            found = self._database.execute("SELECT name FROM report").fetchone()
+            nights = self._database.execute("SELECT 1 FROM night LIMIT 1").fetchone()
+        name = found[0] if found else None
+        if name is not None and name != report and nights:
+            raise HistoryError(
+                f"{self.path}: keeps the nights of the report {name!r}, which those of {report!r} "
+                "would replace. Name another file in [history], as in file = "
+                f'"{report}.db"; or, if it is the same report under another name, write report '
+                f"= {json.dumps(name, ensure_ascii=False)} there."
+            )
+        if self.readonly or name == report:
+            return
+        with self.transaction():
+            self._database.execute("DELETE FROM report")
+            self._database.execute("INSERT INTO report (name) VALUES (?)", (report,))
+
+    def write(self, night: Night, kept: KeptStates | None = None) -> None:
         """Keep a night, in place of the one of that date if there is one.
 
         Parameters
         ----------
         night : Night
-        state : bytes, optional
-            What it takes to merge the night with others; see `weeks`.
+        kept : KeptStates, optional
+            What it takes to merge the night with others; see `periods.with_periods`.
         """
         date = night.date.isoformat()
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -128,8 +159,11 @@ class History:
                     columns.insert(1, "place")
                     keyed = [(date, place, *row) for place, row in enumerate(rows)]
                 self._database.executemany(_insert(table, columns), keyed)
-            if state is not None:
-                self._database.execute(_insert("state", ["date", "content"]), (date, state))
+            if kept is not None:
+                self._database.executemany(
+                    _insert("state", ["date", "kind", "fingerprint", "content"]),
+                    [(date, kind, kept.fingerprint, of) for kind, of in kept.contents.items()],
+                )
 
     def dates(self, first: dt.date | None = None, last: dt.date | None = None) -> list[dt.date]:
         """The nights that are kept from one date to another, both included, ascending."""
@@ -190,28 +224,58 @@ class History:
                     found[date][table].append(row)
         return [night_of(date, rows) for date, rows in found.items()]
 
-    def volumes(self, before: dt.date, nights: int) -> list[tuple[int, float]]:
-        """Rows and CTR of the last nights before a date, the latest first; NaN without rows."""
+    def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
+        """Rows and CTR of the last nights with rows, of some days before a date, latest first."""
         with self._told("read"):
+            first = before - dt.timedelta(days=days)
             rows = self._database.execute(
-                'SELECT "rows", ctr FROM quality WHERE date < ? ORDER BY date DESC LIMIT ?',
-                (before.isoformat(), nights),
+                'SELECT "rows", ctr FROM quality WHERE "rows" > 0 AND date >= ? AND date < ? '
+                "ORDER BY date DESC LIMIT ?",
+                (first.isoformat(), before.isoformat(), nights),
             )
             return [(number, math.nan if ctr is None else ctr) for number, ctr in rows]
 
-    def states(
-        self, first: dt.date | None = None, last: dt.date | None = None
-    ) -> dict[dt.date, bytes]:
-        """What `write` was given to merge nights, by date; nights without it are not there."""
+    def rows(self, first: dt.date | None = None, last: dt.date | None = None) -> dict[dt.date, int]:
+        """How many rows each night has, from one date to another, both included."""
         with self._told("read"):
             rows = self._database.execute(
-                "SELECT date, content FROM state WHERE date BETWEEN ? AND ? ORDER BY date",
+                'SELECT date, "rows" FROM quality WHERE date BETWEEN ? AND ? ORDER BY date',
                 _between(first, last),
             )
-            return {dt.date.fromisoformat(date): content for date, content in rows}
+            return {dt.date.fromisoformat(date): number for date, number in rows}
+
+    def state(self, date: dt.date, kind: str) -> bytes | None:
+        """What `write` was given to merge a night; see `night_state.KINDS`."""
+        with self._told("read"):
+            found = self._database.execute(
+                "SELECT CAST(content AS BLOB) FROM state WHERE date = ? AND kind = ?",
+                (date.isoformat(), kind),
+            ).fetchone()
+            return None if found is None else bytes(found[0])
+
+    def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
+        """The latest night before a date that has the rows of a fingerprint; None without rows."""
+        with self._told("read"):
+            (date,) = self._database.execute(
+                "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' "
+                "AND date < ?",
+                (fingerprint, before.isoformat()),
+            ).fetchone()
+            return None if date is None else dt.date.fromisoformat(date)
+
+    def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
+        """Nights from one date to another whose rows are those of an earlier one, and which."""
+        with self._told("read"):
+            rows = self._database.execute(
+                "SELECT late.date, max(early.date) FROM state AS late JOIN state AS early "
+                "ON early.fingerprint = late.fingerprint AND early.date < late.date "
+                "WHERE late.fingerprint <> '' AND late.date BETWEEN ? AND ? GROUP BY late.date",
+                _between(first, last),
+            )
+            return {dt.date.fromisoformat(d): dt.date.fromisoformat(other) for d, other in rows}
 
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
-        """How much `states` would read, found without reading it."""
+        """How much all `state` of these nights would read, found without reading it."""
         with self._told("read"):
             (number,) = self._database.execute(
                 "SELECT coalesce(sum(length(content)), 0) FROM state WHERE date BETWEEN ? AND ?",
@@ -254,8 +318,8 @@ class History:
 
     def _prepare(self) -> None:
         with self._told("opened"):
-            # What a commit has promised outlives a loss of power.
-            self._database.execute("PRAGMA synchronous = FULL")
+            # What a commit has promised outlives a loss of power: the journal is gone for good.
+            self._database.execute("PRAGMA synchronous = EXTRA")
             self._database.execute("PRAGMA foreign_keys = ON")
             version = self._version()
         if version > VERSION:

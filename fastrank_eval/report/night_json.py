@@ -9,8 +9,8 @@ from typing import Any
 
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.report.moved import slices_moved
-from fastrank_eval.report.nights import KINDS, Night, NightDifference, NightValue
-from fastrank_eval.report.wording import confidence_of, period_dates
+from fastrank_eval.report.nights import KINDS, PERIODS, Night, NightDifference, NightValue
+from fastrank_eval.report.wording import confidence_of
 
 __all__ = ["SCHEMA", "night_dict", "nights_json"]
 
@@ -40,7 +40,9 @@ def nights_json(nights: Sequence[dict[str, Any]], exit_code: int) -> str:
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 
-def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
+def night_dict(
+    night: Night, page: str | None = None, page_error: str | None = None
+) -> dict[str, Any]:
     """What a webhook is told of a night.
 
     Parameters
@@ -48,6 +50,8 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
     night : Night
     page : str, optional
         Where its page is.
+    page_error : str, optional
+        Why it has none.
 
     Returns
     -------
@@ -61,6 +65,7 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
         "title": night.title,
         "status": night.status,
         "page": page,
+        "page_error": page_error,
         "models": night.models,
         "baseline": night.baseline,
         "confidence": confidence_of(night),
@@ -82,8 +87,25 @@ def night_dict(night: Night, page: str | None = None) -> dict[str, Any]:
             name: [_value(v) for v in values if v.slice == "all"]
             for name, values in night.periods.items()
         },
-        "period_dates": {name: period_dates(name, night) for name in night.periods},
+        "period_slices": {
+            name: [
+                {"by": v.by, "slice": v.slice} | _value(v)
+                for v in values
+                if v.slice != "all" and v.measure in night.measures[:1]
+            ]
+            for name, values in night.periods.items()
+        },
+        "period_nights": {
+            name: {
+                "nights": len(dates),
+                "of": PERIODS[name],
+                "first": dates[0].isoformat(),
+                "last": dates[-1].isoformat(),
+            }
+            for name, dates in night.period_nights.items()
+        },
         "period_notes": night.period_notes,
+        "notes": night.notes,
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         "sources": night.sources,

@@ -56,6 +56,7 @@ def night_markdown(night: Night) -> str:
         [
             *(f"* {_escaped(reason)}" for reason in reasons(night)),
             *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
+            *(f"* {_escaped(note)}" for note in night.notes),
         ],
         models,
         _moved_most(night),
@@ -99,7 +100,7 @@ def night_lines(night: Night) -> str:
         f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
     )
     lines = [f"{night.date} {_STATUS[night.status]}: {told}"]
-    lines += [f"  {reason}" for reason in reasons(night)]
+    lines += [f"  {reason}" for reason in [*reasons(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
 

@@ -28,7 +28,7 @@ Row = Sequence[Any]
 COLUMNS: dict[str, tuple[str, ...]] = {
     "night": (
         "title", "status", "models", "baseline", "measures", "sources", "command", "version",
-        "seconds", "conventions", "written_at",
+        "seconds", "conventions", "notes", "written_at",
     ),
     "quality": tuple(field.name for field in fields(NightQuality)),
     "value": tuple(
@@ -77,6 +77,7 @@ def rows_of(night: Night, written_at: str) -> dict[str, list[Row]]:
                 night.version,
                 night.seconds,
                 _json(night.conventions),
+                _json(night.notes),
                 written_at,
             )
         ],
@@ -95,7 +96,8 @@ def rows_of(night: Night, written_at: str) -> dict[str, list[Row]]:
 def night_of(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
     """The night that rows came from; see `rows_of`."""
     ((*night, _),) = rows["night"]
-    title, status, models, baseline, measures, sources, command, version, seconds, told = night
+    title, status, models, baseline, measures, sources, command, version, *others = night
+    seconds, told, notes = others
     curves: dict[str, list[CurveLine]] = {}
     for kind, score, label, x, y in rows["curve"]:
         curves.setdefault(kind, []).append(CurveLine(score, label, _tuple(x), _tuple(y)))
@@ -116,6 +118,7 @@ def night_of(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         curves={kind: tuple(lines) for kind, lines in curves.items()},
         gates=tuple(GateOutcome(text, bool(passed), why) for text, passed, why in rows["gate"]),
         status=status,
+        notes=tuple(json.loads(notes)),
     )
 
 

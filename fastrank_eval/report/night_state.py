@@ -1,48 +1,36 @@
-"""What a night keeps so that nights are merged, not averaged: its saved state.
+"""What a night keeps so that nights are merged, not averaged: its saved states.
 
 A group of a merged number is a user's rows of one night, and groups are independent clusters.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Collection
+from dataclasses import replace
 
-from fastrank_eval.errors import HistoryError, MergeError, SourceError
 from fastrank_eval.evaluation import Evaluation
-from fastrank_eval.report.nights import NightValue
-from fastrank_eval.report.places import values_of
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.pooled_measure import ClusteredMeasure
+from fastrank_eval.plan import Plan
+from fastrank_eval.report.nights import KeptStates
 from fastrank_eval.saved_states import State
 from fastrank_eval.state_of_run import state_of_run
-from fastrank_eval.tally import Tally
+from fastrank_eval.tally import SharedPools, Tally
 
-__all__ = ["STATES", "Merged", "merged", "read_states", "state_of"]
+__all__ = ["KINDS", "STATES", "states_of"]
 
-#: What may be kept: sums of slices too; of all rows only; of those only sums over groups, whose
-#: size does not grow with rows.
-STATES = ("slices", "rows", "groups")
-
-
-@dataclass(frozen=True)
-class Merged:
-    """What several nights come to together.
-
-    Parameters
-    ----------
-    values : tuple of NightValue
-        Of all rows and of each slice.
-    notes : tuple of str
-        What could not be merged, and why.
-    """
-
-    values: tuple[NightValue, ...] = ()
-    notes: tuple[str, ...] = ()
+#: What may be kept: everything; of slices only what is summed over groups; nothing of slices; of
+#: all rows only what is summed over groups.
+STATES = ("everything", "slices", "rows", "groups")
+#: The states of a night: of measures of groups, of measures of all rows that are a few sums, and of
+#: those that are read from the score of every row, which grow with the rows.
+KINDS = ("groups", "sums", "scores")
 
 
-def state_of(
+def states_of(
     done: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
-) -> bytes:
+) -> KeptStates:
     """Keep what a run has added up.
 
     Parameters
@@ -54,94 +42,44 @@ def state_of(
         Measures of groups that are left out: no other run knows them.
     keep : str
         One of `STATES`.
-
-    Returns
-    -------
-    bytes
-        Of `State.to_bytes`.
     """
-    chosen = [
-        m
-        for m, measure in enumerate(done.plan.measures)
-        if str(measure) not in hidden and (keep != "groups" or not measure.pooled)
-    ]
-    plan = replace(done.plan, measures=tuple(done.plan.measures[m] for m in chosen))
-    tally = Tally(plan, done.tally.shared)
+    told = [m for m in done.plan.measures if str(m) not in hidden]
+    chosen: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
+    for measure in told:
+        chosen[_kind(measure)].append(measure)
+    sliced = {"groups": ("everything", "slices")}
+    states = {
+        kind: _state(done, source, measures, keep in sliced.get(kind, ("everything",)))
+        for kind, measures in chosen.items()
+        if measures and (keep != "groups" or kind == "groups")
+    }
+    prints = [seen.fingerprint for state in states.values() for seen in state.seen if seen.rows]
+    fingerprint = hashlib.sha256("".join(prints).encode()).hexdigest() if prints else ""
+    return KeptStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
+
+
+def _kind(measure: Measure) -> str:
+    if not measure.pooled:
+        return "groups"
+    return "sums" if isinstance(measure, ClusteredMeasure) else "scores"
+
+
+def _state(done: Evaluation, source: object, measures: list[Measure], sliced: bool) -> State:
+    chosen = [done.plan.measures.index(m) for m in measures]
+    plan = replace(done.plan, measures=tuple(measures))
+    if not sliced:
+        plan = replace(plan, slicing=None)
+    tally = Tally(plan, done.tally.shared if sliced else _of_all_rows(done, plan))
     tally.whole = done.tally.whole.of_measures(plan, chosen)
-    tally.slices = [sums.of_measures(plan, chosen) for sums in done.tally.slices]
-    asked = {name: text for name, text in done.asked.items() if text not in hidden}
+    if sliced:
+        tally.slices = [sums.of_measures(plan, chosen) for sums in done.tally.slices]
+    texts = set(map(str, measures))
+    asked = {name: text for name, text in done.asked.items() if text in texts}
     state = state_of_run(replace(done, plan=plan, tally=tally, asked=asked), source)
-    return (state if keep == "slices" else state.without_slices()).to_bytes()
+    return state if sliced else state.without_slices()
 
 
-def read_states(nights: Mapping[dt.date, bytes], *, slices: bool = True) -> dict[dt.date, State]:
-    """The states that `state_of` kept, with or without those of slices.
-
-    Raises
-    ------
-    HistoryError
-        A state is damaged, or of a later version.
-    """
-    read = {date: _read(date, content) for date, content in nights.items()}
-    return read if slices else {date: state.without_slices() for date, state in read.items()}
-
-
-def merged(nights: Mapping[dt.date, State], confidence: float, min_groups: int = 1) -> Merged:
-    """The values of several nights together: to the last bit those of one run over all rows.
-
-    Parameters
-    ----------
-    nights : mapping of datetime.date to State
-        Of `read_states`. Nights of other conventions, measures or models than the latest are left
-        out, and so are slices that not all of them cut in the same way, such as those between
-        quantiles of each night.
-    confidence : float
-    min_groups : int
-        Slices of fewer groups are left out.
-    """
-    # Empty nights add nothing, and their columns may be of other types.
-    filled = {date: state for date, state in nights.items() if state.rows} or dict(nights)
-    if not filled:
-        return Merged()
-    alike, notes = _cut_alike(filled)
-    latest = _with_slices(filled[max(filled)], alike)
-    others = []
-    for date, state in sorted(filled.items())[:-1]:
-        other = _with_slices(state, alike)
-        try:
-            latest.check_mergeable(other)
-        except MergeError as error:
-            notes.append(f"{date} is left out: {error}")
-        else:
-            others.append(other)
-    # A night whose rows are those of another is told by its drift, not here.
-    whole = latest.merge(*others, allow_repeated=True)
-    done = whole.evaluation(confidence=confidence, min_groups=min_groups)
-    return Merged(tuple(values_of(done, frozenset())), tuple(notes))
-
-
-def _read(date: dt.date, content: bytes) -> State:
-    try:
-        return State.from_bytes(content, name=f"the state of {date}")
-    except SourceError as error:
-        raise HistoryError(f"{error} Run that night again, which replaces it.") from error
-
-
-def _cut_alike(states: Mapping[dt.date, State]) -> tuple[list[str], list[str]]:
-    """The slicings that are the same on all nights, and what is said of the others."""
-    each = [state.slicings for state in states.values()]
-    every: Sequence[str] = list(dict.fromkeys(by for one in each for by in one))
-    alike = [by for by in every if all(by in one and one[by] == each[-1].get(by) for one in each)]
-    notes = [
-        f"slices by {by} are left out: their edges are not the same on all nights"
-        if all(by in one for one in each)
-        else f"slices by {by} are left out: not all nights have them"
-        for by in every
-        if by not in alike
-    ]
-    return alike, notes
-
-
-def _with_slices(state: State, chosen: Sequence[str]) -> State:
-    others = [by for by in state.slicings if by not in chosen]
-    return state.without_slices(*others) if others else state
+def _of_all_rows(done: Evaluation, plan: Plan) -> SharedPools:
+    pools = SharedPools(plan)
+    pools.whole = done.tally.shared.whole
+    return pools

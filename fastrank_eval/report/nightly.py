@@ -4,39 +4,48 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
 
 from fastrank_eval.evaluation import Evaluation, run
-from fastrank_eval.gates import GateFailure, Line, judge
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.progress import Progress
 from fastrank_eval.report import drift
-from fastrank_eval.report.config import GateTexts, NightlyConfig
+from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.differences import from_baseline, from_earlier
-from fastrank_eval.report.gate_lines import compared_lines
+from fastrank_eval.report.earlier_nights import earlier_nights
 from fastrank_eval.report.history import History
-from fastrank_eval.report.night_curves import curves_of
-from fastrank_eval.report.night_state import merged, read_states, state_of
-from fastrank_eval.report.nights import EARLIER, PERIODS, GateOutcome, Night, NightDifference
+from fastrank_eval.report.measure_names import names_shown, taken
+from fastrank_eval.report.night_curves import curves_of, draws_curves
+from fastrank_eval.report.night_gates import gate_outcomes
+from fastrank_eval.report.night_state import states_of
+from fastrank_eval.report.nights import KeptStates, Night, NightDifference
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
 
-__all__ = ["KeptStates", "nightly", "with_periods"]
+__all__ = ["NightRun", "nightly"]
 
 _HIDDEN = frozenset(str(counted) for counted in (SINGLE_CLASS, TIED, UNJUDGED, UNSCORED))
 
 
-class KeptStates(Protocol):
-    """What keeps the states of nights: `History` or the like."""
+@dataclass(frozen=True)
+class NightRun:
+    """What a run came to.
 
-    def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
-        """The states of the nights from one date to another, both included."""
+    Parameters
+    ----------
+    night : Night
+        As it was kept.
+    kept : KeptStates
+        What was kept to merge it with others.
+    """
+
+    night: Night
+    kept: KeptStates
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class _Evaluated:
     """A night that knows nothing of other nights yet."""
 
     night: Night
-    state: bytes
+    kept: KeptStates
     asked: dict[str, str]
     confidence: float
 
@@ -55,7 +64,7 @@ def nightly(
     *,
     dry_run: bool = False,
     progress: Callable[[Progress], object] | None = None,
-) -> Night:
+) -> NightRun:
     """Evaluate a night in one pass over its rows and keep it in history.
 
     Parameters
@@ -69,8 +78,7 @@ def nightly(
 
     Returns
     -------
-    Night
-        As it was kept.
+    NightRun
 
     Raises
     ------
@@ -80,49 +88,20 @@ def nightly(
     if dry_run:
         found = _evaluated(config, date, progress)
         if not config.history.exists():
-            return _compared(found, config, None)
+            return NightRun(_compared(found, config, None), found.kept)
         with closing(History(config.history, readonly=True)) as history:
-            return _compared(found, config, history)
+            history.claim(config.report)
+            return NightRun(_compared(found, config, history), found.kept)
     # Opened first: what cannot be written is found before the rows are read.
     with closing(History(config.history)) as history:
+        history.claim(config.report)
         found = _evaluated(config, date, progress)
         # Two runs at once see each other's nights whole or not at all.
         with history.transaction():
+            history.claim(config.report)
             night = _compared(found, config, history)
-            history.write(night, found.state)
-    return night
-
-
-def with_periods(
-    night: Night,
-    history: KeptStates,
-    confidence: float = 0.95,
-    min_groups: int = 1,
-    slices: bool = False,
-) -> Night:
-    """The same with the numbers of the week and the month that end with it.
-
-    Parameters
-    ----------
-    night : Night
-    history : KeptStates
-    confidence : float
-    min_groups : int
-        Slices of fewer groups are left out.
-    slices : bool
-        Whether there are to be numbers of slices.
-    """
-    first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
-    states = read_states(history.states(first, night.date), slices=slices)
-    periods, notes = {}, []
-    for name, days in PERIODS.items():
-        since = night.date - dt.timedelta(days=days - 1)
-        of_period = {date: state for date, state in states.items() if date >= since}
-        if of_period:
-            found = merged(of_period, confidence, min_groups)
-            periods[name] = found.values
-            notes += [f"{name}: {note}" for note in found.notes]
-    return replace(night, periods=periods, period_notes=tuple(notes))
+            history.write(night, found.kept)
+    return NightRun(night, found.kept)
 
 
 def _evaluated(
@@ -131,16 +110,17 @@ def _evaluated(
     progress: Callable[[Progress], object] | None,
 ) -> _Evaluated:
     asked = measures_asked(list(config.measures))
+    wanted = taken(asked)
     sources = config.sources(date)
     source = sources[0] if len(sources) == 1 else sources
     done = run(
         source,
         score=config.scores,
-        measures=[*asked, *_counted(config)],
+        measures=[*wanted, *_counted(config)],
         baseline=config.baseline,
         where=config.condition(date),
         per_group=False,
-        keep_scores=any(str(m) == "AUC" for m in asked),
+        keep_scores=any(map(draws_curves, wanted)),
         progress=progress,
         **config.options,
     )
@@ -161,8 +141,26 @@ def _evaluated(
         compared=tuple(from_baseline(done, values, confidence)),
         curves=curves_of(done),
     )
-    state = state_of(done, source, _HIDDEN, config.states)
-    return _Evaluated(night, state, dict(done.asked), confidence)
+    kept = states_of(done, source, _HIDDEN, config.states)
+    shown = names_shown(asked, done.plan.measures)
+    names = {shown.get(name, name): shown.get(text, text) for name, text in done.asked.items()}
+    return _Evaluated(_renamed(night, shown), kept, names, confidence)
+
+
+def _renamed(night: Night, shown: Mapping[str, str]) -> Night:
+    """The night with other names of measures."""
+    measured = night.conventions["measures"]
+    if isinstance(measured, Mapping):
+        measured = {shown.get(text, text): how for text, how in measured.items()}
+    return replace(
+        night,
+        measures=tuple(shown.get(text, text) for text in night.measures),
+        conventions={**night.conventions, "measures": measured},
+        values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
+        compared=tuple(
+            replace(line, measure=shown.get(line.measure, line.measure)) for line in night.compared
+        ),
+    )
 
 
 def _counted(config: NightlyConfig) -> list[Measure]:
@@ -180,12 +178,16 @@ def _counted(config: NightlyConfig) -> list[Measure]:
 
 def _told(done: Evaluation, config: NightlyConfig) -> dict[str, object]:
     """The conventions of the run, which columns it read, what its rows had to be like."""
-    limits = {name: limit for name, limit in asdict(config.quality).items() if limit is not None}
-    columns = {"group": config.options["group"], "label": config.options["label"]}
-    told: dict[str, object] = plain_value({**columns, **done.meta.conventions, "quality": limits})
+    told: dict[str, object] = plain_value(done.meta.conventions)
     measures = told["measures"]
     if isinstance(measures, dict):
         told["measures"] = {name: how for name, how in measures.items() if name not in _HIDDEN}
+    if config.where is not None:
+        told["where"] = config.where
+    given = {name: config.options.get(name) for name in ("group", "label", "item")}
+    told["columns"] = plain_value({name: column for name, column in given.items() if column})
+    limits = {name: limit for name, limit in asdict(config.quality).items() if limit is not None}
+    told["quality"] = plain_value(limits)
     return told
 
 
@@ -193,54 +195,21 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
     """The night beside those before it, judged."""
     night = found.night
     compared: list[NightDifference] = list(night.compared)
-    there = []
-    for kind in EARLIER:
-        date = _before(night.date, kind)
-        for earlier in [] if history is None else history.read(date, date, whole_from=night.date):
-            if not earlier.quality.rows:
-                continue
-            compared += from_earlier(kind, night.values, earlier.values, found.confidence)
-            there.append(kind)
-    volumes = [] if history is None else history.volumes(night.date, drift.NIGHTS)
-    quality = judged(night.quality, volumes, config.quality)
-    night = replace(night, compared=tuple(compared), quality=quality)
-    gates = _gates(night, config.gates, found.asked, there)
+    earlier = earlier_nights(night, history)
+    for kind, before in earlier.items():
+        if before.night is not None:
+            compared += from_earlier(kind, night.values, before.night.values, found.confidence)
+    volumes = [] if history is None else history.volumes(night.date, drift.NIGHTS, drift.DAYS)
+    same = None if history is None else history.repeated(found.kept.fingerprint, night.date)
+    quality = judged(night.quality, volumes, config.quality, same)
+    notes = [
+        f"not compared with {kind.replace('_', ' ')}: {before.why}"
+        for kind, before in earlier.items()
+        if before.unlike
+    ]
+    night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
+    gates = gate_outcomes(night, config.gates, found.asked, earlier)
     status = "fine" if all(gate.passed for gate in gates) else "regression"
     # Numbers of rows that are not sound tell nothing of the models.
     status = "data_quality" if quality.flags else status
     return replace(night, gates=tuple(gates), status=status)
-
-
-def _gates(
-    night: Night, gates: GateTexts, asked: dict[str, str], there: Sequence[str]
-) -> list[GateOutcome]:
-    outcomes = []
-    for kind, texts in (
-        ("baseline", gates.fail_if),
-        ("yesterday", gates.fail_if_yesterday),
-        ("last_week", gates.fail_if_last_week),
-    ):
-        lines: list[Line] = [*night.values, *compared_lines(night, kind)]
-        baseline = night.baseline if kind == "baseline" else None
-        suffix = "" if kind == "baseline" else f" (since {kind.replace('_', ' ')})"
-        for text in texts:
-            if kind != "baseline" and kind not in there:
-                why = f"not judged: history has no rows of {_before(night.date, kind)}"
-                outcomes.append(GateOutcome(f"{text}{suffix}", True, why))
-                continue
-            verdict = judge(
-                [text], lines, rows=night.quality.rows, groups=night.quality.groups,
-                baseline=baseline, asked=asked,
-            )  # fmt: skip
-            reasons = "; ".join(dict.fromkeys(map(_reason, verdict.failures)))
-            outcomes.append(GateOutcome(f"{text}{suffix}", verdict.passed, reasons))
-    return outcomes
-
-
-def _before(date: dt.date, kind: str) -> dt.date:
-    return date - dt.timedelta(days=EARLIER[kind])
-
-
-def _reason(failure: GateFailure) -> str:
-    place = [part for part in (failure.score, failure.slice) if part is not None]
-    return ": ".join([", ".join(place), failure.detail] if place else [failure.detail])

@@ -13,6 +13,7 @@ __all__ = [
     "PERIODS",
     "CurveLine",
     "GateOutcome",
+    "KeptStates",
     "Night",
     "NightDifference",
     "NightQuality",
@@ -92,8 +93,8 @@ class NightQuality:
     nulls : mapping of str to int
         Nulls of each column that was read.
     volume_drift, ctr_drift : float
-        Distance from the median of the last 14 nights, in scaled median absolute deviations; NaN
-        with too few nights.
+        Distance from the median of the last 14 nights with rows (of 28 days), in scaled median
+        absolute deviations; NaN with fewer than five.
     flags : tuple of str
         What is wrong, in words.
     """
@@ -138,9 +139,13 @@ class Night:
     ----------
     status : str
         ``"fine"``, ``"regression"`` or ``"data_quality"``.
+    notes : tuple of str
+        Which earlier nights it is not compared with, and why.
     periods : mapping of str to tuple of NightValue
         ``"week"``, ``"month"``: the last 7 and 30 nights, this one included, merged. Found from
         states when nights are read for a page; history keeps none.
+    period_nights : mapping of str to tuple of datetime.date
+        Which nights of a period were merged, ascending.
     period_notes : tuple of str
         What of nights and slices could not be merged, and why.
     """
@@ -161,5 +166,23 @@ class Night:
     curves: Mapping[str, tuple[CurveLine, ...]] = field(default_factory=dict)
     gates: tuple[GateOutcome, ...] = ()
     status: str = "fine"
+    notes: tuple[str, ...] = ()
     periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)
+    period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeptStates:
+    """The states of a night.
+
+    Parameters
+    ----------
+    contents : mapping of str to bytes
+        By kind, of `State.to_bytes`; kinds that no measure is of are not there.
+    fingerprint : str
+        The same for the same rows, whatever the night; empty without a row.
+    """
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    fingerprint: str = ""

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from fastrank_eval.errors import OutputError
+from fastrank_eval.errors import FastRankEvalError, OutputError
 from fastrank_eval.output import atomic_path
 from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.history import History
 from fastrank_eval.report.links import FileLinks
-from fastrank_eval.report.nightly import with_periods
+from fastrank_eval.report.nights import Night
+from fastrank_eval.report.periods import with_periods
 
 __all__ = ["check_pages", "write_pages"]
 
@@ -41,39 +43,59 @@ def check_pages(config: NightlyConfig) -> None:
         ) from error
 
 
-def write_pages(config: NightlyConfig, date: dt.date) -> list[Path]:
+def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     """Write the page of a night, and that of the latest night as ``index.html``.
 
     Parameters
     ----------
     config : NightlyConfig
-    date : datetime.date
-        Of a night in the history.
+    night : Night
+        One that is in the history, with its periods.
 
     Returns
     -------
     list of Path
         None without a folder.
+
+    Raises
+    ------
+    FastRankEvalError
+        If one cannot be drawn or written; the night is kept all the same.
     """
     if config.folder is None:
         return []
-    page, index = config.folder / f"{date}.html", config.folder / "index.html"
-    with closing(History(config.history, readonly=True)) as history:
-        latest = history.dates()[-1]
-        _write_page(config, history, date, page)
-        if latest != date:
-            _write_page(config, history, latest, index)
-        else:
-            with atomic_path(index) as part:
-                part.write_bytes(page.read_bytes())
-    return [page, index]
+    page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
+    with closing(History(config.history)) as history:
+        drawn = {night.date: _drawn(config, config.folder, history, night)}
+        _put(page, drawn[night.date])
+        while True:
+            latest = history.dates()[-1]
+            if latest not in drawn:
+                (shown,) = history.read(latest, latest)
+                drawn[latest] = _drawn(config, config.folder, history, with_periods(shown, history))
+            # Another run may have kept a later night, whose page is not to be replaced by this.
+            with history.transaction():
+                if history.dates()[-1] == latest:
+                    _put(index, drawn[latest])
+                    return [page, index]
 
 
-def _write_page(config: NightlyConfig, history: History, last: dt.date, path: Path) -> None:
-    first = last - dt.timedelta(days=config.nights - 1)
-    nights = history.read(first, last, whole_from=last)
-    nights[-1] = with_periods(nights[-1], history, config.options["confidence"])
-    _pages().write_page(nights, path, links=_links(path.parent, history.dates(), last))
+def _drawn(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:
+    first = last.date - dt.timedelta(days=config.nights - 1)
+    before = history.read(first, last.date - dt.timedelta(days=1), whole_from=last.date)
+    links = _links(folder, history.dates(), last.date)
+    with TemporaryDirectory() as made:
+        path = Path(made) / "page.html"
+        try:
+            _pages().write_page([*before, last], path, links=links)
+        except FastRankEvalError:
+            raise
+        except Exception as error:  # the night is kept, and others are to be run
+            raise OutputError(
+                f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
+                "is a fault of fastrank_eval, not of the rows; please report it."
+            ) from error
+        return path.read_bytes()
 
 
 def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
@@ -82,6 +104,11 @@ def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
     before = [each for each in written if each < date]
     after = [each for each in written if each > date]
     return FileLinks(before[-1] if before else None, after[0] if after else None)
+
+
+def _put(path: Path, content: bytes) -> None:
+    with atomic_path(path) as part:
+        part.write_bytes(content)
 
 
 def _pages() -> Any:

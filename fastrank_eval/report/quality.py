@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,6 +53,7 @@ def judged(
     quality: NightQuality,
     volumes: Sequence[tuple[int, float]],
     limits: QualityLimits,
+    repeated: dt.date | None = None,
 ) -> NightQuality:
     """The same with drift and what is wrong.
 
@@ -59,16 +61,18 @@ def judged(
     ----------
     quality : NightQuality
     volumes : sequence of (int, float)
-        Rows and CTR of the nights before.
+        Rows and CTR of the nights before that have rows.
     limits : QualityLimits
+    repeated : datetime.date, optional
+        An earlier night that has the same rows.
     """
-    held = [(rows, ctr) for rows, ctr in volumes if rows]
     found = replace(
         quality,
-        volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in held]),
-        ctr_drift=drift(quality.ctr, [ctr for _, ctr in held]),
+        volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in volumes]),
+        ctr_drift=drift(quality.ctr, [ctr for _, ctr in volumes]),
     )
-    flags = [_below("rows", found.rows, limits.min_rows)]
+    flags = [] if repeated is None else [f"the rows are those of {repeated}"]
+    flags.append(_below("rows", found.rows, limits.min_rows))
     flags.append(_below("groups", found.groups, limits.min_groups))
     flags.append(_below("coverage", found.coverage, limits.min_coverage))
     flags.append(

@@ -104,10 +104,32 @@ CREATE INDEX value_over_time ON value (measure, score, slicing, slice, date);
 ALTER TABLE night ADD COLUMN written_at TEXT NOT NULL DEFAULT '';
 """
 
+# Whose nights these are: another report's are not to replace them.
+_THIRD = """
+CREATE TABLE report (name TEXT NOT NULL);
+"""
+
+# Sums and scores are kept apart, so that what is not needed is not read; the same rows on two
+# nights are found by their fingerprint. What older versions kept stays, as one state of all.
+_FOURTH = """
+CREATE TABLE kept_state (
+    date TEXT NOT NULL REFERENCES night ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (date, kind)
+);
+INSERT INTO kept_state SELECT date, 'all', '', content FROM state;
+DROP TABLE state;
+ALTER TABLE kept_state RENAME TO state;
+CREATE INDEX state_by_fingerprint ON state (fingerprint, date);
+ALTER TABLE night ADD COLUMN notes TEXT NOT NULL DEFAULT '[]';
+"""
+
 #: The statements that lead from each version to the next; a new file takes them all. What has
 #: been released is never edited: a change is a further step.
-MIGRATIONS = (_FIRST, _SECOND)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 VERSION = len(MIGRATIONS)
 
-#: Tables in the order in which a night is written.
+#: Tables of nights, in the order in which one is written.
 TABLES = ("night", "quality", "value", "difference", "curve", "gate", "state")

@@ -26,8 +26,8 @@ from fastrank_eval.report.dates import date_of
 from fastrank_eval.report.links import WebLinks
 from fastrank_eval.report.nights import PERIODS, Night
 from fastrank_eval.report.page import page, policy, render
+from fastrank_eval.report.periods import NightStates, with_periods
 from fastrank_eval.report.web_content import beside_content, nights_content, slice_content
-from fastrank_eval.report.wording import confidence_of
 
 __all__ = ["Nights", "web_view"]
 
@@ -48,7 +48,7 @@ _HEADERS = {
 }
 
 
-class Nights(Protocol):
+class Nights(NightStates, Protocol):
     """Where nights are read from: `history.History` or the like."""
 
     def dates(self) -> list[dt.date]:
@@ -64,11 +64,8 @@ class Nights(Protocol):
     ) -> list[Night]:
         """The nights from one date to another, both included, ascending; see `History.read`."""
 
-    def states(self, first: dt.date, last: dt.date) -> dict[dt.date, bytes]:
-        """What it takes to merge nights, by date."""
-
     def state_bytes(self, first: dt.date, last: dt.date) -> int:
-        """How much that is."""
+        """How much it takes to merge nights."""
 
 
 def web_view(history: Nights, *, hosts: Sequence[str] = ("127.0.0.1", "localhost")) -> Starlette:
@@ -136,13 +133,11 @@ class _Shown:
 
     def _with_periods(self, night: Night) -> Night:
         """The night with its week and month, where that takes a second or two."""
-        from fastrank_eval.report.nightly import with_periods
-
         first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
         try:
             size = self._history.state_bytes(first, night.date)
             if size <= MOST_STATES:
-                return with_periods(night, self._history, confidence_of(night))
+                return with_periods(night, self._history)
             told = (
                 f"Week and month are not shown here: merging {size / 1e6:,.0f} MB of saved states "
                 "takes too long. The page that 'fastrank-eval nightly' writes has them."

@@ -11,6 +11,7 @@ from typing import Any
 from fastrank_eval.errors import FastRankEvalError
 from fastrank_eval.measures.text import measure as measure_of
 from fastrank_eval.report.differences import from_earlier
+from fastrank_eval.report.earlier_nights import differing
 from fastrank_eval.report.lines import Change, NightSeries
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 from fastrank_eval.report.page import check_libraries
@@ -137,8 +138,9 @@ def beside_content(first: Night, second: Night) -> dict[str, Any]:
     """Two nights side by side, and how the second differs from the first.
 
     The differences are those of `from_earlier`, so that a night says the same of the one before it
-    here and on its own page.
+    here and on its own page. There are none where conventions differ.
     """
+    unlike = differing(second, first)
     was = {(v.score, v.by, v.slice, v.measure): v for v in first.values}
     confidence = confidence_of(second)
     known = {measure for measure in {v.measure for v in second.values} if _is_known(measure)}
@@ -146,6 +148,7 @@ def beside_content(first: Night, second: Night) -> dict[str, Any]:
     found = {
         (one.score, one.by, one.slice, one.measure): one
         for one in from_earlier("beside", values, first.values, confidence)
+        if not unlike
     }
     whole = [value for value in second.values if value.slice == "all"]
     parts = [value for value in second.values if value.slice != "all"]
@@ -161,6 +164,8 @@ def beside_content(first: Night, second: Night) -> dict[str, Any]:
         "title": second.title,
         "first": first,
         "second": second,
+        "unlike": unlike,
+        "unsound": [night.date for night in (first, second) if night.status == "data_quality"],
         "tables": tables,
         "level": level_of(second),
     }

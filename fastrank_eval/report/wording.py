@@ -36,7 +36,7 @@ __all__ = [
     "not_judged",
     "outcome_of",
     "p_text",
-    "period_dates",
+    "period_nights",
     "reasons",
     "rough_count",
     "said_of",
@@ -51,7 +51,7 @@ STATUSES = {
 }
 #: Limits of drift, and what they are of.
 _DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
-_NOT_JUDGED = "not judged:"
+_NOT_JUDGED = "not judged"
 NOTHING = "–"
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 6
 _MINUS = "\u2212"
@@ -256,13 +256,6 @@ def ago_exactly(kind: str, night: Night) -> str:
     return str(night.date - dt.timedelta(days=days))
 
 
-def period_dates(period: str, night: Night) -> tuple[str, str]:
-    """The first and the last night of a period that ends with a night; empty of an unknown one."""
-    if period not in PERIODS:
-        return "", ""
-    return str(night.date - dt.timedelta(days=PERIODS[period] - 1)), str(night.date)
-
-
 def how_sure(level: str) -> str:
     """What intervals, p-values and verdicts of a page rest on.
 
@@ -300,13 +293,14 @@ def not_judged(night: Night) -> list[str]:
     drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
     found = [_DRIFTS[limit] for limit, z in drifts if limit in known and math.isnan(z)]
     drift = [f"drift of {' and '.join(found)}, with too few nights before"] if found else []
-    gates = [g for g in night.gates if outcome_of(g) == Said("not judged", "unknown")]
-    return [*drift, *(f"{g.condition},{g.reason.removeprefix(_NOT_JUDGED)}" for g in gates)]
+    gates = [g for g in night.gates if g.passed and g.reason.startswith(_NOT_JUDGED)]
+    told = (g.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for g in gates)
+    return [*drift, *(f"{gate.condition},{why}" for gate, why in zip(gates, told, strict=True))]
 
 
 def outcome_of(gate: GateOutcome) -> Said:
     """What a gate said in a word."""
-    if gate.passed and gate.reason.startswith(_NOT_JUDGED):
+    if gate.passed and gate.reason.startswith(f"{_NOT_JUDGED}:"):
         return Said("not judged", "unknown")
     return Said("passed", "good") if gate.passed else Said("failed", "bad")
 
@@ -319,6 +313,15 @@ def reasons(night: Night) -> list[str]:
         if not gate.passed
     ]
     return [*night.quality.flags, *(f"gate failed: {each}" for each in failed)]
+
+
+def period_nights(night: Night, name: str) -> str:
+    """How many nights of a longer period were merged, from which to which; empty if unknown."""
+    dates = night.period_nights.get(name)
+    if not dates or name not in PERIODS:
+        return ""
+    since = "" if len(dates) == 1 else f"{dates[0]} to "
+    return f"{len(dates)} of {PERIODS[name]} nights, {since}{dates[-1]}"
 
 
 def convention(value: object) -> str:
