@@ -2,6 +2,7 @@ r"""Evaluate click predictions where they lie, in Spark.
 
 spark-submit --archives environment.tar.gz#environment \
     --conf spark.pyspark.python=environment/bin/python \
+    --conf spark.pyspark.driver.python="$(command -v python)" \
     --conf spark.executorEnv.NUMBA_CACHE_DIR=/tmp/fastrank_eval-kernels \
     job.py --table ads.impressions --where "day = '2026-11-19'" --state 2026-11-19.state
 """
