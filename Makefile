@@ -29,6 +29,11 @@ KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policie
 	tests/test_slices.py::test_any_rows__are_as_alone \
 	tests/test_slices.py::test_dictionaries__with_values_twice_nulls_and_some_of_no_row \
 	tests/test_slices.py::test_presorted
+# Those of them that take long in Python, and whose kernels others reach.
+LONG_IN_PYTHON := counts__are_exact_where_floats or returning_key or \
+	every_pooled_measure__has_the_same_bits or error__is_what_weighing or error__has_the_same_bits or \
+	(test_diversity and (order_of_rows or every_layout or several_models or spilled_rows)) or \
+	(test_tie_policies and (best- or worst- or input-))
 KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eval/comparison/group_ids.py,$\
 	fastrank_eval/comparison/random_numbers.py,fastrank_eval/comparison/resampling.py,fastrank_eval/coverage.py,fastrank_eval/dealing.py,$\
 	fastrank_eval/dealt.py,$\
@@ -135,7 +140,7 @@ pictures: $(VENV)/.test
 
 coverage: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" \
-		-W "ignore:overflow encountered:RuntimeWarning" $(KERNEL_TESTS)
+		-k "not ($(LONG_IN_PYTHON))" -W "ignore:overflow encountered:RuntimeWarning" $(KERNEL_TESTS)
 	$(BIN)/python -m coverage report --include "$(KERNEL_FILES)" --fail-under $(KERNEL_COVERAGE)
 
 boundscheck: $(VENV)/.test

@@ -194,3 +194,31 @@ def test_dataset__partition_columns_in_order(tmp_path: Path) -> None:
         write_parquet(tmp_path / f"day={day}" / "x.parquet", [day * 10])
     dataset = pa.dataset.dataset(tmp_path, partitioning="hive")
     assert read(open_source(dataset), "x", "day") == {"x": [10, 20], "day": [1, 2]}
+
+
+def test_batches__a_list_is_read_again_and_an_iterator_once() -> None:
+    table = pa.table({"user": [1, 1, 2], "click": [0, 1, 1]})
+    batches = table.to_batches(max_chunksize=2)
+    listed, once = open_source([*batches, table]), open_source(iter([table.slice(0, 0), *batches]))
+    for source, rows in ((listed, 6), (once, 3)):
+        assert sum(batch.num_rows for batch in source.batches(["click"])) == rows
+    assert sum(batch.num_rows for batch in listed.batches(["user"])) == 6
+    with pytest.raises(SourceError, match="can be read only once and was read before"):
+        once.batches(["user"])
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (iter([]), "yields no batch, so its columns are not known"),
+        (iter(["a.parquet"]), "yields str: pass RecordBatches or Tables"),
+        ([pa.table({"user": [1]}), 3], "yields int"),
+        (
+            [pa.table({"user": [1]}), pa.table({"user": ["a"]})],
+            r"a batch has the columns user \(string\), and the first one user \(int64\)",
+        ),
+    ],
+)
+def test_batches__that_do_not_fit__are_refused(given: object, told: str) -> None:
+    with pytest.raises(SourceError, match=told):
+        list(open_source(given).batches(["user"]))

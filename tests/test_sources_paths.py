@@ -103,7 +103,11 @@ def test_list__file_named_twice_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "given,message",
-    [([], "list of paths is empty"), ([TABLE], "holds pyarrow.Table"), ([""], "path is empty")],
+    [
+        ([], "list of paths is empty"),
+        ([__file__, TABLE], "holds pyarrow.Table"),
+        ([""], "path is empty"),
+    ],
 )
 def test_list__bad_content(given: list[Any], message: str) -> None:
     with pytest.raises(SourceError, match=message):
