@@ -101,13 +101,14 @@ def open_standard_input(forced: str | None) -> Source:
 
 
 def _listed(places: Sequence[Any], forced: str | None) -> list[File]:
-    files: list[File] = []
     for place in places:
         if not isinstance(place, (str, os.PathLike)):
             raise SourceError(
-                f"A list of sources holds {type_name(place)}: paths only. "
-                "Join tables first (pyarrow.concat_tables)."
+                f"A list of sources holds {type_name(place)}: pass paths alone, or tables and "
+                "record batches alone."
             )
+    files: list[File] = []
+    for place in places:
         if place == "-":
             raise SourceError(
                 "Standard input ('-') stands alone: it cannot be read together with other sources."
