@@ -7,9 +7,11 @@ again, and reach the user as a trace of Java's.
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -139,6 +141,7 @@ def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     except FastRankEvalError as error:
         fault = json.dumps({"kind": type(error).__name__, "message": str(error)})
     compiled = compilations() - compiled
+    _spare_loaded()
     columns = [[number], [rows], [compiled], [state], [fault]]
     arrays = [pa.array(value, kind) for value, kind in zip(columns, _SCHEMA.types, strict=True)]
     yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
@@ -153,6 +156,7 @@ def group_values(
         return
     reading = _Rows(task, _partition(), chain([met], batches))
     done = _evaluated(task, reading, per_group=True)
+    _spare_loaded()
     table = per_group_table(done.plan, done.keys, done.values, done.schema)
     yield from table.cast(pa.ipc.read_schema(pa.py_buffer(schema))).to_batches()
 
@@ -197,6 +201,17 @@ def _evaluated(task: Task, reading: _Rows, *, per_group: bool) -> Evaluation:
         raise ColumnError(
             f"{fault.fault} in at least {fault.rows:,} row(s), {where}{fault.remedy}."
         ) from fault
+
+
+@cache
+def _spare_loaded() -> None:
+    """Once a process: leave what it has loaded out of the search for garbage.
+
+    Spark has a worker make a full search after each task, which looks at every object of every
+    package: more work than a hundred thousand rows.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _null_keys(task: Task, nulls: int) -> ColumnError:

@@ -226,6 +226,19 @@ def test_kernels__are_compiled_once_a_worker_not_once_a_task(frame) -> None:
     assert fe.spark.evaluate(frame, **options).meta.compiled == 0
 
 
+def test_workers__leave_what_they_loaded_out_of_spark_s_search_for_garbage(frame) -> None:
+    def spared(batches: Any) -> Any:
+        import gc
+
+        for _ in batches:
+            pass
+        yield pa.record_batch({"objects": pa.array([gc.get_freeze_count()], pa.int64())})
+
+    fe.spark.evaluate(frame, group="user", **OPTIONS)
+    found = frame.repartition(4).mapInArrow(spared, "objects long").collect()
+    assert max(row["objects"] for row in found) > 10_000
+
+
 def test_per_group__a_faulty_row_ends_the_query_with_our_message(spark, log) -> None:
     frame = spark.createDataFrame(with_value(log, "old", float("nan")))
     found = fe.spark.evaluate(frame, group="name", per_group=True, **OPTIONS)
