@@ -28,9 +28,13 @@ OPTIONS: dict[str, Any] = {
     "score": ["old", "new"],
     "measures": "GAUC,AUC,nDCG@5",
 }
+#: Processes that live for seconds need not compile as if for days.
+BRIEF = "-XX:TieredStopAtLevel=1"
 SMALL = {
-    "spark.executor.memory": "1g",
+    "spark.driver.extraJavaOptions": BRIEF,
     "spark.driver.memory": "512m",
+    "spark.executor.extraJavaOptions": BRIEF,
+    "spark.executor.memory": "1g",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
 }
 #: Attempts that take longer than others are made again at once.
@@ -41,7 +45,15 @@ EAGER = {
     "spark.speculation.quantile": "0.1",
     "spark.speculation.efficiency.enabled": "false",
 }
-SECONDS = 240
+LOGGING = """
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %m%n
+"""
+SECONDS = 300
 
 
 def environment() -> dict[str, str]:
@@ -137,22 +149,24 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(folder: Path, role: str, *arguments: str, ready: str) -> Iterator[None]:
+def running(folder: Path, role: str, host: str, *arguments: str, ready: str) -> Iterator[None]:
     """A master or worker of a cluster, once its log says that it is ready."""
     import pyspark
 
-    command = [
-        str(Path(pyspark.__file__).parent / "bin" / "spark-class"),
-        f"org.apache.spark.deploy.{role}",
-        "--webui-port",
-        "0",
-        *arguments,
-    ]
-    home = {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_DAEMON_MEMORY": "256m"}
-    said = folder / f"{'-'.join(arguments[:2]).strip('-')}.log"
+    home = Path(pyspark.__file__).parent
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}"]
+    command += ["--host", host, "--webui-port", "0", *arguments]
+    (folder / "log4j2.properties").write_text(LOGGING)
+    own = {
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": BRIEF,
+    }
+    said = folder / f"{role} {host}.log"
     with said.open("w") as log:
         process = subprocess.Popen(
-            command, env={**environment(), **home}, stdout=log, stderr=log, cwd=folder
+            command, env={**environment(), **own}, stdout=log, stderr=log, cwd=folder
         )
     try:
         until = time.monotonic() + SECONDS
@@ -173,27 +187,18 @@ def test_speculative_duplicate__counts_once(log, expected, tmp_path) -> None:
         with socket.socket() as listening:
             listening.bind((hosts[1], 0))
     except OSError as error:
-        pytest.skip(f"no second loopback address: {hosts[1]}: {error}")
+        pytest.skip(f"no second loopback address {hosts[1]}: {error}")
     port = str(free_port())
     master = f"spark://{hosts[0]}:{port}"
-    configured = tmp_path / "conf"
-    configured.mkdir()
-    (configured / "log4j2.properties").write_text(
-        "rootLogger.level = info\nrootLogger.appenderRef.err.ref = err\n"
-        "appender.err.type = Console\nappender.err.name = err\n"
-        "appender.err.layout.type = PatternLayout\nappender.err.layout.pattern = %m%n\n"
-    )
+    size = ["--cores", "1", "--memory", "1g"]
     with ExitStack() as cluster:
-        at = ["deploy.master.Master", "--host", hosts[0], "--port", port]
         cluster.enter_context(
-            running(tmp_path, at[0][7:], *at[1:], ready="I have been elected leader")
+            running(tmp_path, "master.Master", hosts[0], "--port", port, ready="elected leader")
         )
         for host in hosts:
-            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / host)]
+            work = ["--work-dir", str(tmp_path / host), master]
             cluster.enter_context(
-                running(
-                    tmp_path, "worker.Worker", "--host", host, *size, master, ready="registered"
-                )
+                running(tmp_path, "worker.Worker", host, *size, *work, ready="registered with")
             )
         found = told(tmp_path, log, master, ["slow"], **EAGER)["slow"]
     assert found["attempts"] == ["attempt 0", "attempt 1"]
