@@ -111,6 +111,12 @@ def evaluate(
         As `fastrank_eval.evaluate` does, naming the group of a faulty row; `SparkError` where
         workers lack the package, or a plan was changed so that groups may have been parted.
 
+    Notes
+    -----
+    Where the bytes of a batch are limited, Spark adds them up after each row that it sends to
+    Python. Batches have ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows at most anyway, so a
+    session may do without: ``spark.sql.execution.arrow.maxBytesPerBatch`` of 2147483647.
+
     Examples
     --------
     >>> from fastrank_eval import spark

@@ -4,6 +4,7 @@ spark-submit --archives environment.tar.gz#environment \
     --conf spark.pyspark.python=environment/bin/python \
     --conf spark.pyspark.driver.python="$(command -v python)" \
     --conf spark.executorEnv.NUMBA_CACHE_DIR=/tmp/fastrank_eval-kernels \
+    --conf spark.sql.execution.arrow.maxBytesPerBatch=2147483647 \
     job.py --table ads.impressions --where "day = '2026-11-19'" --state 2026-11-19.state
 """
 
