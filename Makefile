@@ -2,8 +2,8 @@
 # Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
-# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for
-# conformance-full: a build without CUDA will do).
+# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS, PROFILE_ARGS, TORCH (what pip is told to
+# install for conformance-full: a build without CUDA will do).
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,12 +45,12 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/mean_state.py,fastrank_eval/paired_state.py,fastrank_eval/slicing.py,fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
 KERNEL_COVERAGE := 90
 # Files whose tests look at commands, files, pages and texts: what kernels they reach others reach too.
-WITHOUT_KERNELS := bench bench_scale cli cli_profiles errors gate_option gate_text gates history \
+WITHOUT_KERNELS := bench bench_scale bench_spark cli cli_profiles errors gate_option gate_text gates history \
 	interruptions measure_text month nightly nightly_comparisons nightly_config nightly_pages output \
 	package page_browser parity_page pictures progress readme report_page serve_command slices_options slices_spec sources \
 	sources_faults sources_files sources_memory sources_paths web_view where where_reading
 
-.PHONY: help demo test lint bench bench-scale profile conformance \
+.PHONY: help demo test lint bench bench-scale bench-spark profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel-demo clean
 
 help:
@@ -59,6 +59,7 @@ help:
 	@echo "make lint         ruff and mypy"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
+	@echo "make bench-spark  beside Spark's own shuffle and sort (SPARK_ARGS), write bench/SPARK.md"
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
 	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
 	@echo "make conformance-full  all of them, and write docs/PARITY.md"
@@ -101,6 +102,9 @@ bench: $(VENV)/.test
 
 bench-scale: $(VENV)/.test
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+bench-spark: $(VENV)/.test
+	$(BIN)/python -m bench.spark $(SPARK_ARGS)
 
 profile: $(VENV)/.test
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)
