@@ -1,4 +1,4 @@
-"""The web view: by which names it is called, what it does without a history or with a broken one."""
+"""The web view: names it is called by, histories that go or break, pages too large."""
 
 from __future__ import annotations
 
