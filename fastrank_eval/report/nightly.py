@@ -101,7 +101,7 @@ def nightly(
         with closing(History(config.history)) as history:
             history.claim(config.report)
     else:
-        check_writable(config.history)
+        check_writable(config.history, overwrite=True)  # another run may make it
     found = _evaluated(config, date, progress)
     # Two runs at once see each other's nights whole or not at all.
     with closing(History(config.history)) as history, history.transaction():
