@@ -46,9 +46,10 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 KERNEL_COVERAGE := 90
 # Files whose tests look at commands, files, pages and texts: what kernels they reach others reach too.
 WITHOUT_KERNELS := bench bench_scale bench_spark cli cli_profiles errors gate_option gate_text gates history \
-	interruptions measure_text month nightly nightly_comparisons nightly_config nightly_pages output \
+	history_errors interruptions measure_text month nightly nightly_comparisons nightly_config nightly_output \
+	nightly_pages output \
 	package page_browser parity_page pictures progress readme report_page serve_command slices_options slices_spec sources \
-	sources_faults sources_files sources_memory sources_paths web_view where where_reading
+	sources_faults sources_files sources_memory sources_paths web_requests web_view where where_reading
 
 .PHONY: help demo test lint bench bench-scale bench-spark profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel-demo clean

@@ -12,7 +12,7 @@ from typing import SupportsIndex
 
 from fastrank_eval.errors import ArgumentError
 
-__all__ = ["Budget", "amount", "budget", "bytes_of"]
+__all__ = ["Budget", "amount", "budget", "bytes_for_a_run", "bytes_of"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
@@ -75,6 +75,25 @@ def bytes_of(text: str | int) -> int:
     return value
 
 
+def bytes_for_a_run(memory: str | int) -> int:
+    """The same, of what a run is to take.
+
+    Raises
+    ------
+    ArgumentError
+        It is no amount, or too little for any run.
+    """
+    return _enough(bytes_of(memory), memory)
+
+
+def _enough(whole: int, memory: str | int | None) -> int:
+    if whole < _LEAST:
+        raise ArgumentError(
+            f"memory={memory!r} is too little: a run needs at least {amount(_LEAST)}."
+        )
+    return whole
+
+
 def amount(size: int) -> str:
     """Bytes as a reader would write them: ``'1.3 GB'``."""
     for unit, name in (("t", "TB"), ("g", "GB"), ("m", "MB"), ("k", "kB")):
@@ -104,11 +123,7 @@ def budget(memory: str | int | None, threads: int, pooled: bool, spill: str | No
     if spill is not None and not (isinstance(spill, str | os.PathLike) and Path(spill).is_dir()):
         raise ArgumentError(f"spill_dir={spill!r} is no folder: create it, or name another.")
     held = _resident()
-    whole = held + int(_SHARE * _free()) if memory is None else bytes_of(memory)
-    if whole < _LEAST:
-        raise ArgumentError(
-            f"memory={memory!r} is too little: a run needs at least {amount(_LEAST)}."
-        )
+    whole = _enough(held + int(_SHARE * _free()) if memory is None else bytes_of(memory), memory)
     beside = held + threads * _EACH_THREAD + (_POOLED if pooled else 0)
     return Budget(whole, max(whole - beside, whole // 4), spill)
 

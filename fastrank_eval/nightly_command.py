@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from fastrank_eval.errors import ArgumentError, FastRankEvalError, OutputError
+from fastrank_eval.nightly_output import NightlyOutput
 from fastrank_eval.options import option
-from fastrank_eval.shell import SectionedCommand, check_standard_output, emit, note
+from fastrank_eval.shell import SectionedCommand, check_standard_output, note
 from fastrank_eval.stops import raise_if_stopped, signals_held
 
 if TYPE_CHECKING:
@@ -36,7 +39,8 @@ Examples:
   fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
 
 Exit codes: 0 fine, 2 bad input (nothing was written), 3 a gate failed, 4 the rows are not sound
-(whatever the gates say), 5 fine and kept but a page could not be written, 130 interrupted, 143
+(whatever the gates say), 5 fine and kept but a page or the summary could not be
+written, 130 interrupted, 143
 terminated, 129 hung up.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
@@ -83,37 +87,49 @@ def nightly(
     CONFIG is a TOML file, nightly.toml unless named. A night that is there already is replaced, and
     nothing else changes.
     """
+    chosen = {
+        "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--json": json_file,
+        "--markdown": markdown, "--export": export,
+    }  # fmt: skip
     if init:
+        _refuse_beside("--init", chosen)
         _write_example(config)
         return
-    check_standard_output()
+    check_standard_output("--json FILE")
     with signals_held():
         from fastrank_eval.report.config import read_config
-    read = read_config(config)
     if export is not None:
-        _export(read, export, quiet)
+        _refuse_beside("--export", {name: chosen[name] for name in chosen if name != "--export"})
+        _export(read_config(config), export, quiet)
         return
-    dates = _dates(date, backfill)
-    if json_file == "-" and markdown:
+    output = NightlyOutput(json_file)
+    if output.printed and markdown:
         raise ArgumentError("--json - and --markdown both write to standard output; choose one.")
-    if json_file not in (None, "-"):
-        from fastrank_eval.output import check_writable
+    output.check(config)
+    with output.refusals():
+        read, dates = read_config(config), _dates(date, backfill)
+    output.check_apart(read)
+    with output.refusals():
+        from fastrank_eval.report.pages import check_pages
+        from fastrank_eval.report.rehearsal import rehearsed
 
-        check_writable(str(json_file), overwrite=True)
-    from fastrank_eval.report.pages import check_pages
-
-    if not dry_run:
-        check_pages(read)
-    told: list[dict[str, Any]] = []
-    codes: set[int] = set()
-    for each in dates:
-        silent = quiet or json_file == "-"
-        codes.add(_night(read, each, dry_run, markdown, silent, told, json_file is not None))
+        if not dry_run:
+            check_pages(read)
+        # Each of several nights is to see those before it, as it would.
+        with rehearsed(read) if dry_run and len(dates) > 1 else nullcontext(read) as config_used:
+            dry = dry_run and len(dates) == 1
+            silent = quiet or output.printed
+            codes = {_night(config_used, each, dry, markdown, silent, output) for each in dates}
     code = next((worst for worst in _WORST_FIRST if worst in codes), 0)
-    if json_file is not None:
-        _write_json(json_file, told, code)
+    code = output.end(code, NOT_SHOWN)
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _refuse_beside(option: str, others: Mapping[str, object]) -> None:
+    given = [name for name, value in others.items() if value not in (None, False)]
+    if given:
+        raise ArgumentError(f"{option} evaluates nothing: leave out {' and '.join(given)}.")
 
 
 def _night(
@@ -122,10 +138,9 @@ def _night(
     dry_run: bool,
     markdown: bool,
     silent: bool,
-    told: list[dict[str, Any]],
-    summary: bool,
+    output: NightlyOutput,
 ) -> int:
-    """Run a night and tell of it, in `told` if there is to be a summary; its exit code."""
+    """Run a night and tell of it; its exit code."""
     from fastrank_eval.bar import progress_bar
     from fastrank_eval.cell_texts import printable
     from fastrank_eval.report.night_json import night_dict
@@ -139,12 +154,12 @@ def _night(
         raise_if_stopped()
     except FastRankEvalError as error:
         note(f"error: {date}: {printable(str(error))}")
-        told.append({"date": date.isoformat(), "error": str(error)})
+        output.nights.append({"date": date.isoformat(), "error": str(error)})
         return BAD_INPUT
     # What follows is told of a night that is kept, whatever becomes of its page.
     night, page, failure = done.night, None, None
     try:
-        if summary or (config.folder is not None and not dry_run):
+        if output.summarized or (config.folder is not None and not dry_run):
             night = _with_periods(config, done)
         if not dry_run:
             page = next(iter(write_pages(config, night)), None)
@@ -152,12 +167,12 @@ def _night(
         failure = str(error)
         note(f"error: {date}: the night was evaluated, but not shown: {printable(failure)}")
     raise_if_stopped()
-    if summary:
-        told.append(night_dict(night, None if page is None else str(page), failure))
+    if output.summarized:
+        output.nights.append(night_dict(night, None if page is None else str(page), failure))
     if markdown:
-        emit(night_markdown(night))
+        output.tell(night_markdown(night))
     elif not silent:
-        emit(night_lines(night))
+        output.tell(night_lines(night))
     return _CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
 
 
@@ -201,15 +216,3 @@ def _export(config: NightlyConfig, folder: str, quiet: bool) -> None:
         written = history.export(folder)
     for path in written if not quiet else ():
         note(f"wrote {path}")
-
-
-def _write_json(path: str, told: list[dict[str, Any]], code: int) -> None:
-    from fastrank_eval.output import atomic_path
-    from fastrank_eval.report.night_json import nights_json
-
-    text = nights_json(told, code)
-    if path == "-":
-        emit(text)
-        return
-    with atomic_path(path) as part:
-        part.write_text(text, encoding="utf-8")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bound", "serve"]
 
+#: Seconds that a page waits for a run that is writing.
+_PATIENCE = 2.0
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 (told apart, not bound)
 
@@ -67,16 +69,16 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
             "will call with --allow-host."
         )
     with signals_held():
-        from fastrank_eval.report.history import History
+        from fastrank_eval.report.current_history import CurrentHistory
         from fastrank_eval.report.web import web_view
 
-    kept = History(history, readonly=True)
+    kept = CurrentHistory(history, _PATIENCE)
     with closing(kept), closing(bound(host, port)) as listening:
+        application = web_view(kept, hosts=[*allowed, *([] if host in _ANY else [host]), *_LOCAL])
         address = listening.getsockname()
         shown = f"[{address[0]}]" if listening.family == socket.AF_INET6 else address[0]
         note(f"serving {history} at http://{shown}:{address[1]}/ (Ctrl-C ends)")
-        hosts = [*allowed, *([] if host in _ANY else [host]), *_LOCAL]
-        _run(web_view(kept, hosts=[name.strip("[]") for name in hosts]), listening)
+        _run(application, listening)
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -199,8 +199,13 @@ def emit(text: str) -> None:
         sys.stdout.flush()
 
 
-def check_standard_output() -> None:
+def check_standard_output(instead: str = "--output FILE") -> None:
     """Refuse a standard output that is closed, before the work for it starts.
+
+    Parameters
+    ----------
+    instead : str
+        What names a file instead.
 
     Raises
     ------
@@ -208,7 +213,7 @@ def check_standard_output() -> None:
         If it is.
     """
     if isinstance(sys.stdout, _Closed):
-        raise OutputError("standard output is closed; open it, or name a file: --output FILE.")
+        raise OutputError(f"standard output is closed; open it, or name a file: {instead}.")
 
 
 def check_files(

@@ -16,11 +16,13 @@ from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.report.config import QualityLimits
 from fastrank_eval.report.differences import from_baseline, from_earlier
 from fastrank_eval.report.drift import drift
+from fastrank_eval.report.moved import moved, strength
 from fastrank_eval.report.night_curves import curves_of
 from fastrank_eval.report.nights import NightQuality, NightValue
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
+from tests.nights import a_night
 
 COUNTS = [SINGLE_CLASS, TIED]
 HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
@@ -139,6 +141,21 @@ def test_from_earlier__is_unpaired() -> None:
     assert (auc.delta, auc.verdict) == (1, "not tested")
     assert gauc.relative == pytest.approx(-0.125)
     assert from_earlier("yesterday", now, [], 0.95) == []
+
+
+def test_from_earlier__every_group_turned_round__has_moved() -> None:
+    was = NightValue("new", "slot", "slot=1", "GAUC", 1.0, 0.0, 1.0, 1.0, groups_used=40)
+    now = replace(was, value=0.0, ci_low=0.0, ci_high=0.0)
+    (line,) = from_earlier("yesterday", [now], [was], 0.95)
+    assert (line.verdict, line.ci_low, line.ci_high) == ("lower", -1.0, -1.0)
+    assert math.isnan(line.p_value)
+    (found,) = moved(a_night(compared=(line,)))
+    assert found.difference == line
+    assert strength(line) == math.inf
+    (alike,) = from_earlier("yesterday", [was], [was], 0.95)
+    (unknown,) = from_earlier("yesterday", [replace(was, se=math.nan, value=0.5)], [was], 0.95)
+    assert (strength(alike), strength(unknown)) == (0.0, 0.0)
+    assert unknown.verdict == "not tested"
 
 
 @pytest.mark.parametrize("order", ["grouped", "scattered"])

@@ -156,6 +156,20 @@ def test_merged__what_a_state_keeps__is_chosen() -> None:
     assert repr(groups) == repr(tuple(v for v in rows if v.measure not in ("LogLoss", "AUC")))
 
 
+def test_merged__nights_that_keep_less__are_merged_in_what_all_keep() -> None:
+    nights = [evaluated(a_log(seed), by="slot") for seed in (7, 8)]
+    for less in ("groups", "rows"):
+        mixed = kept(nights[:1])
+        mixed[WEEK[1]] = kept(nights, less)[WEEK[1]]
+        found = merged(mixed, 0.95)
+        assert found.notes == ("slices by slot are left out: not all nights have them",)
+        assert found.dates == (WEEK[0], WEEK[1])
+        both = merged(kept(nights), 0.95).values
+        gauc = [repr(v) for v in both if v.slice == "all" and v.measure == "GAUC"]
+        assert len(gauc) == 2
+        assert set(gauc) <= set(told(found.values))
+
+
 def test_merged__empty_night__adds_nothing() -> None:
     log = a_log(7)
     empty = {name: pa.array(column)[:0] for name, column in log.items()}

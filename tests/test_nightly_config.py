@@ -93,6 +93,10 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
             "[models] scores = ['old', 'old']: is not a list of distinct texts: 'old' stands there "
             "twice.",
         ]),
+        (("[columns]", 'format = "tsx"\n[columns]'), [
+            "[source] format = 'tsx': is not one of 'parquet', 'arrow', 'csv', 'tsv'. Did you mean "
+            "'tsv'?",
+        ]),
         (('["old", "new"]', "[]"), [
             "[models] scores = []: is not a text or a list of texts, at least one.",
         ]),
@@ -144,6 +148,12 @@ def test_mistake__is_told_with_its_place_and_remedy(
         ('[gates]\nfail_if_yesterday = "GAUC wins < 3"', r"report does not keep wins; ask"),
         ('[gates]\nfail_if = "GAUC weight < 3"', r"report does not keep weight; ask"),
         ("[quality]\nmin_coverage = 1.5", r"min_coverage = 1.5: is not a number from 0 to 1"),
+        ('[evaluate]\nmemory = "1kB"', r"memory = '1kB': .*a run needs at least 256 MB"),
+        ('[evaluate]\nmeasures = "StRecall@10"', r"'StRecall@10': needs the column of subtopics"),
+        ("[quality]\nmin_rows = 1" + 400 * "0", r"is not a whole number of at most 1,000,000,0"),
+        ("[quality]\nmax_ctr_drift = 1" + 400 * "0", r"is not a number above 0"),
+        ("[output]\nnights = 1000000", r"nights = 1000000: is not a whole number of at most 3,660"),
+        ('[output]\nfolder = "r\\u0000"', r"\[output\] folder = .*: is not a text that says some"),
         ("[quality]\nties = 1", r"ties = 1: is not true or false"),
         ('[output]\nfolder = " "', r"\[output\] folder = ' ': is not a text that says something"),
         ('[history]\nstates = "all"', r"states = 'all': is not one of 'everything', 'slices'"),
@@ -153,6 +163,40 @@ def test_mistake__is_told_with_its_place_and_remedy(
 def test_value__that_could_fail_later__is_refused(tmp_path: Path, text: str, expected: str) -> None:
     (line,) = complaints(tmp_path, f"{LEAST}\n{text}\n")
     assert re.search(expected, line), line
+
+
+def test_column__of_two_parts__is_refused(tmp_path: Path) -> None:
+    text = LEAST.replace("[models]", 'weight = "old"\n[models]').replace('"click"', '"new"')
+    label, weight, *rest = complaints(tmp_path, text)
+    assert label.startswith("[columns] label = 'new': is a model too")
+    assert weight.startswith("[columns] weight = 'old': is a model too")
+    assert len(rest) == 1
+    assert rest[0].startswith("[evaluate] measures = 'nDCG@10': is of rank positions")
+
+
+def test_mistakes_of_one_table__hide_none_of_another(tmp_path: Path) -> None:
+    text = LEAST.replace("{date}", "1") + 'baseline = "odl"\n[gates]\nfail_if = "GAUC <"\n'
+    text += '[slices]\nby = "age:quantile"\n[quality]\nmin_rows = "1"\n'
+    found = complaints(tmp_path, text + '[evaluate]\nmeasures = "AP"\nthread = 3\n')
+    assert [line.split(":")[0].split(" = ")[0] for line in found] == [
+        "[evaluate] thread", "[quality] min_rows", "[source] path", "[models] baseline",
+        "[slices] by", "[gates] fail_if",
+    ]  # fmt: skip
+
+
+def test_lists__may_be_empty_where_none_is_meant(tmp_path: Path) -> None:
+    config = read(tmp_path, LEAST + "[slices]\nby = []\n[gates]\nfail_if = []\n")
+    assert "by" not in config.options
+    assert config.gates.fail_if == ()
+
+
+def test_dates__that_are_no_nights__are_told(tmp_path: Path) -> None:
+    (line,) = complaints(tmp_path, LEAST.replace("{date}", "{date:%Y-%m}"))
+    assert "several nights would read the same rows, as {date:%Y-%m} is the same" in line
+    (line,) = complaints(tmp_path, LEAST.replace("{date}", "{date:%Q}"))
+    assert "'{date:%Q}' in 'logs/day={date:%Q}' is no form of dates" in line
+    with pytest.raises(ArgumentError, match="lies before 1900-01-01"):
+        date_of("0001-01-03")
 
 
 def test_baseline__unknown_or_alone__is_refused(tmp_path: Path) -> None:
@@ -201,6 +245,10 @@ def test_file__missing_or_no_toml_or_no_text__is_told(tmp_path: Path) -> None:
         read_config(tmp_path / "none.toml")
     with pytest.raises(ArgumentError, match=r"is not TOML: .*line 1"):
         read(tmp_path, "title = \n")
+    for text in ("x = 1" + 5000 * "0", "x = " + 3000 * "["):
+        with pytest.raises(ArgumentError, match="is not TOML that can be read: "):
+            read(tmp_path, text)
+    assert read(tmp_path, "\ufeff" + LEAST).scores == ("old", "new")
     with pytest.raises(ArgumentError, match="cannot be read: Is a directory"):
         read_config(tmp_path)
     (tmp_path / "latin.toml").write_bytes(b'title = "\xff"')

@@ -256,28 +256,6 @@ def test_web__head__headers_without_a_body(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "host",
-    [
-        "evil.example.org",
-        "127.0.0.1.evil.org",
-        "evil.org:8642",
-        "",
-        "localhost.evil.org",
-        "0.0.0.1",
-    ],
-)
-def test_web__called_by_another_name__refused(client: Client, host: str) -> None:
-    answer = client.get("/", host=host)
-    assert answer.status == 400
-    assert "GAUC" not in answer.text
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1:8642", "localhost", "LOCALHOST:1"])
-def test_web__called_by_its_names__answers(client: Client, host: str) -> None:
-    assert client.get("/", host=host).status == 200
-
-
-@pytest.mark.parametrize(
     "path",
     [
         "/night/../../etc/passwd",

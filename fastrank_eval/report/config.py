@@ -11,11 +11,8 @@ from typing import Any
 
 from fastrank_eval.arguments import CHOICES
 from fastrank_eval.errors import ArgumentError, near
-from fastrank_eval.gates import Gate, gate
-from fastrank_eval.measures.probabilities import sampling_rate_of
-from fastrank_eval.measures.text import measures_asked
-from fastrank_eval.profiles import measures_in_force, names_asked, profile_of
-from fastrank_eval.report.dates import check_dated, dated, names_date
+from fastrank_eval.report.config_checks import check_together
+from fastrank_eval.report.dates import MOST_NIGHTS, dated
 from fastrank_eval.report.night_state import STATES
 from fastrank_eval.report.tables import (
     Complaints,
@@ -24,12 +21,12 @@ from fastrank_eval.report.tables import (
     choice,
     count,
     names,
+    names_if_any,
     number,
     share,
     text,
 )
 from fastrank_eval.ties import TIES
-from fastrank_eval.undefined import undefined_policies
 
 __all__ = ["TABLES", "GateTexts", "NightlyConfig", "QualityLimits", "read_config"]
 
@@ -75,11 +72,11 @@ TABLES: dict[str, dict[str, Key]] = {
         "memory": Key(text),
         "spill_dir": Key(text),
     },
-    "slices": {"by": Key(names, ()), "min_groups": Key(count(1), 30)},
+    "slices": {"by": Key(names_if_any, ()), "min_groups": Key(count(1), 30)},
     "gates": {
-        "fail_if": Key(names, ()),
-        "fail_if_yesterday": Key(names, ()),
-        "fail_if_last_week": Key(names, ()),
+        "fail_if": Key(names_if_any, ()),
+        "fail_if_yesterday": Key(names_if_any, ()),
+        "fail_if_last_week": Key(names_if_any, ()),
     },
     "quality": {
         "min_rows": Key(count(0), 1),
@@ -97,7 +94,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "report": Key(text),
         "states": Key(choice(*STATES), "slices"),
     },
-    "output": {"folder": Key(text), "nights": Key(count(1), 30)},
+    "output": {"folder": Key(text), "nights": Key(count(1, MOST_NIGHTS), 30)},
 }
 
 
@@ -221,7 +218,7 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     """
     shown = os.fspath(path)
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ArgumentError(
             f"{shown}: there is no such file; 'fastrank-eval nightly --init {shown}' writes an "
@@ -233,6 +230,9 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
         raise ArgumentError(f"{shown}: is not UTF-8 text: {error.reason}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ArgumentError(f"{shown}: is not TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        why = "too many brackets" if isinstance(error, RecursionError) else error
+        raise ArgumentError(f"{shown}: is not TOML that can be read: {why}.") from None
     complaints = Complaints(shown)
     reader = TableReader(complaints)
     known = [name for name in TABLES if name]
@@ -243,8 +243,7 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     given = {name: reader.table(name, content.get(name), TABLES[name]) for name in known}
     top = {k: v for k, v in content.items() if k not in known and not isinstance(v, dict)}
     given[""] = reader.table("", top, TABLES[""])
-    if not complaints.found:
-        _check_together(given, complaints)
+    check_together(given, complaints)
     if complaints.found:
         raise ArgumentError("\n".join(complaints.found))
     return _config(Path(path), given)
@@ -281,98 +280,3 @@ def _config(file: Path, given: dict[str, dict[str, Any]]) -> NightlyConfig:
 def _beside(file: Path, path: str) -> str:
     """A path that begins at the folder of the configuration, unless it is absolute or a URI."""
     return path if "://" in path else str(file.parent / path)
-
-
-def _check_together(given: dict[str, dict[str, Any]], complaints: Complaints) -> None:
-    """What cannot be told from one key alone."""
-    _check_source(given["source"], complaints)
-    _check_models(given["models"], complaints)
-    _check_options(given, complaints)
-    from fastrank_eval.report.gate_checks import check_gate
-    from fastrank_eval.slices.spec_text import slices_asked
-
-    gates = _check_measures(given["evaluate"], given["models"]["scores"], complaints)
-    by, baseline = given["slices"]["by"], given["models"]["baseline"]
-    cut = [complaints.unless("slices", "by", spec, slices_asked) for spec in by]
-    for key, texts in given["gates"].items():
-        for condition in texts:
-            found = complaints.unless("gates", key, condition, gate)
-            if found is None or gates is None or None in cut:
-                continue
-            before = len(complaints.found)
-            complaints.unless("gates", key, condition, gates, found)
-            if len(complaints.found) == before:
-                complaints.unless("gates", key, condition, check_gate, found, key, baseline, by)
-
-
-def _check_source(source: dict[str, Any], complaints: Complaints) -> None:
-    texts = [("path", path) for path in source["path"]]
-    texts += [("where", source["where"])] if source["where"] else []
-    failed = len(complaints.found)
-    for key, value in texts:
-        complaints.unless("source", key, value, check_dated)
-    if len(complaints.found) > failed:
-        return
-    if source["where"]:
-        from fastrank_eval.sources.selection import condition_of
-
-        sample = dated(source["where"], dt.date(2026, 11, 19))
-        complaints.unless("source", "where", source["where"], condition_of, sample)
-    if not any(names_date(value) for _, value in texts):
-        complaints.add(
-            "source", "path", list(source["path"]),
-            "every night would read the same rows; write {date} where the night's date stands, "
-            "as in 'logs/day={date}/*.parquet', or in where: \"day = '{date}'\".",
-        )  # fmt: skip
-
-
-def _check_models(models: dict[str, Any], complaints: Complaints) -> None:
-    scores, baseline = models["scores"], models["baseline"]
-    if baseline is not None and baseline not in scores:
-        why = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
-        complaints.add("models", "baseline", baseline, why)
-    elif baseline is not None and len(scores) < 2:
-        why = "there is no other model to compare with it; add one to scores, or leave it out."
-        complaints.add("models", "baseline", baseline, why)
-
-
-def _check_options(given: dict[str, dict[str, Any]], complaints: Complaints) -> None:
-    options = given["evaluate"]
-    confidence = options["confidence"]
-    if confidence >= 1:
-        complaints.add("evaluate", "confidence", confidence, "is not below 1; write 0.95.")
-    if options["ties"] == "item" and given["columns"]["item"] is None:
-        why = "needs the column of item ids; add item to [columns]."
-        complaints.add("evaluate", "ties", "item", why)
-    undefined = options["undefined"]
-    if undefined is not None:
-        complaints.unless("evaluate", "undefined", undefined, undefined_policies)
-    if options["memory"] is not None:
-        from fastrank_eval.memory import bytes_of
-
-        complaints.unless("evaluate", "memory", options["memory"], bytes_of)
-
-
-def _check_measures(
-    options: dict[str, Any], scores: tuple[str, ...], complaints: Complaints
-) -> Any:
-    """What refuses gates on what is not going to be computed; None if measures are wrong."""
-    failed = len(complaints.found)
-    for each in options["measures"]:
-        complaints.unless("evaluate", "measures", each, measures_asked)
-    profile, rate = options["profile"], options["sampling_rate"]
-    if rate is not None:
-        complaints.unless("evaluate", "sampling_rate", rate, sampling_rate_of)
-    chosen = None
-    if profile is not None:
-        chosen = complaints.unless("evaluate", "profile", profile, profile_of)
-    if len(complaints.found) > failed:
-        return None
-    asked = measures_asked(list(options["measures"]))
-    measured = measures_in_force(asked, chosen, sampling_rate_of(rate))
-    texts, renamed = [str(m) for m in measured], names_asked(asked, measured)
-
-    def require(each: Gate) -> None:
-        each.require(texts, scores, renamed)
-
-    return require

@@ -37,7 +37,7 @@ measures = ["GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC"]    # AUC(se=None): fast
 # groups = "all"                      # all, with_relevant
 # unretrieved = "error"               # null scores: error, allow
 # unjudged = "error"                  # null labels: error, allow, drop
-# weight_rows = "refuse"              # refuse, ignore
+# weight_rows = "ignore"              # by default refuse: measures that weights mean nothing for
 # score_type = "given"                # given, float32
 # sampling_rate = 0.1                 # share of the negatives that models were trained on
 # order = "auto"                      # auto, sorted, grouped, scattered

@@ -7,9 +7,14 @@ import re
 
 from fastrank_eval.errors import ArgumentError
 
-__all__ = ["check_dated", "date_of", "dated", "names_date", "nights_of"]
+__all__ = ["MOST_NIGHTS", "check_dated", "date_of", "dated", "dates_in", "names_date", "nights_of"]
 
-_MOST_NIGHTS = 3660
+#: Nights that are run or shown at once.
+MOST_NIGHTS = 3660
+#: Weeks and months before it are dates too.
+_EARLIEST = dt.date(1900, 1, 1)
+#: What C, POSIX and Python know, with the flags of C libraries.
+_FORM = re.compile(r"%[-_0^#EO]?[a-hj-nprstu-zA-DF-IMRSTU-Z%]|[^%]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _SAMPLE = dt.date(2026, 11, 19)
@@ -38,11 +43,14 @@ def date_of(text: str, option: str = "--date") -> dt.date:
     try:
         if not _DATE.fullmatch(text):  # ISO weeks are dates too, but not ours
             raise ValueError
-        return dt.date.fromisoformat(text)
+        date = dt.date.fromisoformat(text)
     except ValueError:
         raise ArgumentError(
             f"{option} {text!r} is not a date; write it as 2026-11-19 (year-month-day)."
         ) from None
+    if date < _EARLIEST:
+        raise ArgumentError(f"{option} {text!r} lies before {_EARLIEST}; name a later night.")
+    return date
 
 
 def nights_of(text: str, option: str = "--backfill") -> list[dt.date]:
@@ -77,8 +85,8 @@ def nights_of(text: str, option: str = "--backfill") -> list[dt.date]:
     nights = (end - begin).days + 1
     if nights < 1:
         raise ArgumentError(f"{option} {text!r} runs backwards; write {last}..{first}.")
-    if nights > _MOST_NIGHTS:
-        raise ArgumentError(f"{option} {text!r} has {nights:,} nights; {_MOST_NIGHTS:,} at most.")
+    if nights > MOST_NIGHTS:
+        raise ArgumentError(f"{option} {text!r} has {nights:,} nights; {MOST_NIGHTS:,} at most.")
     return [begin + dt.timedelta(days=day) for day in range(nights)]
 
 
@@ -110,6 +118,11 @@ def names_date(text: str) -> bool:
     return dated(text, _SAMPLE) != dated(text, _SAMPLE + dt.timedelta(days=1))
 
 
+def dates_in(text: str) -> list[str]:
+    """Where a text names a date, as it stands there."""
+    return [found[0] for found in _PLACE.finditer(text) if found[1] is not None]
+
+
 def check_dated(text: str) -> None:
     """Refuse a text in which a date cannot be put; see `dated`."""
     dated(text, _SAMPLE)
@@ -128,6 +141,8 @@ def _placed(found: re.Match[str], text: str, date: dt.date) -> str:
         raise ArgumentError(
             f"{whole!r} in {text!r} is not known; write {{date}} or, for instance, {{date:%Y%m%d}}."
         )
+    if _FORM.sub("", form):
+        raise ArgumentError(f"{whole!r} in {text!r} is no form of dates that strftime knows.")
     try:
         return date.strftime(form) if form else date.isoformat()
     except ValueError as wrong:

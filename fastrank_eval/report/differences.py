@@ -149,6 +149,9 @@ def _settled(lines: Sequence[NightDifference], confidence: float) -> list[NightD
 
 
 def _verdict(line: NightDifference, p_value: float, measure: Measure, confidence: float) -> str:
+    if line.delta and line.ci_low == line.delta == line.ci_high:
+        # All groups agree, so that there is no test, but no doubt either which way it went.
+        return "higher" if line.delta > 0 else "lower"
     if math.isnan(p_value):
         return "not tested"
     if p_value > 1 - confidence or not line.delta:

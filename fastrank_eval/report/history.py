@@ -8,13 +8,14 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 from fastrank_eval.errors import HistoryError
+from fastrank_eval.report.history_errors import HistoryErrors
 from fastrank_eval.report.night_rows import COLUMNS, night_of, rows_of
 from fastrank_eval.report.nights import KeptStates, Night
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, VERSION
@@ -24,6 +25,8 @@ __all__ = ["History"]
 _FIRST, _LAST = dt.date.min, dt.date.max
 #: Tables with one row a night.
 _SINGLE = ("night", "quality", "state")
+#: What SQLite takes as one value.
+_MOST_BYTES = 1_000_000_000
 _OF_WHOLE_NIGHTS = ("difference", "curve")
 
 
@@ -57,10 +60,10 @@ class History:
     ) -> None:
         self.path = Path(path)
         self.readonly = readonly
-        self._patience = patience
-        with self._told("opened"):
+        self._errors = HistoryErrors(self.path, readonly, patience)
+        with self._errors.told("opened"):
             mode = "ro" if readonly else "rwc"
-            name = quote(str(self.path.absolute()), safe="/")
+            name = quote(os.fsencode(self.path.absolute()), safe="/")
             self._database = sqlite3.connect(
                 f"file:{name}?mode={mode}", uri=True, timeout=patience, isolation_level=None
             )
@@ -99,7 +102,7 @@ class History:
         if self._database.in_transaction:
             yield
             return
-        with self._told("written"):
+        with self._errors.told("written"):
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -122,7 +125,7 @@ class History:
         HistoryError
             It keeps nights of a report of another name, which those of this one would replace.
         """
-        with self._told("read"):
+        with self._errors.reading():
             found = self._database.execute("SELECT name FROM report").fetchone()
             nights = self._database.execute("SELECT 1 FROM night LIMIT 1").fetchone()
         name = found[0] if found else None
@@ -148,6 +151,12 @@ class History:
         kept : KeptStates, optional
             What it takes to merge the night with others; see `periods.with_periods`.
         """
+        largest = max(map(len, kept.contents.values()), default=0) if kept is not None else 0
+        if largest > _MOST_BYTES:
+            raise HistoryError(
+                f"{self.path}: cannot keep {largest:,} bytes of states of {night.date}, more than "
+                f'{_MOST_BYTES:,}; keep fewer, as with states = "rows" in [history].'
+            )
         date = night.date.isoformat()
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         with self.transaction():
@@ -167,7 +176,7 @@ class History:
 
     def dates(self, first: dt.date | None = None, last: dt.date | None = None) -> list[dt.date]:
         """The nights that are kept from one date to another, both included, ascending."""
-        with self._told("read"):
+        with self._errors.reading():
             rows = self._database.execute(
                 "SELECT date FROM night WHERE date BETWEEN ? AND ? ORDER BY date",
                 _between(first, last),
@@ -201,7 +210,7 @@ class History:
             Ascending by date.
         """
         found: dict[str, dict[str, list[Any]]] = {}
-        with self._told("read"), self._snapshot():
+        with self._errors.reading(), self._snapshot():
             for table in COLUMNS:
                 order = "date" if table in _SINGLE else "date, place"
                 columns = ", ".join(f'"{name}"' for name in ("date", *COLUMNS[table]))
@@ -222,11 +231,11 @@ class History:
                     if date not in found:
                         found[date] = {name: [] for name in COLUMNS}
                     found[date][table].append(row)
-        return [night_of(date, rows) for date, rows in found.items()]
+            return [night_of(date, rows) for date, rows in found.items()]
 
     def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
         """Rows and CTR of the last nights with rows, of some days before a date, latest first."""
-        with self._told("read"):
+        with self._errors.reading():
             first = before - dt.timedelta(days=days)
             rows = self._database.execute(
                 'SELECT "rows", ctr FROM quality WHERE "rows" > 0 AND date >= ? AND date < ? '
@@ -237,7 +246,7 @@ class History:
 
     def rows(self, first: dt.date | None = None, last: dt.date | None = None) -> dict[dt.date, int]:
         """How many rows each night has, from one date to another, both included."""
-        with self._told("read"):
+        with self._errors.reading():
             rows = self._database.execute(
                 'SELECT date, "rows" FROM quality WHERE date BETWEEN ? AND ? ORDER BY date',
                 _between(first, last),
@@ -246,7 +255,7 @@ class History:
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
         """What `write` was given to merge a night; see `night_state.KINDS`."""
-        with self._told("read"):
+        with self._errors.reading():
             found = self._database.execute(
                 "SELECT CAST(content AS BLOB) FROM state WHERE date = ? AND kind = ?",
                 (date.isoformat(), kind),
@@ -255,7 +264,7 @@ class History:
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
         """The latest night before a date that has the rows of a fingerprint; None without rows."""
-        with self._told("read"):
+        with self._errors.reading():
             (date,) = self._database.execute(
                 "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' "
                 "AND date < ?",
@@ -265,7 +274,7 @@ class History:
 
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
         """Nights from one date to another whose rows are those of an earlier one, and which."""
-        with self._told("read"):
+        with self._errors.reading():
             rows = self._database.execute(
                 "SELECT late.date, max(early.date) FROM state AS late JOIN state AS early "
                 "ON early.fingerprint = late.fingerprint AND early.date < late.date "
@@ -276,7 +285,7 @@ class History:
 
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
         """How much all `state` of these nights would read, found without reading it."""
-        with self._told("read"):
+        with self._errors.reading():
             (number,) = self._database.execute(
                 "SELECT coalesce(sum(length(content)), 0) FROM state WHERE date BETWEEN ? AND ?",
                 _between(first, last),
@@ -301,8 +310,13 @@ class History:
         """
         from fastrank_eval.report.history_files import write_tables
 
-        with self._told("read"), self._snapshot():
+        with self._errors.reading(), self._snapshot():
             return write_tables(self._database, Path(folder))
+
+    def copy(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it to another file, which is made."""
+        with self._errors.told("copied"), closing(sqlite3.connect(path)) as made:
+            self._database.backup(made)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -317,11 +331,15 @@ class History:
             self._database.execute("ROLLBACK")
 
     def _prepare(self) -> None:
-        with self._told("opened"):
+        with self._errors.reading(), self._errors.told("opened"):
             # What a commit has promised outlives a loss of power: the journal is gone for good.
             self._database.execute("PRAGMA synchronous = EXTRA")
             self._database.execute("PRAGMA foreign_keys = ON")
-            version = self._version()
+            # In one look: another run may be making the tables.
+            with self._snapshot():
+                version = self._version()
+        if version < 0:
+            raise HistoryError(f"{self.path}: is damaged: its tables have version {version}.")
         if version > VERSION:
             raise HistoryError(
                 f"{self.path}: was written by a later fastrank_eval (version {version} of its "
@@ -355,34 +373,6 @@ class History:
         if not tables and self.readonly:
             raise HistoryError(f"{self.path}: is empty, not a history of nights.")
         return int(version)
-
-    @contextmanager
-    def _told(self, done: str) -> Iterator[None]:
-        """Say in our words what SQLite refuses."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise HistoryError(f"{self.path}: cannot be {done}: {self._why(error)}") from error
-
-    def _why(self, error: sqlite3.Error) -> str:
-        code = getattr(error, "sqlite_errorname", "")
-        if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return (
-                f"another run has held it for more than {self._patience:g} seconds. Wait for its "
-                "end, or end it, and start again."
-            )
-        if code == "SQLITE_NOTADB":
-            return "it is no SQLite database. Name another file."
-        if not self.path.parent.is_dir():
-            return f"folder {str(self.path.parent)!r} does not exist; create it first."
-        if self.readonly and not self.path.exists():
-            return "there is no such file; 'fastrank-eval nightly' makes it."
-        if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-            return (
-                "a run was killed while it wrote, or the file may not be read. Open it once with "
-                "the right to write ('fastrank-eval nightly' does), which takes back the half."
-            )
-        return f"{error}."
 
 
 def _insert(table: str, columns: list[str]) -> str:

@@ -9,7 +9,10 @@ from urllib.parse import urlencode
 
 from fastrank_eval.report.nights import NightValue
 
-__all__ = ["FileLinks", "Links", "WebLinks"]
+__all__ = ["LONGEST_QUERY", "FileLinks", "Links", "WebLinks"]
+
+#: Characters of an address that the web view answers.
+LONGEST_QUERY = 4000
 
 
 class Links(Protocol):
@@ -65,9 +68,10 @@ class WebLinks:
         return f"/beside?{urlencode({'first': first, 'second': second})}"
 
     def slice(self, value: NightValue) -> str:
-        """Its page."""
+        """Its page; empty where a name is too long for an address."""
         asked = {"slice": value.slice, "measure": value.measure}
-        return f"/slice?{urlencode(asked, errors='replace')}"
+        query = urlencode(asked, errors="replace")
+        return f"/slice?{query}" if len(query) <= LONGEST_QUERY else ""
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,11 @@ _Rank = tuple[bool, bool, bool, float]
 
 
 def strength(difference: NightDifference) -> float:
-    """Standard errors that a difference is away from zero."""
-    found = abs(difference.delta) / difference.se if difference.se > 0 else math.nan
-    return found if math.isfinite(found) else 0.0
+    """Standard errors that a difference is away from zero; infinitely many where they are zero."""
+    if difference.se > 0:
+        found = abs(difference.delta) / difference.se
+        return found if math.isfinite(found) else 0.0
+    return math.inf if difference.se == 0 and abs(difference.delta) > 0 else 0.0
 
 
 def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bool]:

@@ -22,7 +22,7 @@ _PLACE = ("kind", "score", "by", "slice", "measure")
 _CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjusted", "verdict")
 
 
-def nights_json(nights: Sequence[dict[str, Any]], exit_code: int) -> str:
+def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | None = None) -> str:
     """Write what a run came to.
 
     Parameters
@@ -30,6 +30,8 @@ def nights_json(nights: Sequence[dict[str, Any]], exit_code: int) -> str:
     nights : sequence of dict
         Of `night_dict`, or ``{"date", "error"}`` of a night that could not be evaluated.
     exit_code : int
+    error : str, optional
+        Why no night was run.
 
     Returns
     -------
@@ -37,6 +39,8 @@ def nights_json(nights: Sequence[dict[str, Any]], exit_code: int) -> str:
         Strictly valid JSON in ASCII; docs/NIGHTLY.md tells its keys.
     """
     whole = {"schema": SCHEMA, "exit_code": exit_code, "nights": nights}
+    if error is not None:
+        whole["error"] = error
     return json.dumps(whole, indent=2, allow_nan=False) + "\n"
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.text import measures_asked
+from fastrank_eval.output import check_writable
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.progress import Progress
 from fastrank_eval.report import drift
@@ -25,6 +26,7 @@ from fastrank_eval.report.night_state import states_of
 from fastrank_eval.report.nights import KeptStates, Night, NightDifference
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
+from fastrank_eval.report.rehearsal import check_folder
 from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
 
 __all__ = ["NightRun", "nightly"]
@@ -86,21 +88,26 @@ def nightly(
         As `evaluate` does, or if the history cannot be written. Nothing has changed then.
     """
     if dry_run:
-        found = _evaluated(config, date, progress)
         if not config.history.exists():
+            check_folder(config.history)
+            found = _evaluated(config, date, progress)
             return NightRun(_compared(found, config, None), found.kept)
         with closing(History(config.history, readonly=True)) as history:
             history.claim(config.report)
+            found = _evaluated(config, date, progress)
             return NightRun(_compared(found, config, history), found.kept)
-    # Opened first: what cannot be written is found before the rows are read.
-    with closing(History(config.history)) as history:
-        history.claim(config.report)
-        found = _evaluated(config, date, progress)
-        # Two runs at once see each other's nights whole or not at all.
-        with history.transaction():
+    # What cannot be written is found before the rows are read; what they fail leaves nothing.
+    if config.history.exists():
+        with closing(History(config.history)) as history:
             history.claim(config.report)
-            night = _compared(found, config, history)
-            history.write(night, found.kept)
+    else:
+        check_writable(config.history, overwrite=True)  # another run may make it
+    found = _evaluated(config, date, progress)
+    # Two runs at once see each other's nights whole or not at all.
+    with closing(History(config.history)) as history, history.transaction():
+        history.claim(config.report)
+        night = _compared(found, config, history)
+        history.write(night, found.kept)
     return NightRun(night, found.kept)
 
 

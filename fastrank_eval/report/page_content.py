@@ -19,8 +19,10 @@ from fastrank_eval.report.moved import Moved, moved
 from fastrank_eval.report.nights import CurveLine, NightValue
 from fastrank_eval.report.wording import amount, interval, level_of, period_nights, reasons
 
-__all__ = ["night_content"]
+__all__ = ["MOST_SLICES", "night_content"]
 
+#: Lines of a table; larger pages open slowly.
+MOST_SLICES = 500
 _MOST_MOVERS = 6
 _MOST_TRENDS = 8
 _MOST_REASONS = 6
@@ -98,7 +100,11 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "bare": _without_intervals(series, night.measures[:_MOST_TRENDS]),
         "edges": charts.edges(series.nights),
         "untrended": night.measures[_MOST_TRENDS:],
-        "slices": [(measure, lines) for measure, lines in slices if lines],
+        "slices": [
+            (measure, lines[:MOST_SLICES], len(lines[MOST_SLICES:]))
+            for measure, lines in slices
+            if lines
+        ],
         "activity": activity,
         "curves": curves,
         "quality_charts": quality_charts,
@@ -202,7 +208,7 @@ def _periods(
             for model, part, measure in places
             if part != "all" and measure == night.measures[0]
         ]
-    return [(name, period_nights(night, name)) for name in night.periods], rows, parts
+    return [(name, period_nights(night, name)) for name in night.periods], rows, parts[:MOST_SLICES]
 
 
 def _cell(value: NightValue | None, digits: int) -> tuple[str, str]:

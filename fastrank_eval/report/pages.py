@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from importlib import import_module
@@ -34,13 +35,12 @@ def check_pages(config: NightlyConfig) -> None:
     if config.folder is None:
         return
     _pages().check_libraries()
-    try:
-        config.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: "
-            f"{error.strerror or error}."
-        ) from error
+    # Not made yet: a night that fails leaves nothing.
+    nearest = next(each for each in (config.folder, *config.folder.parents) if each.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return
+    lack = "may not be written" if nearest.is_dir() else "is no folder"
+    raise _cannot_be_made(config, f"{str(nearest)!r} {lack}")
 
 
 def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
@@ -64,6 +64,10 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
     """
     if config.folder is None:
         return []
+    try:
+        config.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_be_made(config, str(error.strerror or error)) from error
     page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
     with closing(History(config.history)) as history:
         drawn = {night.date: _drawn(config, config.folder, history, night)}
@@ -78,6 +82,12 @@ def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
                 if history.dates()[-1] == latest:
                     _put(index, drawn[latest])
                     return [page, index]
+
+
+def _cannot_be_made(config: NightlyConfig, why: str) -> OutputError:
+    return OutputError(
+        f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: {why}."
+    )
 
 
 def _drawn(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ __all__ = [
     "choice",
     "count",
     "names",
+    "names_if_any",
     "number",
     "share",
     "text",
@@ -55,9 +56,12 @@ class Complaints:
 
     file: str
     found: list[str] = field(default_factory=list)
+    #: Of which tables.
+    tables: set[str] = field(default_factory=set)
 
     def add(self, table: str, key: str, value: object, why: str) -> None:
         """Say what is wrong with a key, or with a whole table where there is no key."""
+        self.tables.add(table or key)
         place = f"[{table}]" if table else ""
         if key:
             place = f"{place} {key} = {_shown(value)}".strip()
@@ -122,15 +126,20 @@ class TableReader:
             try:
                 found[key] = known.read(given[key])
             except ValueError as wanted:
-                self._complaints.add(name, key, given[key], f"is not {wanted}.")
+                end = "" if str(wanted).endswith("?") else "."
+                self._complaints.add(name, key, given[key], f"is not {wanted}{end}")
         return found
 
 
 def text(value: Any) -> str:
     """Accept a text that is not empty."""
-    if not isinstance(value, str) or not value.strip():
+    if not _says_something(value):
         raise ValueError("a text that says something")
-    return value
+    return str(value)
+
+
+def _says_something(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
 def names(value: Any) -> tuple[str, ...]:
@@ -139,11 +148,16 @@ def names(value: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not given:
         raise ValueError("a text or a list of texts, at least one")
     for each in given:
-        if not isinstance(each, str) or not each.strip():
+        if not _says_something(each):
             raise ValueError(f"a text or a list of texts: {each!r} is none that says something")
         if given.count(each) > 1:
             raise ValueError(f"a list of distinct texts: {each!r} stands there twice")
     return tuple(given)
+
+
+def names_if_any(value: Any) -> tuple[str, ...]:
+    """Accept the same, and an empty list for none."""
+    return () if value == [] else names(value)
 
 
 def choice(*choices: str) -> Callable[[Any], str]:
@@ -151,18 +165,21 @@ def choice(*choices: str) -> Callable[[Any], str]:
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"one of {', '.join(map(repr, choices))}{near(value, choices)}")
+            hint = near(value, choices)
+            raise ValueError(f"one of {', '.join(map(repr, choices))}{'.' if hint else ''}{hint}")
         return value
 
     return read
 
 
-def count(least: int) -> Callable[[Any], int]:
+def count(least: int, most: int = 10**15) -> Callable[[Any], int]:
     """Accept a whole number."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"a whole number of at least {least}")
+        if value > most:
+            raise ValueError(f"a whole number of at most {most:,}")
         return value
 
     return read
@@ -173,7 +190,7 @@ def number(above: float) -> Callable[[Any], float]:
 
     def read(value: Any) -> float:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
-        if not fits or not math.isfinite(value) or value <= above:
+        if not fits or not above < value <= sys.float_info.max:
             raise ValueError(f"a number above {above:g}")
         return float(value)
 

@@ -7,15 +7,15 @@ settings of matplotlib belong to one thread.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -23,11 +23,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.report.dates import date_of
-from fastrank_eval.report.links import WebLinks
+from fastrank_eval.report.links import LONGEST_QUERY, WebLinks
 from fastrank_eval.report.nights import PERIODS, Night
 from fastrank_eval.report.page import page, policy, render
 from fastrank_eval.report.periods import NightStates, with_periods
 from fastrank_eval.report.web_content import beside_content, nights_content, slice_content
+from fastrank_eval.report.web_hosts import KnownHosts
 
 __all__ = ["Nights", "web_view"]
 
@@ -35,7 +36,7 @@ __all__ = ["Nights", "web_view"]
 NIGHTS = 30
 #: Bytes of saved states that are merged while somebody waits.
 MOST_STATES = 32_000_000
-_LONGEST_QUERY = 4000
+_LOG = logging.getLogger(__name__)
 _HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": policy("'self'") + "; frame-ancestors 'none'",
@@ -82,6 +83,11 @@ def web_view(history: Nights, *, hosts: Sequence[str] = ("127.0.0.1", "localhost
     -------
     starlette.applications.Starlette
         Answers GET and HEAD only.
+
+    Raises
+    ------
+    ArgumentError
+        A host is no name.
     """
     shown = _Shown(history)
     routes = [
@@ -94,7 +100,7 @@ def web_view(history: Nights, *, hosts: Sequence[str] = ("127.0.0.1", "localhost
         routes=[Route(path, _answering(answer), methods=["GET"]) for path, answer in routes],
         middleware=[
             Middleware(_Headers),
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+            Middleware(_OfKnownHosts, known=KnownHosts(hosts)),
         ],
         exception_handlers={HTTPException: _refused, FastRankEvalError: _failed},
     )
@@ -188,14 +194,35 @@ class _Headers:
         await self._app(scope, receive, sent)
 
 
+class _OfKnownHosts:
+    """Refuses requests that call the server by a name that is not its own."""
+
+    def __init__(self, app: ASGIApp, known: KnownHosts) -> None:
+        self._app, self._known = app, known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or Headers(scope=scope).get("host", "") in self._known:
+            await self._app(scope, receive, send)
+            return
+        told = "The server is not known by the name that the address has (see --allow-host)."
+        answer = _page("refused.html", 400, links=WebLinks(), code=400, told=told)
+        await answer(scope, receive, send)
+
+
 def _answering(
     answer: Callable[[Request], Response],
 ) -> Callable[[Request], Awaitable[Response]]:
     # Starlette runs a plain function in a thread of its own, a coroutine in the server's.
     async def answered(request: Request) -> Response:
-        if len(request.url.query) > _LONGEST_QUERY:
+        if len(request.url.query) > LONGEST_QUERY:
             raise HTTPException(414, "The address is too long.")
-        return answer(request)
+        try:
+            return answer(request)
+        except (HTTPException, FastRankEvalError):
+            raise
+        except Exception as error:
+            _LOG.exception("the page %s could not be drawn", request.url.path)
+            return await _refused(request, error)
 
     return answered
 
@@ -212,7 +239,7 @@ def _page(template: str, status: int = 200, **content: object) -> Response:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    code, told = 500, ""
+    code, told = 500, "The page could not be drawn; the server has told why."
     if isinstance(error, HTTPException):
         code, told = error.status_code, error.detail
     return _page("refused.html", code, links=WebLinks(), code=code, told=told)

@@ -15,6 +15,7 @@ from fastrank_eval.report.earlier_nights import differing
 from fastrank_eval.report.lines import Change, NightSeries
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 from fastrank_eval.report.page import check_libraries
+from fastrank_eval.report.page_content import MOST_SLICES
 from fastrank_eval.report.wording import (
     amount,
     confidence_of,
@@ -154,12 +155,12 @@ def beside_content(first: Night, second: Night) -> dict[str, Any]:
     parts = [value for value in second.values if value.slice != "all"]
     order = {measure: place for place, measure in enumerate(second.measures)}
     whole.sort(key=lambda value: order.get(value.measure, len(order)))
-    tables = [("All rows", _pairs(whole, was, found, confidence))]
+    tables = [("All rows", _pairs(whole, was, found, confidence), 0)]
     for measure in second.measures:
         pairs = _pairs([v for v in parts if v.measure == measure], was, found, confidence)
         pairs.sort(key=lambda pair: pair.rank)
         if pairs:
-            tables.append((f"{measure} by slice", pairs))
+            tables.append((f"{measure} by slice", pairs[:MOST_SLICES], len(pairs[MOST_SLICES:])))
     return {
         "title": second.title,
         "first": first,
