@@ -68,7 +68,8 @@ def partial(
     >>> parts[0].merge(*parts[1:]).result().value("GAUC")
     0.5
     """
-    check_options("partial", ["group", "label", "score", "measures", *options], run)
+    given = ["group", "label", "score", "measures", *options]
+    check_options("partial", given, run, without=("per_group",))
     return evaluate(
         batches,
         group=group,

@@ -18,7 +18,7 @@ from fastrank_eval.sources.literals import fit, order_key, plain_type
 from fastrank_eval.sources.ranges import UNKNOWN, Range
 from fastrank_eval.sources.source import require_columns
 
-__all__ = ["ANYTHING", "FALSE", "NULL", "TRUE", "Condition", "bind"]
+__all__ = ["ANYTHING", "FALSE", "NULL", "TRUE", "Condition", "bind", "folded"]
 
 #: What a condition may come to in some rows, as a set of bits.
 TRUE, FALSE, NULL = 1, 2, 4
@@ -134,7 +134,7 @@ class _And:
     parts: tuple[Condition, ...]
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return _folded(pc.and_kleene, [part.mask(operand, exact) for part in self.parts])
+        return folded(pc.and_kleene, [part.mask(operand, exact) for part in self.parts])
 
     def outcomes(self, known: Mapping[str, Range]) -> int:
         return reduce(_both, (part.outcomes(known) for part in self.parts))
@@ -145,7 +145,7 @@ class _Or:
     parts: tuple[Condition, ...]
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return _folded(pc.or_kleene, [part.mask(operand, exact) for part in self.parts])
+        return folded(pc.or_kleene, [part.mask(operand, exact) for part in self.parts])
 
     def outcomes(self, known: Mapping[str, Range]) -> int:
         return _swapped(reduce(_both, (_swapped(part.outcomes(known)) for part in self.parts)))
@@ -230,9 +230,9 @@ def _swapped(outcomes: int) -> int:
     return outcomes & NULL | TRUE * bool(outcomes & FALSE) | FALSE * bool(outcomes & TRUE)
 
 
-def _folded(join: Callable[[Any, Any], Any], parts: Sequence[Any]) -> Any:
+def folded(join: Callable[[Any, Any], Any], parts: Sequence[Any]) -> Any:
     """Join many by halves: a long chain would overflow the stack of whoever walks it."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
-    return join(_folded(join, parts[:half]), _folded(join, parts[half:]))
+    return join(folded(join, parts[:half]), folded(join, parts[half:]))

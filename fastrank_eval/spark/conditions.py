@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pyarrow.compute as pc
 
 from fastrank_eval import where
 from fastrank_eval.errors import ArgumentError
-from fastrank_eval.sources.conditions import bind
+from fastrank_eval.sources.conditions import bind, folded
 from fastrank_eval.sources.literals import fit
 from fastrank_eval.spark.frames import functions_of, quoted
 
@@ -64,7 +63,7 @@ def _column(df: DataFrame, node: where.Node, schema: pa.Schema) -> Column:
         return ~_column(df, node.part, schema)
     if isinstance(node, where.And | where.Or):
         join = and_ if isinstance(node, where.And) else or_
-        return reduce(join, [_column(df, part, schema) for part in node.parts])
+        return folded(join, [_column(df, part, schema) for part in node.parts])
     functions = functions_of(df)
     column = functions.col(quoted(node.column))
     if isinstance(node, where.IsNull):
@@ -72,6 +71,9 @@ def _column(df: DataFrame, node: where.Node, schema: pa.Schema) -> Column:
     if isinstance(node, where.Flag):
         return column
     kind = schema.field(node.column).type
+    if pa.types.is_floating(kind):
+        # Files are not to be pruned: their statistics and dictionaries know no NaN, and two zeros.
+        column = column + functions.lit(0.0)
     if isinstance(node, where.Among):
         return column.isin([_literal(df, node.column, one, kind) for one in node.literals])
     compared = getattr(column, _COMPARE[node.operator])(

@@ -14,7 +14,16 @@ from fastrank_eval.spark.task import FIRST_HASH, SECOND_HASH
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Grouped", "arrow_schema", "check_frame", "functions_of", "grouped", "quoted"]
+__all__ = [
+    "Grouped",
+    "arrow_schema",
+    "check_frame",
+    "functions_of",
+    "grouped",
+    "hashes",
+    "numbered",
+    "quoted",
+]
 
 _INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 #: What columns of types that Arrow does not know are taken for; no measure takes it.
@@ -35,6 +44,8 @@ class Grouped(NamedTuple):
         The columns that tell groups apart there.
     hashed : tuple of str
         Key columns that two hashes stand for.
+    names : tuple of str
+        What its columns are called here; there they are numbered.
     """
 
     frame: DataFrame
@@ -42,14 +53,20 @@ class Grouped(NamedTuple):
     key_bits: int
     group: tuple[str, ...]
     hashed: tuple[str, ...]
+    names: tuple[str, ...]
 
 
-def check_frame(df: object) -> None:
-    """Refuse what is no DataFrame of Spark."""
+def check_frame(df: Any) -> None:
+    """Refuse what is no DataFrame of Spark, or one without an end."""
     if not (type(df).__module__.startswith("pyspark.") and hasattr(df, "mapInArrow")):
         raise ArgumentError(
             f"fastrank_eval.spark takes a DataFrame of Spark, not {type(df).__name__}; "
             "fastrank_eval.evaluate() takes tables, frames and files."
+        )
+    if df.isStreaming:
+        raise ArgumentError(
+            "the DataFrame is a stream, of which there is no last row: evaluate what has arrived, "
+            "as in foreachBatch()."
         )
 
 
@@ -121,18 +138,30 @@ def grouped(
     kinds = {field.name: field.dataType.typeName() for field in df.schema.fields}
     bits = _INTEGERS.get(kinds[group[0]], 0) if len(group) == 1 else 0
     read = list(dict.fromkeys([*(group if bits or keep_keys else ()), *columns]))
-    taken = [functions.col(quoted(name)) for name in read]
+    taken = numbered(df, read)
     key = group[0]
     if not bits:
         key, bits = FIRST_HASH, 64
-        taken += hashes(df, group)
+        taken += [
+            each.alias(f"c{place}") for place, each in enumerate(hashes(df, group), len(read))
+        ]
+        read += [FIRST_HASH, SECOND_HASH]
         names: tuple[str, ...] = tuple(group) if keep_keys else (FIRST_HASH, SECOND_HASH)
         hashed = tuple(group)
     else:
         names, hashed = tuple(group), ()
-    by = functions.col(quoted(key))
-    rows = df.select(*taken).repartition(partitions, by).sortWithinPartitions(by)
-    return Grouped(rows, key, bits, names, hashed)
+    by = functions.col(f"c{read.index(key)}")
+    # Of a table in buckets of this very key the optimiser would drop the exchange, and then read
+    # it without its buckets: it must not see that this is the key.
+    home = by.bitwiseXOR(functions.lit(0))
+    rows = df.select(*taken).repartition(partitions, home).sortWithinPartitions(by)
+    return Grouped(rows, key, bits, names, hashed, tuple(read))
+
+
+def numbered(df: DataFrame, names: Sequence[str]) -> list[Column]:
+    """Columns under names that every way into Python takes."""
+    functions = functions_of(df)
+    return [functions.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(names)]
 
 
 def hashes(df: DataFrame, group: Sequence[str]) -> list[Column]:

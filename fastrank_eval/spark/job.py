@@ -26,6 +26,7 @@ from fastrank_eval.spark.frames import (
     functions_of,
     grouped,
     hashes,
+    numbered,
     quoted,
 )
 from fastrank_eval.spark.replies import Answer, merged
@@ -58,6 +59,15 @@ _SPARKS = {
     "format": "a DataFrame knows what it reads",
     "progress": "Spark shows the progress of its jobs",
 }
+_LARGE_STATES = (
+    "The states of all partitions are larger than spark.driver.maxResultSize. Exact AUC and curves "
+    "keep each distinct score, and kept groups each group: raise it, or take AUC(bins=65536), or "
+    "leave keep_groups and keep_scores out."
+)
+_MANY_VALUES = (
+    "The distinct values of the columns to be binned by quantiles are larger than "
+    "spark.driver.maxResultSize: raise it, or give edges, by='age:18,35'."
+)
 _UNSPLIT = "ties='input' takes the order of the input, which Spark does not keep; name another."
 
 
@@ -140,6 +150,7 @@ class Job:
             key_bits=0,
             hashed=(),
             partitions=_partitions(df, partitions),
+            names=(),
             edges={},
             keep_groups=keep_groups,
             keep_scores=keep_scores,
@@ -190,7 +201,12 @@ class Job:
         found = grouped(self.rows, self.group, read, task.partitions, keep_keys=keep_keys)
         options = {**task.options, "group": list(found.group)}
         settled = replace(
-            task, options=options, key=found.key, key_bits=found.key_bits, hashed=found.hashed
+            task,
+            options=options,
+            key=found.key,
+            key_bits=found.key_bits,
+            hashed=found.hashed,
+            names=found.names,
         )
         return found.frame, settled
 
@@ -224,11 +240,10 @@ def _edges(rows: DataFrame, planned: Evaluation) -> dict[str, bytes]:
     ]
     if not parts:
         return {}
-    functions = functions_of(rows)
     names = list(dict.fromkeys(part.column for part in parts))
     met = {name: Distribution(planned.schema.field(name).type) for name in names}
-    columns = rows.select(*(functions.col(quoted(name)) for name in names))
-    for reply in _collected(columns.mapInArrow(worker.distinct_values, VALUES)):
+    columns = rows.select(*numbered(rows, names))
+    for reply in _collected(columns.mapInArrow(worker.distinct_values, VALUES), _MANY_VALUES):
         counted = batch_in(bytes(reply["values"]))
         met[names[reply["column"]]].add(counted.column(0), np.asarray(counted.column(1)))
     edges = {}
@@ -238,21 +253,21 @@ def _edges(rows: DataFrame, planned: Evaluation) -> dict[str, bytes]:
     return edges
 
 
-def _collected(replies: DataFrame) -> Sequence[Any]:
-    """Run a job; what its workers lack is said in our words."""
+def _collected(replies: DataFrame, too_large: str = _LARGE_STATES) -> Sequence[Any]:
+    """Run a job; what its workers lack, or the driver, is said in our words."""
     from pyspark.errors import PySparkException
 
     try:
         rows: Sequence[Any] = replies.collect()
     except PySparkException as error:
-        told = _lacking(str(error))
+        told = _lacking(str(error), too_large)
         if told:
             raise SparkError(told) from error
         raise
     return rows
 
 
-def _lacking(message: str) -> str:
+def _lacking(message: str, too_large: str) -> str:
     for package in ("fastrank_eval", "pyarrow", "numba", "numpy"):
         if f"No module named '{package}'" in message:
             return (
@@ -261,9 +276,5 @@ def _lacking(message: str) -> str:
                 "(PYSPARK_PYTHON) to a Python that has it on every worker."
             )
     if "spark.driver.maxResultSize" in message:
-        return (
-            "The states of all partitions are larger than spark.driver.maxResultSize. Exact AUC "
-            "and curves keep each distinct score, and kept groups each group: raise it, or take "
-            "AUC(bins=65536), or leave keep_groups and keep_scores out."
-        )
+        return too_large
     return ""

@@ -34,6 +34,9 @@ class Task:
         Key columns that two hashes stand for; empty for an integer key.
     partitions : int
         How many there are.
+    names : tuple of str
+        The columns of batches, which travel under other names: not all that a column may be called
+        is taken by Spark's ways into Python.
     edges : mapping of str to bytes
         Edges of quantiles, found before, each an Arrow stream of one column.
     keep_groups : bool
@@ -49,6 +52,7 @@ class Task:
     key_bits: int
     hashed: tuple[str, ...]
     partitions: int
+    names: tuple[str, ...]
     edges: Mapping[str, bytes]
     keep_groups: bool
     keep_scores: bool

@@ -24,7 +24,6 @@ from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.faults import BadRows
 from fastrank_eval.groups import key_text
 from fastrank_eval.kernel import compilations
-from fastrank_eval.plan import STRETCH
 from fastrank_eval.slices.edges import values_of
 from fastrank_eval.slices.quantiles import Distribution
 from fastrank_eval.sources import Source
@@ -44,8 +43,8 @@ _SCHEMA = pa.schema(
         ("fault", pa.string()),
     ]
 )
-#: Rows whose keys are remembered, so that a fault can name its group: more than are read ahead.
-_REMEMBERED = 4 * STRETCH
+#: Rows that are read ahead, and those that are remembered, so that a fault can name its group.
+_ROWS, _REMEMBERED = 1 << 18, 1 << 19
 
 
 class _Rows:
@@ -62,7 +61,7 @@ class _Rows:
 
     def __init__(self, task: Task, number: int, batches: Iterable[pa.RecordBatch]) -> None:
         self._task, self._number = task, number
-        batches = iter(batches)
+        batches = (_named(batch, task.names) for batch in batches)
         first = next(batches)
         self._batches = chain([first], batches)
         self._recent: deque[tuple[int, pa.RecordBatch]] = deque()
@@ -127,11 +126,7 @@ def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     number, compiled = _partition(), compilations()
     fault, state, rows = None, None, 0
     try:
-        if __version__ != task.version:
-            raise SparkError(
-                f"workers have fastrank_eval {__version__}, and the job was made by "
-                f"{task.version}: ship the same version to both."
-            )
+        _check_version(task)
         met = next((batch for batch in batches if batch.num_rows), None)
         if met is not None:
             reading = _Rows(task, number, chain([met], batches))
@@ -151,6 +146,7 @@ def group_values(
     task: Task, schema: bytes, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The values of every group of one partition, as `Result.per_group` has them."""
+    _check_version(task)
     met = next((batch for batch in batches if batch.num_rows), None)
     if met is None:
         return
@@ -164,7 +160,7 @@ def group_values(
 def distinct_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The distinct values of each column of one partition, with their rows: `task.VALUES`."""
     met: list[Distribution] = []
-    for batch in batches:
+    for batch in (_named(batch, batch.schema.names) for batch in batches):
         if not met:
             met = [Distribution(kind) for kind in batch.schema.types]
         for distribution, column in zip(met, batch.columns, strict=True):
@@ -184,6 +180,28 @@ def distinct_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         )
 
 
+def _check_version(task: Task) -> None:
+    if __version__ != task.version:
+        raise SparkError(
+            f"workers have fastrank_eval {__version__}, and the job was made by "
+            f"{task.version}: ship the same version to both."
+        )
+
+
+def _named(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """The batch with its columns' own names, and times in UTC.
+
+    Spark gives times the zone of its session: the same instants, but days of other hours.
+    """
+    columns = [
+        column.cast(pa.timestamp(column.type.unit, "UTC"))
+        if pa.types.is_timestamp(column.type) and column.type.tz is not None
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+
 def _evaluated(task: Task, reading: _Rows, *, per_group: bool) -> Evaluation:
     options = dict(task.options)
     try:
@@ -192,6 +210,7 @@ def _evaluated(task: Task, reading: _Rows, *, per_group: bool) -> Evaluation:
             **options,
             order="grouped",
             threads=1,
+            batch_rows=_ROWS,
             per_group=per_group,
             keep_scores=task.keep_scores,
         )

@@ -104,6 +104,12 @@ def test_score_of_text__is_refused_by_the_workers_in_our_words(frame) -> None:
         fe.spark.evaluate(frame, group="user", **{**OPTIONS, "score": "slot"})
 
 
+def test_stream__is_refused(spark) -> None:
+    endless = spark.readStream.format("rate").load()
+    with pytest.raises(fe.ArgumentError, match=r"is a stream.*foreachBatch"):
+        fe.spark.evaluate(endless, group="value", **OPTIONS)
+
+
 def test_no_frame_of_spark__is_refused(log) -> None:
     with pytest.raises(fe.ArgumentError, match="takes a DataFrame of Spark, not Table"):
         fe.spark.evaluate(log, group="user", **OPTIONS)
@@ -203,9 +209,11 @@ def test_workers_of_another_version__are_refused(frame, monkeypatch) -> None:
 
 
 def test_states_too_large_for_the_driver__the_remedy_is_named(spark) -> None:
-    message = job._lacking("... is bigger than spark.driver.maxResultSize (1024.0 MiB)")
+    message = job._lacking(
+        "... is bigger than spark.driver.maxResultSize (1 GiB)", job._LARGE_STATES
+    )
     assert "AUC(bins=65536)" in message
-    assert job._lacking("something else") == ""
+    assert job._lacking("something else", "") == ""
 
 
 def test_keys_of_another_order__a_hash_of_a_group_that_is_gone_is_told_as_it_is(frame) -> None:
