@@ -69,7 +69,7 @@ def partial(
     0.5
     """
     given = ["group", "label", "score", "measures", *options]
-    check_options("partial", given, run, without=("per_group",))
+    check_options("partial", given, run, without=("per_group", "keep_state"))
     return evaluate(
         batches,
         group=group,

@@ -107,7 +107,7 @@ class State(StateHeader):
 
         Parameters
         ----------
-        content : bytes
+        content : bytes or the like
         name : str
             What messages call it.
 
@@ -130,7 +130,7 @@ class State(StateHeader):
         >>> fe.State.from_bytes(state.to_bytes()).result().value("GAUC")
         1.0
         """
-        return _checked(*state_in(content, name), name)
+        return _checked(*state_in(bytes(content), name), name)
 
     def merge(
         self, *others: State, allow_repeated: bool = False, allow_crossing: bool = False

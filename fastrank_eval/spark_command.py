@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import click
 
-from fastrank_eval.shell import SectionedCommand
+from fastrank_eval.shell import SectionedCommand, emit
 
 __all__ = ["spark_submit_example"]
 
@@ -25,4 +25,4 @@ def spark_submit_example() -> None:
     Its first lines show how the environment is shipped to the workers; docs/DISTRIBUTED.md says
     how it is made.
     """
-    click.echo(files("fastrank_eval.spark").joinpath("example_job.py").read_text("utf-8"), nl=False)
+    emit(files("fastrank_eval.spark").joinpath("example_job.py").read_text("utf-8"))

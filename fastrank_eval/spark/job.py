@@ -41,6 +41,7 @@ from fastrank_eval.spark.task import (
 )
 from fastrank_eval.state_of_run import state_of_run
 from fastrank_eval.summary import per_group_table
+from fastrank_eval.validation import refuse_unhashable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -135,6 +136,7 @@ class Job:
         if plain.get("by"):
             plain["by"] = [str(spec) for spec in slices_asked(plain["by"])]
         schema = arrow_schema(df)
+        rows = only(df, where, schema)
         planned = run(
             schema.empty_table(),
             **plain,
@@ -157,7 +159,10 @@ class Job:
             version=__version__,
         )
         group = column_names("group", options["group"])
-        return cls(only(df, where, schema), group, where, task, planned)
+        for name in group:
+            # What is hashed is not looked at any more.
+            refuse_unhashable(pa.nulls(0, schema.field(name).type), name, "group")
+        return cls(rows, group, where, task, planned)
 
     def answer(self) -> Answer:
         """Run it."""
@@ -197,7 +202,9 @@ class Job:
         slicing = () if plan.slicing is None or sliced else plan.slicing.columns
         fields = tuple(field for field in plan.roles.fields if field not in slicing)
         # Key columns are read by themselves, unless they play another part too.
-        read = replace(plan.roles, group=(), fields=fields).by_column()
+        read = list(replace(plan.roles, group=(), fields=fields).by_column())
+        if task.options.get("subtopics") is not None and task.options["subtopics"] not in read:
+            read.append(task.options["subtopics"])
         found = grouped(self.rows, self.group, read, task.partitions, keep_keys=keep_keys)
         options = {**task.options, "group": list(found.group)}
         settled = replace(

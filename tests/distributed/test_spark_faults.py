@@ -87,6 +87,8 @@ def test_undefined_group__the_error_names_it(spark) -> None:
         ({"group": "user", "partitions": 0}, "partitions=0"),
         ({"group": "user", "where": "slot = 3"}, "slot"),
         ({"group": "user", "by": "slto"}, "slto"),
+        ({"group": "new"}, "type double, which cannot be a key"),
+        ({"group": "user", "where": 3}, "where=3 is not text"),
         ({"group": "user", "metrics": "GAUC"}, "takes no metrics"),
     ],
 )
@@ -128,7 +130,8 @@ def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, 
 
     def changed(*args: Any, **named: Any) -> frames.Grouped:
         found = real(*args, **named)
-        return found._replace(frame=changes[how](found.frame).sortWithinPartitions(found.key))
+        key = f"c{found.names.index(found.key)}"
+        return found._replace(frame=changes[how](found.frame).sortWithinPartitions(key))
 
     monkeypatch.setattr(job, "grouped", changed)
     with (

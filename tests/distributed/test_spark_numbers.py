@@ -132,6 +132,7 @@ def test_key_that_plays_another_part__is_read_for_it_too(frame, log) -> None:
         "group": ["name", "user"],
         "score": "old",
         "measures": "GAUC(weight='user'),FieldECE(field='name')",
+        "subtopics": "age",  # which no measure asks for
         "by": "name",
     }
     found = fe.spark.evaluate(frame, label="click", **options)
