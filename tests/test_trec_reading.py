@@ -330,7 +330,7 @@ def test_gzip__cut_short_or_damaged__is_an_error(tmp_path):
     "source, says",
     [
         ([], "list of paths is empty"),
-        ([LINE], "holds bytes: pass paths alone"),
+        ([LINE], "holds bytes: paths only"),
         ("nowhere.run", "no such file"),
         (b"PAR1PAR1", "it is Parquet"),
         (5, "Cannot read rows from int"),
