@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, cast
 
@@ -196,5 +196,10 @@ def in_order(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+        pool.shutdown()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        # What was left in the midst may be closed by a collection of garbage that comes while
+        # another thread starts. To wait there for threads to end, which take the lock that a start
+        # holds, is to wait for ever (CPython 3.11); jobs end without it.
+        pool.shutdown(wait=False, cancel_futures=True)
+        wait([job for job in waiting if not job.cancelled()])

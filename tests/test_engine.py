@@ -2,6 +2,9 @@
 
 import itertools
 import math
+import subprocess
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -400,3 +403,18 @@ def test_numbers_past_the_largest_double__are_refused_not_summed(columns, texts)
     weight = "weight" if "weight" in columns else None
     with pytest.raises(FastRankEvalError):
         evaluate({**plain, **columns}, texts, weight=weight)
+
+
+@pytest.mark.skipif(
+    not hasattr(threading, "_shutdown_locks_lock"), reason="of CPython before 3.13 alone"
+)
+def test_threads__left_to_a_collection_of_garbage_while_another_starts__are_not_waited_for():
+    left = """
+import threading
+from fastrank_eval.engine import in_order
+left = in_order(2, lambda job: job, range(100))
+next(left)
+with threading._shutdown_locks_lock:  # as a thread that starts holds it
+    left.close()
+"""
+    assert subprocess.run([sys.executable, "-c", left], timeout=60, check=False).returncode == 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
+from fastrank_eval.engine import in_order
 from fastrank_eval.errors import ArgumentError, SourceError, near
 from fastrank_eval.sources.paths import FORMATS
 from fastrank_eval.trec.blocks import (
@@ -252,16 +251,12 @@ def _in_threads(
     blocks: Iterator[tuple[Text, bytes]], layout: Layout
 ) -> Iterator[tuple[Text, Lines]]:
     """Blocks in their order, read by all threads; no more at a time than keeps them busy."""
-    threads = pa.cpu_count()
-    with ThreadPoolExecutor(threads) as pool:
-        ahead: deque[tuple[Text, Future[Lines]]] = deque()
-        for text, block in blocks:
-            ahead.append((text, pool.submit(columns_of_lines, block, layout)))
-            if len(ahead) > threads:
-                text, lines = ahead.popleft()
-                yield text, lines.result()
-        for text, lines in ahead:
-            yield text, lines.result()
+
+    def read(job: tuple[Text, bytes]) -> tuple[Text, Lines]:
+        text, block = job
+        return text, columns_of_lines(block, layout)
+
+    return in_order(pa.cpu_count(), read, blocks)
 
 
 def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> pa.Table:
