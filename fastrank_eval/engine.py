@@ -196,10 +196,14 @@ def in_order(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> I
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-        pool.shutdown()
-    finally:
-        # What was left in the midst may be closed by a collection of garbage that comes while
+    except GeneratorExit:
+        # Who closes what was left in the midst may be a collection of garbage that comes while
         # another thread starts. To wait there for threads to end, which take the lock that a start
         # holds, is to wait for ever (CPython 3.11); jobs end without it.
         pool.shutdown(wait=False, cancel_futures=True)
         wait([job for job in waiting if not job.cancelled()])
+        raise
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
