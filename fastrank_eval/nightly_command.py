@@ -39,9 +39,8 @@ Examples:
   fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
 
 Exit codes: 0 fine, 2 bad input (nothing was written), 3 a gate failed, 4 the rows are not sound
-(whatever the gates say), 5 fine and kept but a page or the summary could not be
-written, 130 interrupted, 143
-terminated, 129 hung up.""",
+(whatever the gates say), 5 fine and kept but a page or the summary could not be written,
+130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option("Night", "--date", metavar="DATE", help="The night, as 2026-11-19; by default yesterday.")

@@ -78,7 +78,6 @@ class _Rows:
     def group_of(self, row: int) -> str:
         """The group of a row, as messages name it; "" if it was not remembered."""
         names = self._task.options["group"]
-        names = [names] if isinstance(names, str) else list(names)
         for start, batch in self._recent:
             if start <= row < start + batch.num_rows:
                 keys = tuple(batch.column(name) for name in names)
