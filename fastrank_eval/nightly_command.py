@@ -25,7 +25,7 @@ __all__ = ["DATA_QUALITY", "NOT_SHOWN", "REGRESSION", "nightly"]
 
 #: Exit codes; of several nights the first of 2, 4, 3, 5 counts that there is.
 BAD_INPUT, REGRESSION, DATA_QUALITY, NOT_SHOWN = 2, 3, 4, 5
-_CODES = {"fine": 0, "regression": REGRESSION, "data_quality": DATA_QUALITY}
+_CODES = {"fine": 0, "changed": 0, "regression": REGRESSION, "data_quality": DATA_QUALITY}
 _WORST_FIRST = (BAD_INPUT, DATA_QUALITY, REGRESSION, NOT_SHOWN)
 
 
@@ -38,9 +38,9 @@ Examples:
   fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
   fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
 
-Exit codes: 0 fine, 2 bad input (nothing was written), 3 a gate failed, 4 the rows are not sound
-(whatever the gates say), 5 fine and kept but a page or the summary could not be written,
-130 interrupted, 143 terminated, 129 hung up.""",
+Exit codes: 0 fine or changed, 2 bad input (nothing was written), 3 a gate failed or a model has too
+few distinct scores, 4 the rows are not sound (whatever the gates say), 5 fine and kept but a page
+or the summary could not be written, 130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
 @option("Night", "--date", metavar="DATE", help="The night, as 2026-11-19; by default yesterday.")
@@ -169,7 +169,7 @@ def _night(
     if output.summarized:
         output.nights.append(night_dict(night, None if page is None else str(page), failure))
     if markdown:
-        output.tell(night_markdown(night))
+        output.tell(night_markdown(night, None if page is None else str(page)))
     elif not silent:
         output.tell(night_lines(night))
     return _CODES[night.status] or (NOT_SHOWN if failure is not None else 0)

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ import pytest
 
 from fastrank_eval.errors import HistoryError
 from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import KeptStates, Night, NightQuality
+from fastrank_eval.report.nights import Finding, KeptStates, Night, NightQuality
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
 from tests.nights import HOSTILE, a_night
 
@@ -152,7 +153,11 @@ def test_migration__golden_file_of_an_older_version__is_read_as_it_was_written(
     assert night.quality.nulls == {"slot": 3}
     assert night.curves["roc"][0].x == (0.0, 0.25, 1.0)
     assert night.gates[0].reason == "b: 0.5"
+    # A night of it can be replaced, and may have the status that older versions did not know.
     with History(path) as history:
+        for _ in range(2):
+            history.write(replace(night, status="changed", findings=(Finding("change"),)))
+        assert history.read()[0].findings == (Finding("change"),)
         history.claim("mine")
         with pytest.raises(HistoryError, match="of the report 'mine'"):
             history.claim("another")

@@ -24,6 +24,7 @@ from fastrank_eval.report.moved import slices_moved
 from fastrank_eval.report.night_json import night_dict
 from fastrank_eval.report.night_markdown import night_markdown
 from fastrank_eval.report.periods import with_periods
+from fastrank_eval.report.sentences import sentences
 from tests.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
 from tests.nights import HOSTILE
 from tests.sample_nights import month as sample_month
@@ -92,7 +93,7 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
         '\nfail_if_yesterday = ["score_b:GAUC delta_ci_high < -0.05"]\n',
     )
     assert nightly("--backfill", f"{on(1)}..{on(28)}").exit_code == 4
-    assert nightly("--backfill", f"{on(29)}..{on(30)}", "--json", "report.json").exit_code == 0
+    assert nightly("--backfill", f"{on(29)}..{on(30)}", "--json", "report.json").exit_code == 3
     nights = {night.date.day: night for night in kept()}
     assert sorted(nights) == list(range(1, 31))
     wrong = {day: night.status for day, night in nights.items() if night.status != "fine"}
@@ -116,8 +117,12 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     ]
     assert side
     assert set(side) == {0.5}
+    for day in range(20, 31):
+        dead = "score_b gives every row of slot=side the same score (0.04)"
+        (text,) = (one for one in sentences(nights[day]) if one.startswith(dead))
+        assert f" Since 20 Nov ({day - 19} night" in text
     told = json.loads(Path("report.json").read_text())
-    assert (told["schema"], told["exit_code"], len(told["nights"])) == (1, 0, 2)
+    assert (told["schema"], told["exit_code"], len(told["nights"])) == (1, 3, 2)
     week, month = (
         {v["measure"]: v for v in told["nights"][-1]["periods"][name]} for name in ("week", "month")
     )
@@ -148,7 +153,7 @@ def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
     assert dump(on(24)) == before
     (night,) = [night for night in kept() if night.date.day == 24]
     failed = [gate.condition for gate in night.gates if not gate.passed]
-    assert failed == ["GAUC[slot=side] delta_ci_high < -0.01"]
+    assert failed == ["GAUC[slot=side] delta_ci_high < -0.01", "distinct scores < 2"]
     assert night.quality.rows > 3 * nights[24].quality.rows
 
 

@@ -72,14 +72,15 @@ def test_night_whose_rows_are_not_sound__is_not_compared_with(folder: Path) -> N
     adjust(folder, GATES + "[quality]\nmin_rows = 1500\n")
     assert nightly("--backfill", f"{on(24)}..{on(25)}", "-q").exit_code == 4
     bad, good = kept()
-    assert (bad.status, good.status) == ("data_quality", "fine")
+    # From the 20th on score_b gives every row of slot=side one score.
+    assert (bad.status, good.status) == ("data_quality", "regression")
     assert {line.kind for line in good.compared} == {"baseline"}
     assert good.gates[0].reason == "not judged: the rows of 2026-11-24 were not sound"
     assert good.notes == ("not compared with yesterday: the rows of 2026-11-24 were not sound",)
 
 
 def test_partition_delivered_twice__is_flagged_and_counts_once(folder: Path) -> None:
-    assert nightly("--backfill", f"{on(29)}..{on(30)}", "-q").exit_code == 0
+    assert nightly("--backfill", f"{on(29)}..{on(30)}", "-q").exit_code == 3
     shutil.copytree(f"logs/day={on(30)}", "logs/day=2026-12-01", dirs_exist_ok=True)
     before = json.loads(nightly("--date", on(30), "--json", "-").stdout)["nights"][0]
     for more in (["--dry-run"], []):
@@ -92,10 +93,10 @@ def test_partition_delivered_twice__is_flagged_and_counts_once(folder: Path) -> 
         assert told["period_notes"] == [f"week: {why}", f"month: {why}"]
     # The night that had the rows first is as it was, and so is a run of the same night again.
     state = dump()
-    assert nightly("--date", on(30), "-q").exit_code == 0
+    assert nightly("--date", on(30), "-q").exit_code == 3
     assert nightly("--date", "2026-12-01", "-q").exit_code == 4
     assert dump() == state
-    assert kept()[-2].status == "fine"
+    assert kept()[-2].quality.flags == ()
 
 
 def test_empty_partitions__are_not_those_of_one_another(folder: Path) -> None:

@@ -14,6 +14,7 @@ from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.report.config_checks import check_together
 from fastrank_eval.report.dates import MOST_NIGHTS, dated
 from fastrank_eval.report.night_state import STATES
+from fastrank_eval.report.row_counts import MOST_SCORES
 from fastrank_eval.report.tables import (
     Complaints,
     Key,
@@ -77,6 +78,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "fail_if": Key(names_if_any, ()),
         "fail_if_yesterday": Key(names_if_any, ()),
         "fail_if_last_week": Key(names_if_any, ()),
+        "min_distinct_scores": Key(count(0, MOST_SCORES), 2),
     },
     "quality": {
         "min_rows": Key(count(0), 1),
@@ -108,11 +110,14 @@ class GateTexts:
         On the night itself and on its differences from the baseline.
     fail_if_yesterday, fail_if_last_week : tuple of str
         On the differences of each model from itself on the night before, and a week before.
+    min_distinct_scores : int
+        The fewest distinct scores that a model may give to all rows, or to those of a slice.
     """
 
     fail_if: tuple[str, ...] = ()
     fail_if_yesterday: tuple[str, ...] = ()
     fail_if_last_week: tuple[str, ...] = ()
+    min_distinct_scores: int = 2
 
 
 @dataclass(frozen=True)

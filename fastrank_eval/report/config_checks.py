@@ -58,7 +58,7 @@ def _check_gates(
     cut = [complaints.unless("slices", "by", spec, slices_asked) for spec in by]
     judged = None not in cut and "slices" not in wrong
     for key, texts in given["gates"].items():
-        for condition in texts:
+        for condition in texts if isinstance(texts, tuple) else ():
             found = complaints.unless("gates", key, condition, gate)
             if found is None or require is None or not judged:
                 continue

@@ -55,6 +55,8 @@ fail_if = ["GAUC ci_high < 0.55", "GAUC delta_ci_high < -0.01"]
 # on what each model differs from itself on the night before, and a week before.
 # fail_if_yesterday = ["GAUC delta_ci_high < -0.02"]
 # fail_if_last_week = ["GAUC delta_ci_high < -0.02"]
+# and on models that give all rows, or those of a slice, fewer distinct scores; 0 allows any.
+# min_distinct_scores = 2
 
 [quality]
 # Limits of the rows themselves (exit code 4).

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-__all__ = ["DAYS", "LEAST_NIGHTS", "NIGHTS", "drift"]
+__all__ = ["DAYS", "LEAST_NIGHTS", "NIGHTS", "NORMAL", "drift"]
 
 #: Nights with rows that are looked back at, of how many days, and the fewest that tell anything.
 NIGHTS, DAYS, LEAST_NIGHTS = 14, 28, 5
 #: Makes the median absolute deviation of a normal distribution its standard deviation.
-_NORMAL = 1.4826
+NORMAL = 1.4826
 #: Nights that hardly differ give no scale: a deviation is at least this share of the median.
 _LEAST_SHARE = 0.01
 
@@ -46,6 +46,6 @@ def drift(value: float, earlier: Sequence[float]) -> float:
     if len(known) < LEAST_NIGHTS or math.isnan(value):
         return math.nan
     middle = median(known)
-    scale = _NORMAL * median(abs(number - middle) for number in known)
+    scale = NORMAL * median(abs(number - middle) for number in known)
     scale = max(scale, _LEAST_SHARE * abs(middle))
     return (value - middle) / scale if scale > 0 else math.nan

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from fastrank_eval.errors import HistoryError
 from fastrank_eval.report.history_errors import HistoryErrors
-from fastrank_eval.report.night_rows import COLUMNS, night_of, rows_of
-from fastrank_eval.report.nights import KeptStates, Night
+from fastrank_eval.report.night_rows import COLUMNS, findings_of, night_of, rows_of
+from fastrank_eval.report.nights import EarlierFindings, KeptStates, Night
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, VERSION
 
 __all__ = ["History"]
@@ -233,6 +233,27 @@ class History:
                     found[date][table].append(row)
             return [night_of(date, rows) for date, rows in found.items()]
 
+    def findings(self, before: dt.date, days: int) -> list[EarlierFindings]:
+        """What was found on the nights of some days before a date, the latest first."""
+        with self._errors.reading():
+            within = ((before - dt.timedelta(days=days)).isoformat(), before.isoformat())
+            skipped: dict[str, set[str]] = {}
+            for date, condition in self._database.execute(
+                "SELECT date, condition FROM gate WHERE date >= ? AND date < ? AND passed "
+                "AND reason LIKE 'not judged:%'",
+                within,
+            ):
+                skipped.setdefault(date, set()).add(condition)
+            rows = self._database.execute(
+                "SELECT date, status, findings FROM night WHERE date >= ? AND date < ? "
+                "ORDER BY date DESC",
+                within,
+            )
+            return [
+                EarlierFindings(status, findings_of(found), frozenset(skipped.get(date, ())))
+                for date, status, found in rows
+            ]
+
     def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
         """Rows and CTR of the last nights with rows, of some days before a date, latest first."""
         with self._errors.reading():
@@ -334,7 +355,8 @@ class History:
         with self._errors.reading(), self._errors.told("opened"):
             # What a commit has promised outlives a loss of power: the journal is gone for good.
             self._database.execute("PRAGMA synchronous = EXTRA")
-            self._database.execute("PRAGMA foreign_keys = ON")
+            # A step may make anew a table that others refer to.
+            self._database.execute("PRAGMA foreign_keys = OFF")
             # In one look: another run may be making the tables.
             with self._snapshot():
                 version = self._version()
@@ -346,6 +368,7 @@ class History:
                 f"tables; this one knows {VERSION}). Update fastrank_eval, or name another file."
             )
         if version == VERSION:
+            self._database.execute("PRAGMA foreign_keys = ON")
             return
         if self.readonly:
             raise HistoryError(
@@ -360,6 +383,7 @@ class History:
                         self._database.execute(statement)
                 self._database.execute(f"PRAGMA user_version = {step + 1}")
             self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._database.execute("PRAGMA foreign_keys = ON")
 
     def _version(self) -> int:
         (version,) = self._database.execute("PRAGMA user_version").fetchone()

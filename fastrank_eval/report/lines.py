@@ -167,6 +167,11 @@ class NightSeries:
         ]
         return sorted(lines, key=lambda line: line.rank)
 
+    def line(self, model: str, part: str, measure: str) -> Line | None:
+        """A value of the last night, if there is one."""
+        value = self._found[-1].get((model, part, measure))
+        return None if value is None else self._line(value, self.digits(measure, part == "all"))
+
     def change(self, difference: NightDifference) -> Change:
         """A difference of the last night as it is shown."""
         digits = self.digits(difference.measure, difference.slice == "all")

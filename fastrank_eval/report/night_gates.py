@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from fastrank_eval.gate_tree import COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.gates import Gate, GateFailure, Line, gate, judge
@@ -13,9 +14,27 @@ from fastrank_eval.report.earlier_nights import EarlierNight
 from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.nights import EARLIER, GateOutcome, Night
 
-__all__ = ["gate_outcomes"]
+__all__ = ["JudgedGate", "gate_outcomes"]
 
 _MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class JudgedGate:
+    """What a gate said, and of what.
+
+    Parameters
+    ----------
+    outcome : GateOutcome
+    kind : str
+        Of the differences that it is on.
+    failures : tuple of GateFailure
+        Where it failed.
+    """
+
+    outcome: GateOutcome
+    kind: str
+    failures: tuple[GateFailure, ...] = ()
 
 
 def gate_outcomes(
@@ -23,7 +42,7 @@ def gate_outcomes(
     gates: GateTexts,
     asked: Mapping[str, str],
     earlier: Mapping[str, EarlierNight],
-) -> list[GateOutcome]:
+) -> list[JudgedGate]:
     """Judge a night.
 
     Parameters
@@ -39,24 +58,26 @@ def gate_outcomes(
 
     Returns
     -------
-    list of GateOutcome
+    list of JudgedGate
     """
     outcomes = []
     for text in gates.fail_if:
         failures = _failures(text, night, "baseline", asked)
-        outcomes.append(GateOutcome(text, not failures, _reasons(failures)))
+        outcome = GateOutcome(text, not failures, _reasons(failures))
+        outcomes.append(JudgedGate(outcome, "baseline", tuple(failures)))
     for kind, days in EARLIER.items():
         before, date = earlier[kind], night.date - dt.timedelta(days=days)
         texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
         for text in texts:
             told = f"{text} (since {kind.replace('_', ' ')})"
             if before.night is None:
-                outcomes.append(GateOutcome(told, True, f"not judged: {before.why}"))
+                outcome = GateOutcome(told, True, f"not judged: {before.why}")
+                outcomes.append(JudgedGate(outcome, kind))
             else:
                 failures = _failures(text, night, kind, asked)
-                outcomes.append(
-                    _since(told, gate(text), failures, night, before.night, asked, date)
-                )
+                outcome = _since(told, gate(text), failures, night, before.night, asked, date)
+                known = tuple(one for one in failures if one.kind != "no_baseline")
+                outcomes.append(JudgedGate(outcome, kind, known))
     return outcomes
 
 

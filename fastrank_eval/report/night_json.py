@@ -9,7 +9,15 @@ from typing import Any
 
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.report.moved import slices_moved
-from fastrank_eval.report.nights import KINDS, PERIODS, Night, NightDifference, NightValue
+from fastrank_eval.report.nights import (
+    KINDS,
+    PERIODS,
+    Finding,
+    Night,
+    NightDifference,
+    NightValue,
+)
+from fastrank_eval.report.sentences import lead
 from fastrank_eval.report.wording import confidence_of
 
 __all__ = ["SCHEMA", "night_dict", "nights_json"]
@@ -68,6 +76,7 @@ def night_dict(
         "date": night.date.isoformat(),
         "title": night.title,
         "status": night.status,
+        "reason": lead(night),
         "page": page,
         "page_error": page_error,
         "models": night.models,
@@ -110,6 +119,7 @@ def night_dict(
         },
         "period_notes": night.period_notes,
         "notes": night.notes,
+        "findings": [_finding(one) for one in night.findings],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         "sources": night.sources,
@@ -119,6 +129,11 @@ def night_dict(
     }
     plain: dict[str, Any] = plain_value(found)
     return plain
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    since = None if finding.since is None else finding.since.isoformat()
+    return asdict(finding) | {"since": since}
 
 
 def _value(value: NightValue) -> dict[str, Any]:

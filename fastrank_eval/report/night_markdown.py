@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import math
 import re
+from urllib.parse import quote
 
 from fastrank_eval.cell_texts import printable
 from fastrank_eval.report.moved import Moved, slices_moved
 from fastrank_eval.report.nights import KINDS, Night, NightDifference, NightValue
-from fastrank_eval.report.wording import ago, level_of, not_judged, reasons
+from fastrank_eval.report.sentences import sentences
+from fastrank_eval.report.wording import ago, gate_texts, level_of, not_judged
 
 __all__ = ["night_lines", "night_markdown"]
 
 _STATUS = {
     "fine": "fine",
+    "changed": "CHANGED",
     "regression": "REGRESSION",
     "data_quality": "DATA QUALITY",
 }
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
 #: Slices that are told.
 _MOST_MOVED = 5
+#: Characters that an address keeps.
+_OF_ADDRESSES = "/:?#@!$&'*+,;=%~"
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@-])")
 
 
-def night_markdown(night: Night) -> str:
-    """Lay a night out for chat: status, what is wrong, headline numbers, what moved most.
+def night_markdown(night: Night, page: str | None = None) -> str:
+    """Lay a night out for chat: status, page, what is wrong, headline numbers, what moved most.
 
     Lists and no tables, which many chats do not show.
 
     Parameters
     ----------
     night : Night
+    page : str, optional
+        Where its page is.
 
     Returns
     -------
@@ -51,10 +58,15 @@ def night_markdown(night: Night) -> str:
                 models.append(f"* {_code(value.measure)} {', '.join([number, *told])}")
         models.append("")
     quality = night.quality
+    status = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
+    link = "" if page is None else f" [page]({quote(page, safe=_OF_ADDRESSES)})"
+    reason, *others = sentences(night) or [""]
     parts = [
-        [f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**", ""],
+        [f"{status}{link}", ""],
+        [_escaped(reason), ""] if reason else [],
         [
-            *(f"* {_escaped(reason)}" for reason in reasons(night)),
+            *(f"* {_escaped(other)}" for other in others),
+            *(f"* {_escaped(text)}" for text in gate_texts(night)),
             *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
             *(f"* {_escaped(note)}" for note in night.notes),
         ],
@@ -100,7 +112,7 @@ def night_lines(night: Night) -> str:
         f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
     )
     lines = [f"{night.date} {_STATUS[night.status]}: {told}"]
-    lines += [f"  {reason}" for reason in [*reasons(night), *night.notes]]
+    lines += [f"  {told}" for told in [*sentences(night), *gate_texts(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.report.nights import (
     CurveLine,
+    Finding,
     GateOutcome,
     Night,
     NightDifference,
@@ -20,7 +21,7 @@ from fastrank_eval.report.nights import (
     NightValue,
 )
 
-__all__ = ["COLUMNS", "night_of", "rows_of"]
+__all__ = ["COLUMNS", "findings_of", "night_of", "rows_of"]
 
 Row = Sequence[Any]
 
@@ -28,7 +29,7 @@ Row = Sequence[Any]
 COLUMNS: dict[str, tuple[str, ...]] = {
     "night": (
         "title", "status", "models", "baseline", "measures", "sources", "command", "version",
-        "seconds", "conventions", "notes", "written_at",
+        "seconds", "conventions", "notes", "findings", "written_at",
     ),
     "quality": tuple(field.name for field in fields(NightQuality)),
     "value": tuple(
@@ -78,6 +79,7 @@ def rows_of(night: Night, written_at: str) -> dict[str, list[Row]]:
                 night.seconds,
                 _json(night.conventions),
                 _json(night.notes),
+                _json([_known(finding) for finding in night.findings]),
                 written_at,
             )
         ],
@@ -97,7 +99,7 @@ def night_of(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
     """The night that rows came from; see `rows_of`."""
     ((*night, _),) = rows["night"]
     title, status, models, baseline, measures, sources, command, version, *others = night
-    seconds, told, notes = others
+    seconds, told, notes, findings = others
     curves: dict[str, list[CurveLine]] = {}
     for kind, score, label, x, y in rows["curve"]:
         curves.setdefault(kind, []).append(CurveLine(score, label, _tuple(x), _tuple(y)))
@@ -119,7 +121,35 @@ def night_of(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         gates=tuple(GateOutcome(text, bool(passed), why) for text, passed, why in rows["gate"]),
         status=status,
         notes=tuple(json.loads(notes)),
+        findings=findings_of(findings),
     )
+
+
+def findings_of(text: str) -> tuple[Finding, ...]:
+    """The findings that a text holds; those that another version knew more of lose that."""
+    known = {field.name for field in fields(Finding)}
+    found = []
+    for each in json.loads(text):
+        told = {name: value for name, value in each.items() if name in known}
+        if "since" in told:
+            told["since"] = dt.date.fromisoformat(told["since"])
+        found.append(Finding(**told))
+    return tuple(found)
+
+
+def _known(finding: Finding) -> dict[str, Any]:
+    """The fields of a finding that say something."""
+    told = {field.name: getattr(finding, field.name) for field in fields(Finding)}
+    empty = {
+        name
+        for name, value in told.items()
+        if value in ("", None) or (isinstance(value, float) and not math.isfinite(value))
+    }
+    return {
+        name: value.isoformat() if isinstance(value, dt.date) else value
+        for name, value in told.items()
+        if name not in empty
+    }
 
 
 def _value(row: Row) -> NightValue:
@@ -146,6 +176,7 @@ def _difference(row: Row) -> NightDifference:
 def _quality(row: Row) -> NightQuality:
     found: dict[str, Any] = dict(zip(COLUMNS["quality"], row, strict=True))
     found["nulls"], found["flags"] = json.loads(found["nulls"]), tuple(json.loads(found["flags"]))
+    found["tie_rates"] = json.loads(found["tie_rates"])
     known: dict[str, Any] = {k: math.nan if v is None else v for k, v in found.items()}
     return NightQuality(**known)
 

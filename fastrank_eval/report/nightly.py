@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 
@@ -15,23 +15,30 @@ from fastrank_eval.output import check_writable
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.progress import Progress
 from fastrank_eval.report import drift
+from fastrank_eval.report.changes import changes
 from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.differences import from_baseline, from_earlier
 from fastrank_eval.report.earlier_nights import earlier_nights
+from fastrank_eval.report.few_scores import FewScores, few_scores, outcomes_of_few
+from fastrank_eval.report.findings import gate_findings, in_order, score_findings, with_since
 from fastrank_eval.report.history import History
 from fastrank_eval.report.measure_names import names_shown, taken
 from fastrank_eval.report.night_curves import curves_of, draws_curves
 from fastrank_eval.report.night_gates import gate_outcomes
 from fastrank_eval.report.night_state import states_of
-from fastrank_eval.report.nights import KeptStates, Night, NightDifference
+from fastrank_eval.report.nights import Finding, KeptStates, Night, NightDifference
 from fastrank_eval.report.places import values_of
 from fastrank_eval.report.quality import judged, quality_of
 from fastrank_eval.report.rehearsal import check_folder
-from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
+from fastrank_eval.report.row_counts import (
+    SINGLE_CLASS,
+    TIED,
+    UNJUDGED,
+    UNSCORED,
+    distinct_scores,
+)
 
 __all__ = ["NightRun", "nightly"]
-
-_HIDDEN = frozenset(str(counted) for counted in (SINGLE_CLASS, TIED, UNJUDGED, UNSCORED))
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class _Evaluated:
     kept: KeptStates
     asked: dict[str, str]
     confidence: float
+    few_scores: tuple[FewScores, ...] = ()
 
 
 def nightly(
@@ -117,13 +125,14 @@ def _evaluated(
     progress: Callable[[Progress], object] | None,
 ) -> _Evaluated:
     asked = measures_asked(list(config.measures))
-    wanted = taken(asked)
+    wanted, counted = taken(asked), _counted(config)
+    hidden = frozenset(map(str, counted))
     sources = config.sources(date)
     source = sources[0] if len(sources) == 1 else sources
     done = run(
         source,
         score=config.scores,
-        measures=[*wanted, *_counted(config)],
+        measures=[*wanted, *counted],
         baseline=config.baseline,
         where=config.condition(date),
         per_group=False,
@@ -131,27 +140,28 @@ def _evaluated(
         progress=progress,
         **config.options,
     )
-    values, confidence = values_of(done, _HIDDEN), config.options["confidence"]
+    values, confidence = values_of(done, hidden), config.options["confidence"]
     night = Night(
         date=date,
         title=config.title,
         models=config.scores,
         baseline=config.baseline,
-        measures=tuple(str(m) for m in done.plan.measures if str(m) not in _HIDDEN),
+        measures=tuple(str(m) for m in done.plan.measures if str(m) not in hidden),
         sources=tuple(sources),
         command=shlex.join(["fastrank-eval", "nightly", str(config.file), "--date", str(date)]),
         version=done.meta.version,
         seconds=done.meta.seconds,
-        conventions=_told(done, config),
+        conventions=_told(done, config, hidden),
         values=tuple(values),
         quality=quality_of(done),
         compared=tuple(from_baseline(done, values, confidence)),
         curves=curves_of(done),
     )
-    kept = states_of(done, source, _HIDDEN, config.states)
+    kept = states_of(done, source, hidden, config.states)
     shown = names_shown(asked, done.plan.measures)
     names = {shown.get(name, name): shown.get(text, text) for name, text in done.asked.items()}
-    return _Evaluated(_renamed(night, shown), kept, names, confidence)
+    few = few_scores(done, config.gates.min_distinct_scores)
+    return _Evaluated(_renamed(night, shown), kept, names, confidence, few)
 
 
 def _renamed(night: Night, shown: Mapping[str, str]) -> Night:
@@ -180,15 +190,17 @@ def _counted(config: NightlyConfig) -> list[Measure]:
         chosen = config.options.get(option)
         if chosen == "allow" or (chosen is None and profile is not None):
             counted.append(measure)
+    if config.gates.min_distinct_scores > 1:
+        counted.append(distinct_scores(config.gates.min_distinct_scores))
     return counted
 
 
-def _told(done: Evaluation, config: NightlyConfig) -> dict[str, object]:
+def _told(done: Evaluation, config: NightlyConfig, hidden: Collection[str]) -> dict[str, object]:
     """The conventions of the run, which columns it read, what its rows had to be like."""
     told: dict[str, object] = plain_value(done.meta.conventions)
     measures = told["measures"]
     if isinstance(measures, dict):
-        told["measures"] = {name: how for name, how in measures.items() if name not in _HIDDEN}
+        told["measures"] = {name: how for name, how in measures.items() if name not in hidden}
     if config.where is not None:
         told["where"] = config.where
     given = {name: config.options.get(name) for name in ("group", "label", "item")}
@@ -215,8 +227,19 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
         if before.unlike
     ]
     night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
-    gates = gate_outcomes(night, config.gates, found.asked, earlier)
-    status = "fine" if all(gate.passed for gate in gates) else "regression"
+    judged_gates = gate_outcomes(night, config.gates, found.asked, earlier)
+    limit = config.gates.min_distinct_scores
+    gates = [gate.outcome for gate in judged_gates] + outcomes_of_few(found.few_scores, limit)
+    findings: list[Finding] = []
+    if quality.rows:
+        findings += gate_findings(night, judged_gates, found.asked)
+        findings += score_findings(night, found.few_scores, limit)
+    found_before = [] if history is None else history.findings(night.date, drift.DAYS)
+    findings = with_since(night.date, findings, found_before)
+    if history is not None and quality.rows:
+        findings += changes(night, config.gates, found.asked, history)
+    status = "changed" if any(finding.kind == "change" for finding in findings) else "fine"
+    status = status if all(gate.passed for gate in gates) else "regression"
     # Numbers of rows that are not sound tell nothing of the models.
     status = "data_quality" if quality.flags else status
-    return replace(night, gates=tuple(gates), status=status)
+    return replace(night, gates=tuple(gates), status=status, findings=in_order(findings))

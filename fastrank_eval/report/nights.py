@@ -12,6 +12,8 @@ __all__ = [
     "KINDS",
     "PERIODS",
     "CurveLine",
+    "EarlierFindings",
+    "Finding",
     "GateOutcome",
     "KeptStates",
     "Night",
@@ -90,6 +92,8 @@ class NightQuality:
         Groups whose labels are all alike over all groups.
     tie_rate : float
         Rows that share their score with another row of their group over all rows, of the baseline.
+    tie_rates : mapping of str to float
+        The same of each model.
     nulls : mapping of str to int
         Nulls of each column that was read.
     volume_drift, ctr_drift : float
@@ -110,6 +114,7 @@ class NightQuality:
     volume_drift: float = math.nan
     ctr_drift: float = math.nan
     flags: tuple[str, ...] = ()
+    tie_rates: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,13 +137,100 @@ class GateOutcome:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What is wrong or new with one model on one part of the rows; NaN where there is no number.
+
+    Parameters
+    ----------
+    kind : str
+        ``"gate"``: a condition of the configuration holds or cannot be judged. ``"scores"``: there
+        are too few distinct scores. ``"change"``: a number without a gate has changed.
+    condition : str
+        The gate's text.
+    score, by, slice, measure : str
+        Empty for a gate that is on none.
+    compared : str
+        The kind of the difference that a gate is on, of `KINDS`; ``"before"`` for a change;
+        empty without one.
+    against : str
+        The model or the date of the value that it is compared with.
+    value, ci_low, ci_high : float
+    base : float
+        The value compared with.
+    delta, delta_ci_low, delta_ci_high, p_adjusted : float
+    verdict : str
+        Of the difference; see `NightDifference`.
+    field, operator : str
+        Of a gate that is a limit of one number: which number, and how it fails the night.
+    limit, number : float
+        That limit and that number; of ``"scores"`` the limit and how many there are; of
+        ``"change"`` the usual night-to-night movement and the movement.
+    detail : str
+        Why a gate cannot be judged.
+    since : datetime.date or None
+        The first of the nights in a row that have it, as far as history tells; None of a change.
+    nights : int
+        How many nights that is, this one included.
+    """
+
+    kind: str
+    condition: str = ""
+    score: str = ""
+    by: str = ""
+    slice: str = ""
+    measure: str = ""
+    compared: str = ""
+    against: str = ""
+    value: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    base: float = math.nan
+    delta: float = math.nan
+    delta_ci_low: float = math.nan
+    delta_ci_high: float = math.nan
+    p_adjusted: float = math.nan
+    verdict: str = ""
+    field: str = ""
+    operator: str = ""
+    limit: float = math.nan
+    number: float = math.nan
+    detail: str = ""
+    since: dt.date | None = None
+    nights: int = 1
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What it is of; the same on another night if the same is wrong."""
+        return self.kind, self.condition, self.score, self.by, self.slice
+
+
+@dataclass(frozen=True)
+class EarlierFindings:
+    """What was found on an earlier night.
+
+    Parameters
+    ----------
+    status : str
+    findings : tuple of Finding
+    not_judged : frozenset of str
+        The texts of gates that were not judged.
+    """
+
+    status: str
+    findings: tuple[Finding, ...]
+    not_judged: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Night:
     """One night, whole.
 
     Parameters
     ----------
     status : str
-        ``"fine"``, ``"regression"`` or ``"data_quality"``.
+        ``"fine"``, ``"changed"``, ``"regression"`` or ``"data_quality"``.
+    findings : tuple of Finding
+        What is wrong or new, the most important first.
     notes : tuple of str
         Which earlier nights it is not compared with, and why.
     periods : mapping of str to tuple of NightValue
@@ -167,6 +259,7 @@ class Night:
     gates: tuple[GateOutcome, ...] = ()
     status: str = "fine"
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)
     period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
     period_notes: tuple[str, ...] = ()

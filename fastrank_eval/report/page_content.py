@@ -17,7 +17,15 @@ from fastrank_eval.report.lines import (
 )
 from fastrank_eval.report.moved import Moved, moved
 from fastrank_eval.report.nights import CurveLine, NightValue
-from fastrank_eval.report.wording import amount, interval, level_of, period_nights, reasons
+from fastrank_eval.report.sentences import sentences
+from fastrank_eval.report.wording import (
+    amount,
+    gate_texts,
+    interval,
+    level_of,
+    meaning,
+    period_nights,
+)
 
 __all__ = ["MOST_SLICES", "night_content"]
 
@@ -26,6 +34,9 @@ MOST_SLICES = 500
 _MOST_MOVERS = 6
 _MOST_TRENDS = 8
 _MOST_REASONS = 6
+#: Cards of what was found.
+_MOST_CARDS = 4
+_MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": "changed"}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
     ("headline", "Headline numbers"),
@@ -88,11 +99,12 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "series": series,
         "weekday": _DAYS[night.date.weekday()],
         "level": level_of(night),
-        "reasons": _shortened(reasons(night)),
+        "told": sentences(night) or [meaning(night)],
+        "gate_texts": _shortened(gate_texts(night)),
         "sections": _SECTIONS,
         "kinds": series.kinds,
         "headline": headline,
-        "cards": [line for line in headline if line.value.measure == night.measures[0]],
+        "cards": _cards(series, headline),
         "moved": _moved(series),
         "periods": _periods(series),
         "keys": keys,
@@ -109,6 +121,26 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "curves": curves,
         "quality_charts": quality_charts,
     }
+
+
+def _cards(series: NightSeries, headline: Sequence[Line]) -> list[tuple[Line, str]]:
+    """The first measure of each model, then what was found to be wrong, and how to mark it."""
+    night = series.last
+    marks: dict[tuple[str, str, str], str] = {}
+    for one in night.findings:
+        mark = _MARKS.get(one.kind, "")
+        marks.setdefault((one.score, one.slice, one.measure), mark)
+    first = [line for line in headline if line.value.measure == night.measures[0]]
+    cards = {_of(line): line for line in first}
+    for of in list(marks):
+        line = series.line(*of)
+        if of not in cards and line is not None and len(cards) < len(first) + _MOST_CARDS:
+            cards[of] = line
+    return [(line, marks.get(of, "")) for of, line in cards.items()]
+
+
+def _of(line: Line) -> tuple[str, str, str]:
+    return line.value.score, line.value.slice, line.value.measure
 
 
 def _moved(series: NightSeries) -> list[tuple[str, list[tuple[Moved, Change]], int]]:

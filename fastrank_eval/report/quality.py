@@ -46,6 +46,11 @@ def quality_of(done: Evaluation) -> NightQuality:
         single_class_share=_share(single, groups),
         tie_rate=_share(_counted(done, TIED, model), rows),
         nulls=_nulls(done),
+        tie_rates={
+            score: _share(_counted(done, TIED, at), rows)
+            for at, score in enumerate(plan.roles.scores)
+            if TIED in plan.measures and rows
+        },
     )
 
 
@@ -79,7 +84,8 @@ def judged(
         _above("share of groups of one class", found.single_class_share,
                limits.max_single_class_share)
     )  # fmt: skip
-    flags.append(_above("tie rate", found.tie_rate, limits.max_tie_rate))
+    for score, rate in found.tie_rates.items():
+        flags.append(_above(f"tie rate of {score!r}", rate, limits.max_tie_rate))
     for column, nulls in found.nulls.items():
         share = _share(nulls, found.rows)
         flags.append(_above(f"share of nulls of {column!r}", share, limits.max_null_share))

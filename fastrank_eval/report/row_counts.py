@@ -1,20 +1,37 @@
-"""Counts of rows and groups that say how sound a night is, as measures of the same pass.
+"""Counts of rows, groups and scores that say how sound a night is, as measures of the same pass.
 
-They are sums over groups that only the nightly report asks for, so no catalogue lists them.
+Only the nightly report asks for them, so no catalogue lists them.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fastrank_eval.measures.base import WEIGHT, Measure
+from fastrank_eval.chunk import Scored
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, whole
+from fastrank_eval.measures.pooled_measure import PooledMeasure, PooledValue
 from fastrank_eval.ordering import order_by_score
+from fastrank_eval.pooled_weights import InOrder
 from fastrank_eval.ranking import Ranking
 
-__all__ = ["SINGLE_CLASS", "TIED", "UNJUDGED", "UNSCORED"]
+__all__ = [
+    "MOST_SCORES",
+    "SINGLE_CLASS",
+    "TIED",
+    "UNJUDGED",
+    "UNSCORED",
+    "FirstScores",
+    "distinct_scores",
+]
+
+#: Distinct scores that can be counted.
+MOST_SCORES = 1000
+#: Rows that are looked at together.
+_BLOCK = 1 << 12
 
 
 class _Count(Measure):
@@ -99,6 +116,70 @@ class _UnjudgedRows(_Count):
     def of_groups(cls, ranking: Ranking) -> np.ndarray:
         """Rows that nobody judged."""
         return ranking.scored.chunk.unjudged_rows()
+
+
+class FirstScores:
+    """The distinct scores of some rows, up to a limit; several threads may add rows.
+
+    Parameters
+    ----------
+    limit : int
+
+    Attributes
+    ----------
+    scores : ndarray of float64
+        Ascending; at most `limit` of them.
+    rows : int
+        Rows with a score.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._lock = limit, threading.Lock()
+        self.scores, self.rows = np.empty(0), 0
+
+    def add(self, score: np.ndarray) -> None:
+        """Add the scores of rows; few are looked at once the limit is reached."""
+        with self._lock:
+            self.rows += len(score)
+        for first in range(0, len(score), _BLOCK):
+            if len(self.scores) >= self._limit:
+                return
+            found = np.unique(score[first : first + _BLOCK])
+            with self._lock:
+                self.scores = np.union1d(self.scores, found)[: self._limit]
+
+
+class _OfAllRows(PooledMeasure):
+    """A number of all rows together."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Keep it out of the registry, which is of what users may ask for."""
+
+
+class _DistinctScores(_OfAllRows):
+    name = "DistinctScores"
+    summary = "distinct scores, up to a limit"
+    formula = "n"
+    reference = ""
+    options = (Param("limit", 2, "where counting stops", whole(2, MOST_SCORES)),)
+    range = (0.0, np.inf)
+
+    def state_key(self) -> Hashable:
+        return "distinct scores", self.limit
+
+    def new_state(self, weighted: bool, threads: int) -> FirstScores:
+        return FirstScores(self.limit)
+
+    def add_rows(self, state: FirstScores, scored: Scored) -> None:
+        state.add(scored.score)
+
+    def pooled_value(self, state: FirstScores, in_order: InOrder) -> PooledValue:
+        return PooledValue(float(len(state.scores)))
+
+
+def distinct_scores(limit: int) -> PooledMeasure:
+    """The count of distinct scores that stops at a limit of 2 or more; see `FirstScores`."""
+    return _DistinctScores(limit=limit)
 
 
 TIED, SINGLE_CLASS = _TiedRows(), _SingleClassGroups()

@@ -126,9 +126,37 @@ CREATE INDEX state_by_fingerprint ON state (fingerprint, date);
 ALTER TABLE night ADD COLUMN notes TEXT NOT NULL DEFAULT '[]';
 """
 
+# A night may be "changed", and says what is wrong of what since when. SQLite alters no CHECK: the
+# table is made anew, while foreign keys are off.
+_FIFTH = """
+CREATE TABLE new_night (
+    date TEXT PRIMARY KEY,
+    title TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('fine', 'changed', 'regression', 'data_quality')),
+    models TEXT NOT NULL,
+    baseline TEXT,
+    measures TEXT NOT NULL,
+    sources TEXT NOT NULL,
+    command TEXT NOT NULL,
+    version TEXT NOT NULL,
+    seconds REAL NOT NULL,
+    conventions TEXT NOT NULL,
+    written_at TEXT NOT NULL DEFAULT '',
+    notes TEXT NOT NULL DEFAULT '[]',
+    findings TEXT NOT NULL DEFAULT '[]'
+) WITHOUT ROWID;
+INSERT INTO new_night (date, title, status, models, baseline, measures, sources, command, version,
+    seconds, conventions, written_at, notes)
+SELECT date, title, status, models, baseline, measures, sources, command, version, seconds,
+    conventions, written_at, notes FROM night;
+DROP TABLE night;
+ALTER TABLE new_night RENAME TO night;
+ALTER TABLE quality ADD COLUMN tie_rates TEXT NOT NULL DEFAULT '{}';
+"""
+
 #: The statements that lead from each version to the next; a new file takes them all. What has
 #: been released is never edited: a change is a further step.
-MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 VERSION = len(MIGRATIONS)
 
 #: Tables of nights, in the order in which one is written.

@@ -16,13 +16,13 @@ from fastrank_eval.report.lines import Change, NightSeries
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 from fastrank_eval.report.page import check_libraries
 from fastrank_eval.report.page_content import MOST_SLICES
+from fastrank_eval.report.sentences import sentences
 from fastrank_eval.report.wording import (
     amount,
     confidence_of,
     digits_of,
     interval,
     level_of,
-    reasons,
 )
 
 __all__ = ["beside_content", "nights_content", "slice_content"]
@@ -74,7 +74,7 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
             else ("–", "", math.nan)
             for one in map(found.get, models)
         ]
-        rows.append((night, cells, reasons(night)))
+        rows.append((night, cells, sentences(night)))
     title = nights[-1].title if nights else "No nights"
     return {
         "title": title,

@@ -28,6 +28,7 @@ __all__ = [
     "convention",
     "count",
     "digits_of",
+    "gate_texts",
     "how_sure",
     "interval",
     "level_of",
@@ -37,7 +38,6 @@ __all__ = [
     "outcome_of",
     "p_text",
     "period_nights",
-    "reasons",
     "rough_count",
     "said_of",
     "share",
@@ -46,6 +46,7 @@ __all__ = [
 #: What each status is called, and what it means where everything was judged.
 STATUSES = {
     "fine": ("Fine", "Every gate passed, and the data are within their limits."),
+    "changed": ("Changed", "A number that has no gate changed more than usual."),
     "regression": ("Regression", "A gate failed."),
     "data_quality": ("Data quality", "The data of this night cannot be relied on."),
 }
@@ -305,14 +306,14 @@ def outcome_of(gate: GateOutcome) -> Said:
     return Said("passed", "good") if gate.passed else Said("failed", "bad")
 
 
-def reasons(night: Night) -> list[str]:
-    """Why a night is not fine, the cause first: what is wrong with its data, gates that failed."""
+def gate_texts(night: Night) -> list[str]:
+    """The gates that failed, as they were written, with their numbers."""
     failed = [
         f"{gate.condition}: {gate.reason}" if gate.reason else gate.condition
         for gate in night.gates
         if not gate.passed
     ]
-    return [*night.quality.flags, *(f"gate failed: {each}" for each in failed)]
+    return [f"gate failed: {each}" for each in failed]
 
 
 def period_nights(night: Night, name: str) -> str:

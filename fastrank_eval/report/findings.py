@@ -1,0 +1,270 @@
+"""What is wrong with a night, of which model and rows, by which numbers, and since when."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from fastrank_eval.gate_tree import (
+    ALL,
+    COMPARISON_FIELDS,
+    And,
+    Compare,
+    Condition,
+    Count,
+    Negative,
+    Number,
+    Or,
+    Term,
+    terms_of,
+)
+from fastrank_eval.gates import Gate, GateFailure, gate, judge
+from fastrank_eval.measures.text import computed, measure
+from fastrank_eval.report.few_scores import FewScores, condition_of
+from fastrank_eval.report.gate_lines import compared_lines
+from fastrank_eval.report.night_gates import JudgedGate
+from fastrank_eval.report.nights import (
+    EARLIER,
+    EarlierFindings,
+    Finding,
+    Night,
+    NightDifference,
+    NightValue,
+)
+
+__all__ = ["gate_findings", "in_order", "score_findings", "with_since"]
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_KINDS = ("gate", "scores", "change")
+#: More are not kept; the gates' reasons name them.
+_MOST = 100
+
+
+def gate_findings(
+    night: Night, gates: Sequence[JudgedGate], asked: Mapping[str, str]
+) -> list[Finding]:
+    """Say of each gate that failed where it did, by the numbers that a reader asks for.
+
+    Of a gate of several terms these are those of the first part that fails it, and of its first
+    term that is a difference.
+
+    Parameters
+    ----------
+    night : Night
+        With its differences.
+    gates : sequence of JudgedGate
+    asked : mapping of str to str
+        What measures were called whose text is another.
+    """
+    found = []
+    for judged in gates:
+        if not judged.outcome.passed:
+            since = f" (since {judged.kind.replace('_', ' ')})"
+            condition = gate(judged.outcome.condition.removesuffix(since)).condition
+            found += [
+                _finding(night, judged, condition, failure, asked)
+                for failure in judged.failures[:_MOST]
+            ]
+    return found
+
+
+def score_findings(night: Night, few: Sequence[FewScores], limit: int) -> list[Finding]:
+    """Say of models with too few distinct scores what their first measure comes to there."""
+    found = []
+    for each in few[:_MOST]:
+        finding = Finding("scores", condition_of(limit), each.score, each.by, each.slice)
+        finding = replace(finding, limit=float(limit), number=float(len(each.scores)))
+        if len(each.scores) == 1:
+            finding = replace(finding, detail=f"{each.scores[0]:.6g}")
+        measured = next(iter(night.measures), "")
+        found.append(_with_numbers(replace(finding, measure=measured), night, "baseline"))
+    return found
+
+
+def with_since(
+    date: dt.date, findings: Iterable[Finding], earlier: Sequence[EarlierFindings]
+) -> list[Finding]:
+    """Say since when each is so.
+
+    Nights of unsound rows, and those that did not judge a gate, end nothing and begin nothing; the
+    former are counted where they failed too.
+
+    Parameters
+    ----------
+    date : datetime.date
+        Of the night.
+    findings : iterable of Finding
+    earlier : sequence of EarlierFindings
+        The latest first.
+    """
+    return [_with_since(date, finding, earlier) for finding in findings]
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """What fails the night before what is only new, all rows before slices."""
+    return tuple(
+        sorted(
+            findings,
+            key=lambda f: (f.kind == "change", bool(f.by), _KINDS.index(f.kind)),
+        )
+    )
+
+
+def _finding(
+    night: Night,
+    judged: JudgedGate,
+    condition: Condition,
+    failure: GateFailure,
+    asked: Mapping[str, str],
+) -> Finding:
+    part = _failing(night, judged.kind, condition, failure, asked)
+    terms = list(terms_of(part))
+    measured = [term for term in terms if isinstance(term, Term)]
+    differences = [term for term in measured if term.field in COMPARISON_FIELDS]
+    finding = Finding("gate", judged.outcome.condition)
+    if failure.kind != "holds":
+        finding = replace(finding, detail=failure.detail)
+    lead: Term | Count = next(iter([*differences, *measured, *terms]))
+    if isinstance(lead, Term):
+        known = list(dict.fromkeys(value.measure for value in night.values))
+        text = computed(measure(lead.measure), known, asked)
+        slice_ = lead.slice or failure.slice or ""
+        finding = replace(
+            finding,
+            score=lead.score or failure.score or "",
+            slice=slice_,
+            by=next((v.by for v in night.values if v.slice == slice_), slice_)
+            if slice_ != ALL
+            else "",
+            measure=lead.measure if text is None else str(text),
+        )
+        finding = _with_numbers(finding, night, judged.kind if differences else "")
+    return _with_limit(finding, part, lead, night, judged.kind)
+
+
+def _failing(
+    night: Night, kind: str, condition: Condition, failure: GateFailure, asked: Mapping[str, str]
+) -> Condition:
+    """The part of a condition that says most of a failure."""
+    if isinstance(condition, Or):
+        for part in condition.parts:
+            verdict = judge(
+                [Gate(part)], [*night.values, *compared_lines(night, kind)],
+                rows=night.quality.rows, groups=night.quality.groups,
+                baseline=night.baseline if kind == "baseline" else None, asked=asked,
+            )  # fmt: skip
+            places = [(one.score, one.slice) for one in verdict.failures]
+            if any(
+                score in (None, failure.score) and part_ in (None, failure.slice)
+                for score, part_ in places
+            ):
+                return _failing(night, kind, part, failure, asked)
+        return condition
+    if isinstance(condition, And):
+        parts = list(condition.parts)
+        parts.sort(key=lambda part: not any(_is_difference(term) for term in terms_of(part)))
+        return _failing(night, kind, parts[0], failure, asked)
+    return condition
+
+
+def _is_difference(term: Term | Count) -> bool:
+    return isinstance(term, Term) and term.field in COMPARISON_FIELDS
+
+
+def _with_numbers(finding: Finding, night: Night, kind: str) -> Finding:
+    """The value of a finding and, of a kind of difference, what it is compared with."""
+    value = _value_of(night, finding.score, finding.slice, finding.measure)
+    if value is not None:
+        finding = replace(finding, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high)
+    line = _difference_of(night, kind, finding)
+    if line is None:
+        return finding
+    against = line.baseline
+    if kind in EARLIER:
+        against = str(night.date - dt.timedelta(days=EARLIER[kind]))
+    return replace(
+        finding,
+        compared=kind,
+        against=against,
+        base=finding.value - line.delta,
+        delta=line.delta,
+        delta_ci_low=line.ci_low,
+        delta_ci_high=line.ci_high,
+        p_adjusted=line.p_adjusted,
+        verdict=line.verdict,
+    )
+
+
+def _with_limit(
+    finding: Finding, condition: Condition, lead: Term | Count, night: Night, kind: str
+) -> Finding:
+    """The limit of one number that a condition is, if it is one."""
+    if not isinstance(condition, Compare):
+        return finding
+    sides = condition.left, condition.right
+    if lead == condition.left:
+        operator, limit = condition.operator, _constant(sides[1])
+    elif lead == condition.right:
+        operator, limit = _FLIPPED[condition.operator], _constant(sides[0])
+    else:
+        return finding
+    if limit is None:
+        return finding
+    field = lead.of if isinstance(lead, Count) else lead.field
+    number = _number_of(finding, field, isinstance(lead, Count), night, kind)
+    return replace(finding, field=field, operator=operator, limit=limit, number=number)
+
+
+def _constant(quantity: object) -> float | None:
+    if isinstance(quantity, Number):
+        return quantity.value
+    if isinstance(quantity, Negative):
+        inner = _constant(quantity.part)
+        return None if inner is None else -inner
+    return None
+
+
+def _number_of(finding: Finding, field: str, counted: bool, night: Night, kind: str) -> float:
+    if counted:
+        return float(night.quality.rows if field == "rows" else night.quality.groups)
+    value = _value_of(night, finding.score, finding.slice, finding.measure)
+    if value is not None and field == "dropped_share":
+        return (value.groups - value.groups_used) / value.groups if value.groups else math.nan
+    for line in (value, *compared_lines(night, kind)):
+        if line is not None and hasattr(line, field):
+            place = (line.score, line.slice, line.measure)
+            if place == (finding.score, finding.slice, finding.measure):
+                return float(getattr(line, field))
+    return math.nan
+
+
+def _value_of(night: Night, score: str, part: str, text: str) -> NightValue | None:
+    of = score, part, text
+    return next((v for v in night.values if (v.score, v.slice, v.measure) == of), None)
+
+
+def _difference_of(night: Night, kind: str, finding: Finding) -> NightDifference | None:
+    of = kind, finding.score, finding.slice, finding.measure
+    return next((d for d in night.compared if (d.kind, d.score, d.slice, d.measure) == of), None)
+
+
+def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindings]) -> Finding:
+    if finding.kind == "change":
+        return finding
+    unsound = 0
+    for night in earlier:
+        same = next((one for one in night.findings if one.place == finding.place), None)
+        if night.status == "data_quality":
+            unsound += same is not None
+        elif same is not None:
+            nights = 1 + unsound + same.nights
+            return replace(finding, since=same.since, nights=nights)
+        elif finding.condition not in night.not_judged and not _is_of_older_version(night):
+            break
+    return replace(finding, since=date, nights=1)
+
+
+def _is_of_older_version(night: EarlierFindings) -> bool:
+    return night.status == "regression" and not night.findings

@@ -1,0 +1,383 @@
+"""fastrank-eval nightly: dead models, changes without a gate, what a night says in a sentence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastrank_eval.report.config import GateTexts
+from fastrank_eval.report.earlier_nights import EarlierNight
+from fastrank_eval.report.findings import gate_findings, in_order
+from fastrank_eval.report.history import History
+from fastrank_eval.report.night_gates import gate_outcomes
+from fastrank_eval.report.night_markdown import night_markdown
+from fastrank_eval.report.nights import Finding, Night
+from fastrank_eval.report.sentences import lead, sentences
+from tests.nightly_runs import CONFIG, adjust, kept, nightly, on
+from tests.nights import HOSTILE
+
+SMALL = CONFIG.replace('"GAUC", "AUC", "LogLoss"', '"GAUC", "LogLoss"')
+NO_EARLIER = {kind: EarlierNight(None, "none") for kind in ("yesterday", "last_week")}
+
+
+def write_night(day: int, change: Callable[[dict[str, Any]], object] = bool) -> None:
+    """Write rows of 150 users in two slots, scored well by both models."""
+    random = np.random.default_rng(day)
+    click = random.integers(0, 2, 1200)
+    rows: dict[str, Any] = {
+        "user_id": np.arange(1200) // 8,
+        "click": click,
+        "slot": np.array(["top", "side"])[np.arange(1200) % 2],
+    }
+    for model in ("score_a", "score_b"):
+        rows[model] = np.clip(0.4 + 0.2 * click + random.normal(0, 0.1, 1200), 0.01, 0.99)
+    change(rows)
+    path = Path(f"logs/day={on(day)}/part.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(rows), path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nightly.toml").write_text(SMALL)
+    return tmp_path
+
+
+def dead(rows: dict[str, Any]) -> None:
+    rows["score_b"] = np.full(1200, 0.04)
+
+
+def dead_side(rows: dict[str, Any]) -> None:
+    rows["score_b"] = np.where(rows["slot"] == "side", 0.04, rows["score_b"])
+
+
+def summary(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    outcome = nightly(*arguments, "--json", "-")
+    return outcome.exit_code, json.loads(outcome.stdout)["nights"]
+
+
+# ---- models that give every row the same score --------------------------------------------------
+
+
+def test_dead_model__without_a_gate__fails_the_night_and_says_since_when(folder: Path) -> None:
+    for day in (1, 2, 3, 4):
+        write_night(day, dead if day in (2, 4) else bool)
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    code, (night,) = summary("--date", on(2))
+    assert (code, night["status"]) == (3, "regression")
+    assert re.fullmatch(
+        r"score_b gives every row the same score \(0\.04\): GAUC is 0\.500 against 0\.9\d\d of "
+        r"score_a \(−0\.4\d\d, 95 % CI −0\.\d{3} to −0\.\d{3}\)\. Since 2 Nov \(1 night\)\.",
+        night["reason"],
+    )
+    assert night["gates"] == [
+        {"condition": "distinct scores < 2", "passed": False, "reason": "score_b: 1"}
+    ]
+    # One that is alive between two that are dead ends it.
+    code, nights = summary("--backfill", f"{on(3)}..{on(4)}")
+    assert [night["status"] for night in nights] == ["fine", "regression"]
+    assert nights[0]["gates"] == []
+    assert nights[1]["findings"][0]["since"] == on(4)
+
+
+def test_dead_slice__of_any_model__is_named_since_its_first_night(folder: Path) -> None:
+    def dead_baseline(rows: dict[str, Any]) -> None:
+        dead_side(rows)
+        rows["score_a"] = np.where(rows["slot"] == "top", 0.5, rows["score_a"])
+
+    write_night(1)
+    write_night(2, dead_side)
+    # No night of rows that are not sound ends it: most are late.
+    write_night(
+        3, lambda rows: (dead_side(rows), rows.update({k: v[:300] for k, v in rows.items()}))
+    )
+    write_night(4, dead_side)
+    write_night(5, dead_baseline)
+    adjust(folder, "[quality]\nmin_rows = 500\n")
+    _, nights = summary("--backfill", f"{on(1)}..{on(5)}")
+    assert [night["status"] for night in nights] == [
+        "fine", "regression", "data_quality", "regression", "regression",
+    ]  # fmt: skip
+    told = "score_b gives every row of slot=side the same score (0.04)"
+    assert nights[1]["reason"].startswith(f"{told}: GAUC is 0.500 against 0.")
+    assert nights[2]["reason"].endswith("cannot be relied on: rows 300, below 500.")
+    assert nights[3]["reason"].endswith(". Since 2 Nov (3 nights).")
+    assert {(f["score"], f["slice"], f["nights"]) for f in nights[4]["findings"]} == {
+        ("score_a", "slot=top", 1), ("score_b", "slot=side", 4),
+    }  # fmt: skip
+
+
+def test_few_distinct_scores__below_the_limit_of_the_configuration(folder: Path) -> None:
+    write_night(1, lambda rows: rows.update(score_b=np.arange(1200) % 3 / 4))
+    Path("nightly.toml").write_text(SMALL + "[gates]\nmin_distinct_scores = 10\n")
+    code, (night,) = summary("--date", on(1))
+    assert code == 3
+    assert "score_b gives all rows only 3 distinct scores, below the limit of 10" in night["reason"]
+    write_night(1, dead)
+    Path("nightly.toml").write_text(SMALL + "[gates]\nmin_distinct_scores = 0\n")
+    code, (night,) = summary("--date", on(1))
+    assert (code, night["status"], night["reason"]) == (0, "fine", "")
+
+
+def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
+    write_night(1, lambda rows: rows.update(score_b=np.arange(1200) % 2 / 4))
+    adjust(folder, "[quality]\nmax_tie_rate = 0.5\n")
+    code, (night,) = summary("--date", on(1))
+    assert (code, night["quality"]["flags"]) == (4, ["tie rate of 'score_b' 1, above 0.5"])
+    assert night["quality"]["tie_rates"]["score_b"] == 1.0
+    assert night["quality"]["tie_rates"]["score_a"] == night["quality"]["tie_rate"]
+
+
+# ---- changes that no gate is on -----------------------------------------------------------------
+
+
+def with_past(nights: int, moves: float = 0.004) -> None:
+    """Run the 20th, and keep nights before it that differ from it a little."""
+    write_night(20)
+    assert nightly("--date", on(20), "-q").exit_code == 0
+    (night,) = kept()
+    with History("history.db") as history:
+        for ago in range(1, nights):
+            values = tuple(replace(v, value=v.value + moves * (-1) ** ago) for v in night.values)
+            date = night.date - dt.timedelta(days=ago)
+            history.write(replace(night, date=date, values=values))
+
+
+def worse(rows: dict[str, Any]) -> None:
+    rows["score_b"] = np.random.default_rng(0).permutation(rows["score_b"])
+
+
+def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = "score_b:LogLoss > 5"\n')
+    with_past(10)
+    write_night(21, worse)
+    code, (night,) = summary("--date", on(21), "--dry-run")
+    assert (code, night["status"]) == (0, "changed")
+    assert re.fullmatch(
+        r"score_b is worse than on 20 Nov: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95 % CI "
+        r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\.",
+        night["reason"],
+    )
+    # LogLoss has a gate, and score_a has not changed.
+    (found,) = night["findings"]
+    assert (found["kind"], found["measure"], found["against"]) == ("change", "GAUC", on(20))
+    assert found["number"] > found["limit"] == pytest.approx(4 * 1.4826 * 0.008)
+    outcome = nightly("--date", on(21), "--markdown")
+    assert outcome.stdout.startswith("**Test, 2026-11-21: CHANGED**\n\nscore\\_b is worse than on")
+    with History("history.db", readonly=True) as history:
+        assert history.read()[-1].status == "changed"
+
+
+@pytest.mark.parametrize(
+    "nights, moves, gates",
+    [
+        (7, 0.004, ""),  # too few to tell what is usual
+        (10, 0.2, ""),  # it moves as much every night
+        (10, 0.004, '[gates]\nfail_if = "GAUC < 0.1"\n'),
+    ],
+)
+def test_change__that_is_usual_or_has_a_gate__is_none(
+    folder: Path, nights: int, moves: float, gates: str
+) -> None:
+    adjust(folder, gates)
+    with_past(nights, moves)
+
+    def worse_by_gauc(rows: dict[str, Any]) -> None:
+        for user in range(150):
+            part = slice(8 * user, 8 * user + 8)
+            rows["score_b"][part] = np.random.default_rng(user).permutation(rows["score_b"][part])
+
+    write_night(21, worse_by_gauc)
+    Path("nightly.toml").write_text(SMALL.replace(', "LogLoss"', "") + gates)
+    _, (night,) = summary("--date", on(21))
+    assert (night["status"], night["findings"]) == ("fine", [])
+
+
+def test_change__since_a_night_that_was_not_yesterday__is_found(folder: Path) -> None:
+    with_past(10)
+    write_night(22, worse)
+    _, (night,) = summary("--date", on(22))
+    assert night["status"] == "changed"
+    assert "than on 20 Nov: GAUC" in night["reason"]
+    assert "So has changed: LogLoss." in night["reason"]
+
+
+# ---- the sentence of a night --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """A night on which score_b is dead in slot=side, as it was the night before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("night"))
+        gates = '[gates]\nfail_if = "GAUC[slot=side] delta_ci_high < -0.01"\n'
+        Path("nightly.toml").write_text(SMALL + gates)
+        write_night(19)
+        write_night(20, dead_side)
+        write_night(21, dead_side)
+        assert nightly("--backfill", f"{on(19)}..{on(21)}", "-q").exit_code == 3
+        return kept()[-1]
+
+
+def test_sentence__of_a_slice_that_fails__is_what_a_product_manager_reads(night: Night) -> None:
+    assert re.fullmatch(
+        r"score_b is worse than score_a in slot=side: GAUC 0\.500 against 0\.9\d\d "
+        r"\(−0\.\d{3}, 95 % CI −0\.\d{3} to −0\.\d{3}\)\. Failing since 20 Nov \(2 nights\)\. "
+        r"Other slots show no regression\.",
+        lead(night),
+    )
+    assert sentences(night)[1:] == [
+        "score_b gives every row of slot=side the same score (0.04). Since 20 Nov (2 nights)."
+    ]
+
+
+def test_markdown__has_status_link_and_reason_first(night: Night) -> None:
+    lines = night_markdown(night, "my report/2026-11-21.html").splitlines()
+    assert lines[0] == "**Test, 2026-11-21: REGRESSION** [page](my%20report/2026-11-21.html)"
+    assert lines[2].replace("\\", "") == lead(night)
+    assert lines[4].startswith("* score\\_b gives every row of slot=side the same score")
+    assert lines[5].startswith("* gate failed\\: GAUC\\[slot=side\\] delta\\_ci\\_high")
+
+
+def test_page__banner_is_the_sentence__and_the_failing_slice_a_card(night: Night) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    from fastrank_eval.report.page import page
+    from tests.html_elements import elements
+
+    found = elements(page([night]))
+    (banner,) = (one for one in found if "banner" in one.attributes.get("class", ""))
+    text = banner.all_text()
+    assert text.index(lead(night)) < text.index("gate failed: GAUC[slot=side] delta_ci_high")
+    cards = [one.all_text() for one in found if one.attributes.get("class") == "card"]
+    assert len(cards) == 3
+    assert "score_b in slot=side" in cards[2]
+    assert "0.50" in cards[2]
+    assert "gate failed" in cards[2]
+    changed = replace(night, status="changed", gates=(), findings=())
+    (banner,) = (
+        one for one in elements(page([changed])) if "banner" in one.attributes.get("class", "")
+    )
+    assert banner.attributes["class"] == "banner warn"
+    assert banner.all_text().strip().startswith("Changed.")
+
+
+def told(night: Night, *gates: str, **changes: Any) -> list[str]:
+    """What is said of a night with these gates alone."""
+    of = replace(night, **changes)
+    judged = gate_outcomes(of, GateTexts(fail_if=gates), {}, NO_EARLIER)
+    return sentences(replace(of, findings=in_order(gate_findings(of, judged, {}))))
+
+
+@pytest.mark.parametrize(
+    "condition, expected",
+    [
+        ("score_b:GAUC < 0.99",
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99."),
+        ("score_b:GAUC[slot=side] ci_high < 0.6",
+         r"GAUC of score_b in slot=side is 0\.500 .*; the upper end of the interval is below the "
+         r"limit of 0\.6\."),
+        ("0.6 > score_b:GAUC[slot=side]",
+         r"GAUC of score_b .* 0\.500 .*, below the limit of 0\.6\."),
+        ("rows < 5000", r"The night has 1,200 rows, below the limit of 5,000\."),
+        ("groups < 5000", r"The night has 150 groups, below the limit of 5,000\."),
+        ("score_b:GAUC[slot=side] rows_share < 1",
+         r"8\d\.?\d? % of the rows count for GAUC of score_b in slot=side, below the limit of 1.*"),
+        ("score_b:GAUC[slot=side] dropped_share > 0",
+         r"1\d\.?\d? % of the groups do not count for GAUC of score_b in slot=side, above the "
+         r"limit of 0 %\."),
+        ("score_b:GAUC groups_used < 1000",
+         r"GAUC of score_b rests on 1\d\d groups that count, below the limit of 1,000\."),
+        ("GAUC < 1 and GAUC[slot=side] delta_ci_high < -0.01",
+         r"score_b is worse than score_a in slot=side: GAUC 0\.500 against .*"),
+        ("GAUC delta > 1 or GAUC[slot=side] delta_ci_high < -0.01",
+         r"score_b is worse than score_a in slot=side: GAUC 0\.500 against .*"),
+        ("score_b:GAUC < score_a:GAUC + 1",
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI .*\), which a gate does not allow\."),
+        ("GAUC[slot=gone] < 0.5",
+         r"A gate on GAUC in slot=gone cannot be judged: the result has no slice 'slot=gone'\..*"),
+    ],
+)  # fmt: skip
+def test_sentence__of_every_kind_of_gate(night: Night, condition: str, expected: str) -> None:
+    (sentence, *_) = told(night, condition)
+    assert re.fullmatch(expected, sentence), sentence
+
+
+def test_sentence__of_several_gates__all_rows_first_and_none_twice(night: Night) -> None:
+    found = told(
+        night, "GAUC[*] delta_ci_high < -0.01", "GAUC[slot=side] delta < 0", "LogLoss > 0",
+    )  # fmt: skip
+    assert [sentence.split(" is ")[0] for sentence in found] == [
+        "LogLoss of score_a", "LogLoss of score_b", "score_b",
+    ]  # fmt: skip
+    many = told(night, *(f"{m} > {n}" for m in ("GAUC", "LogLoss") for n in (-1, -2, -3)))
+    assert many[-1] == "And 7 more."
+
+
+def test_sentence__of_one_model_alone__is_told_beside_its_own_night_before(folder: Path) -> None:
+    alone = SMALL.replace('["score_a", "score_b"]', '["score_b"]')
+    alone = alone.replace('baseline = "score_a"\n', "")
+    Path("nightly.toml").write_text(alone + '[gates]\nfail_if_yesterday = "GAUC delta < -0.1"\n')
+    write_night(1)
+    write_night(2, worse)
+    code, nights = summary("--backfill", f"{on(1)}..{on(2)}")
+    assert code == 3
+    assert nights[0]["reason"] == ""  # there is no night before it to judge by
+    assert nights[1]["reason"].startswith("score_b is worse than on 1 Nov: GAUC 0.")
+    assert nights[1]["reason"].endswith("Failing since 2 Nov (1 night).")
+
+
+def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
+    line = next(d for d in night.compared if (d.kind, d.slice) == ("baseline", "slot=top"))
+    others = [d for d in night.compared if d is not line]
+    compared = (*others, replace(line, verdict="worse", delta=-0.1))
+    (sentence,) = told(night, "GAUC[slot=side] delta < 0", compared=compared)
+    assert sentence.endswith("Other slots that are worse too: slot=top.")
+    small = [d for d in night.compared if d.slice == "slot=side" and d.kind == "baseline"]
+    numbers = replace(small[0], delta=-0.00043, ci_low=-0.0006, ci_high=-0.0002, verdict="")
+    (sentence,) = told(night, "GAUC[slot=side] delta < 0", compared=(numbers,))
+    assert "GAUC of score_b in slot=side is lower than that of score_a: 0.50000 against" in sentence
+    assert "(−0.00043, 95 % CI −0.00060 to −0.00020), not significant once corrected" in sentence
+
+
+def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> None:
+    pytest.importorskip("jinja2")
+    from fastrank_eval.report.page import page
+
+    for evil in HOSTILE:
+        names: Mapping[str, Any] = dict.fromkeys(
+            ("condition", "score", "by", "slice", "measure", "against", "detail"), evil
+        )
+        findings = tuple(
+            Finding(kind, **names, compared=compared, since=night.date)
+            for kind in ("gate", "scores", "change")
+            for compared in ("", "baseline", "before")
+        )
+        of = replace(night, findings=findings)
+        assert "<script>alert" not in page([of])
+        assert "<script>" not in night_markdown(of, evil)
+
+
+def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
+    pytest.importorskip("starlette")
+    from fastrank_eval.report.links import WebLinks
+    from fastrank_eval.report.page import render
+    from fastrank_eval.report.web_content import nights_content
+
+    with_past(10)
+    write_night(21, worse)
+    assert nightly("--date", on(21), "-q").exit_code == 0
+    html = render("nights.html", **nights_content(kept(), None), links=WebLinks())
+    assert '<span class="said warn">Changed</span>' in html
+    assert "score_b is worse than on 20 Nov: GAUC" in html
