@@ -210,7 +210,7 @@ def test_change__since_a_night_that_was_not_yesterday__is_found(folder: Path) ->
     _, (night,) = summary("--date", on(22))
     assert night["status"] == "changed"
     assert "than on 20 Nov: GAUC" in night["reason"]
-    assert "So has changed: LogLoss." in night["reason"]
+    assert "Also changed: LogLoss." in night["reason"]
 
 
 # ---- the sentence of a night --------------------------------------------------------------------

@@ -89,14 +89,15 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     else:
         main = _level(night, finding)
     parts = [main if main.endswith("?") else f"{main}."]
-    if finding.since is not None:
+    first = max((finding, *others), key=lambda one: one.nights)
+    if first.since is not None:
         word = "Failing since" if finding.kind == "gate" else "Since"
-        since = _day(finding.since.isoformat(), night.date)
-        parts.append(f"{word} {since} ({nights_text(finding.nights)}).")
+        since = _day(first.since.isoformat(), night.date)
+        parts.append(f"{word} {since} ({nights_text(first.nights)}).")
     if finding.kind == "change" and others:
         names = [one.measure for one in others[:_MOST_NAMED]]
         named = ", ".join(names) + _more(len(others) - _MOST_NAMED)
-        parts.append(f"So has changed: {named}.")
+        parts.append(f"Also changed: {named}.")
     if finding.kind == "gate" and finding.compared:
         parts.append(_slices_beside(night, finding))
     return " ".join(filter(None, parts))

@@ -16,7 +16,7 @@ from fastrank_eval.report.lines import Change, NightSeries
 from fastrank_eval.report.nights import Night, NightDifference, NightValue
 from fastrank_eval.report.page import check_libraries
 from fastrank_eval.report.page_content import MOST_SLICES
-from fastrank_eval.report.sentences import sentences
+from fastrank_eval.report.sentences import lead
 from fastrank_eval.report.wording import (
     amount,
     confidence_of,
@@ -74,7 +74,7 @@ def nights_content(nights: Sequence[Night], earlier: dt.date | None) -> dict[str
             else ("–", "", math.nan)
             for one in map(found.get, models)
         ]
-        rows.append((night, cells, sentences(night)))
+        rows.append((night, cells, lead(night)))
     title = nights[-1].title if nights else "No nights"
     return {
         "title": title,
