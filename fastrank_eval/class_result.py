@@ -156,7 +156,10 @@ class ClassResult(Result):
     def _of_average(
         self, measure: str | Measure, score: str | None, average: str | None
     ) -> MeasureValue:
-        text = str(self._known(measure))
+        return self._line_of(str(self._known(measure)), score, average)
+
+    def _line_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
+        average = part
         score = self._score(score)
         found = {v.slice: v for v in self.values if (v.measure, v.score) == (text, score)}
         if average is None and len(found) == 1:

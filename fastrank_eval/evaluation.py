@@ -238,6 +238,7 @@ def run(
     if limit is not None:
         conventions["limit"] = limit
     lines = summary_lines(plan, tally)
+    renamed = names_asked(asked, measured)
     meta = Meta(
         __version__,
         tally.whole.rows(),
@@ -245,8 +246,8 @@ def run(
         conventions,
         perf_counter() - started,
         compilations() - compiled,
+        renamed,
     )
-    renamed = names_asked(asked, measured)
     return Evaluation(plan, tally, keys, values, opened.schema, lines, meta, renamed)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["Meta"]
+from fastrank_eval.plain_values import plain_value
+
+__all__ = ["Meta", "plain_meta"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,9 @@ class Meta:
         Wall time of the evaluation, reading included.
     compiled : int
         Loops that were compiled on the way, which only a first run does.
+    requested : dict of str to str
+        Names of measures that were computed with other options, as a profile has them, and the
+        texts of what was computed.
 
     Examples
     --------
@@ -38,3 +44,13 @@ class Meta:
     conventions: dict[str, object]
     seconds: float
     compiled: int = 0
+    requested: dict[str, str] = field(default_factory=dict)
+
+
+def plain_meta(meta: Meta) -> dict[str, Any]:
+    """Write what values rest on as plain Python values."""
+    plain: dict[str, Any] = plain_value(vars(meta))
+    del plain["compiled"]
+    if not meta.requested:
+        del plain["requested"]
+    return plain

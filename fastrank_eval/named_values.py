@@ -114,8 +114,12 @@ class NamedValues(Reported):
         return held_slices(by, self.values)
 
     def _line(self, measure: str | Measure, score: str | None, part: str) -> MeasureValue:
-        text, score = str(self._known(measure)), self._score(score)
-        return held_value(text, score, part, self.values, self.meta.conventions.get("min_groups"))
+        return self._line_of(str(self._known(measure)), score, part)
+
+    def _line_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
+        """Find a line by the canonical text of its measure."""
+        least = self.meta.conventions.get("min_groups")
+        return held_value(text, self._score(score), part or "all", self.values, least)
 
     def rela_impr(
         self,
@@ -158,9 +162,9 @@ class NamedValues(Reported):
         """
         known = self._known(measure)
         refuse_without_chance(known)
-        if not isinstance(base, str):
-            return rela_impr(self.value(known, score), base.value(known, base_score))
-        return rela_impr(self.value(known, score), self.value(known, base))
+        text, other = str(known), self if isinstance(base, str) else base
+        base_name = base if isinstance(base, str) else base_score
+        return rela_impr(self._line_of(text, score).value, other._line_of(text, base_name).value)
 
     def _known(self, wanted: str | Measure) -> Measure:
         return held_measure(wanted, self.measures, self.asked)

@@ -24,6 +24,7 @@ from fastrank_eval.layout import (
     plain_lines,
     sections,
 )
+from fastrank_eval.report_notes import report_notes
 from fastrank_eval.slice_tables import slice_notes, slice_tables
 from fastrank_eval.uncertainty import FEW_GROUPS
 
@@ -154,7 +155,8 @@ def _table(result: Reported, totals: bool = True, beside: bool = True) -> Cells:
 
 def _footer(result: Reported) -> tuple[str, ...]:
     """Build the lines under the table: size and speed; conventions; details of values."""
-    return *size_and_conventions(result.meta), *_details(result), *_cautions(result)
+    notes = map(printable, report_notes(result.values, result.meta))
+    return *size_and_conventions(result.meta), *_details(result), *_cautions(result), *notes
 
 
 def size_and_conventions(meta: Meta) -> tuple[str, str]:

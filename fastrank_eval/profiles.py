@@ -12,6 +12,7 @@ from typing import Any
 
 from fastrank_eval.errors import ArgumentError, MeasureError, near
 from fastrank_eval.measures.base import Measure
+from fastrank_eval.measures.text import spelled_out
 
 __all__ = ["DEFAULTS", "PROFILES", "Profile", "profile_of"]
 
@@ -85,9 +86,15 @@ def measures_in_force(
     return measured
 
 
-def names_asked(asked: tuple[Measure, ...], measured: tuple[Measure, ...]) -> dict[str, str]:
-    """What measures were called that are computed with other options, to their texts."""
-    return {str(m): str(used) for m, used in zip(asked, measured, strict=True) if m != used}
+def names_asked(asked: Iterable[Measure], measured: Iterable[Measure | str]) -> dict[str, str]:
+    """Map names of measures that are computed with other options to the texts of those.
+
+    A name is written with all options that were given. Where the text of a measure is the name of
+    another one, it is there by its name too: ``nDCG(gain='exp')`` beside ``nDCG``.
+    """
+    used = [(m, spelled_out(m), str(other)) for m, other in zip(asked, measured, strict=True)]
+    changed = {name for m, name, text in used if str(m) != text}
+    return {name: text for _, name, text in used if name in changed or text in changed}
 
 
 _LINEAR = {"gain": "linear"}

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval.measure_value import summary_csv, summary_lines
-from fastrank_eval.plain_values import plain_value
+from fastrank_eval.report_notes import meta_with_notes
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -34,10 +34,11 @@ class Reported:
             [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
             "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
             "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
-            None for NaN.
+            None for NaN. The meta has ``"requested"`` too where names of measures stand for other
+            texts, and ``"notes"``, a list of sentences, where there are any.
         """
         return {
-            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
+            "meta": meta_with_notes(self.values, self.meta),
             "results": summary_lines(self.values),
         }
 

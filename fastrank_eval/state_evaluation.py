@@ -139,6 +139,7 @@ def evaluation_of(
         tally.whole.groups(),
         _conventions(header, seen, plan, tally),
         perf_counter() - started,
+        requested=dict(header["asked"]),
     )
     schema = pa.schema([])
     if groups is not None:

@@ -33,8 +33,9 @@ from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluation import Evaluation, run
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled_measure import PooledMeasure
-from fastrank_eval.measures.text import measures_asked
+from fastrank_eval.measures.text import measures_asked, spelled_out
 from fastrank_eval.meta import Meta
+from fastrank_eval.profiles import names_asked
 from fastrank_eval.tally import PoolSet, Sums
 
 __all__ = ["choices_of", "compare", "comparison_of", "measures_taken", "meta_of", "names_taken"]
@@ -180,7 +181,7 @@ def comparison_of(
     meta = meta_of(done.meta, baseline, choices)
     return Comparison(
         _lines(done, plan.baseline, kept, choices),
-        replace(meta, seconds=perf_counter() - started),
+        replace(meta, seconds=perf_counter() - started, requested=dict(asked)),
         baseline,
         [plan.roles.scores[model] for model in plan.rivals],
         [str(m) for m in plan.measures],
@@ -201,9 +202,8 @@ def measures_taken(asked: Sequence[Measure]) -> tuple[Measure, ...]:
 def names_taken(
     asked: Sequence[Measure], taken: Sequence[Measure], renamed: Mapping[str, str]
 ) -> dict[str, str]:
-    """What measures are called that are computed with other options, to their texts."""
-    used = {str(m): renamed.get(str(mine), str(mine)) for m, mine in zip(asked, taken, strict=True)}
-    return {**renamed, **{name: text for name, text in used.items() if name != text}}
+    """Map names of measures that are computed with other options to the texts of those."""
+    return names_asked(asked, [renamed.get(spelled_out(mine), str(mine)) for mine in taken])
 
 
 def choices_of(

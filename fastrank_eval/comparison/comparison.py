@@ -146,7 +146,10 @@ class Comparison(ReportedComparison):
             If the score column or the slice was not part of it, or the score column is left out
             where there are several.
         """
-        text = str(held_measure(measure, self.measures, self._asked))
+        return self._line(str(held_measure(measure, self.measures, self._asked)), score, slice)
+
+    def _line(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
+        """Find a line by the canonical text of its measure."""
         name = held_score(score, self.scores, self.measures)
         for value in self.values:
             if (value.measure, value.score, value.slice) == (text, name, slice):
@@ -215,11 +218,13 @@ class Comparison(ReportedComparison):
         ArgumentError
             If values per group were not kept, or the score column is unknown.
         """
-        known = held_measure(measure, self.measures, self._asked)
+        return self._movers(held_measure(measure, self.measures, self._asked), score, top)
+
+    def _movers(self, known: Measure, score: str | None, top: int) -> pa.Table:
         refuse_pooled(known)
         top = at_least_one("top", top, 10)
         name = held_score(score, self.scores, self.measures)
-        kept, delta = self._groups(), self.line(known, name).delta
+        kept, delta = self._groups(), self._line(str(known), name, "all").delta
         base, model = kept.scores.index(self.baseline), kept.scores.index(name)
         return movers_table(kept, base, model, kept.measures.index(known), delta, top)
 
@@ -246,7 +251,10 @@ class Comparison(ReportedComparison):
         MeasureError, ArgumentError
             As `line` does.
         """
-        text = str(held_measure(measure, self.measures, self._asked))
+        return self.slices_moved(str(held_measure(measure, self.measures, self._asked)), score, top)
+
+    def slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+        """Find what `slice_movers` does by the canonical text of a measure."""
         name = held_score(score, self.scores, self.measures)
         top = at_least_one("top", top, 10)
         mine = [v for v in self.values if (v.measure, v.score) == (text, name)]
@@ -289,7 +297,9 @@ class Comparison(ReportedComparison):
         ----------
         Kitagawa (1955), doi:10.1080/01621459.1955.10501299.
         """
-        known = held_measure(measure, self.measures, self._asked)
+        return self._decomposition(held_measure(measure, self.measures, self._asked), score, by)
+
+    def _decomposition(self, known: Measure, score: str | None, by: str | None) -> Decomposition:
         refuse_without_mean(known)
         name = held_score(score, self.scores, self.measures)
         slicing = held_slicing(by, self.evaluated)
@@ -300,12 +310,12 @@ class Comparison(ReportedComparison):
         """Those of every candidate, mean over groups and slicing, by these three."""
         from fastrank_eval.measures import measure
 
-        means = [text for text in self.measures if is_mean(measure(text))]
+        means = [known for known in map(measure, self.measures) if is_mean(known)]
         return {
-            (score, text, by): self.decomposition(text, score, by)
+            (score, str(known), by): self._decomposition(known, score, by)
             for by in sliced_by(self.evaluated)
             for score in self.scores
-            for text in means
+            for known in means
         }
 
     def _groups(self) -> KeptGroups:
@@ -320,7 +330,7 @@ class Comparison(ReportedComparison):
         """The movers of the first measure of groups by candidate and measure; none if not kept."""
         from fastrank_eval.measures import measure
 
-        first = next((m for m in self.measures if not measure(m).pooled), None)
+        first = next((m for m in map(measure, self.measures) if not m.pooled), None)
         if not top or first is None or self._kept is None:
             return {}
-        return {(score, first): self.movers(first, score, top) for score in self.scores}
+        return {(score, str(first)): self._movers(first, score, top) for score in self.scores}

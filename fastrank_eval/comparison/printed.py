@@ -31,6 +31,7 @@ from fastrank_eval.layout import (
     sections,
 )
 from fastrank_eval.printing import size_and_conventions
+from fastrank_eval.report_notes import report_notes
 from fastrank_eval.uncertainty import FEW_GROUPS
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _movers_title(comparison: ReportedComparison, score: str, measure: str) -> s
 
 def _slices_moved(comparison: ReportedComparison, score: str, top: int) -> Iterator[str]:
     """The slices in which the first measure moved most, on a line."""
-    moved = comparison.slice_movers(comparison.measures[0], score, top) if top else []
+    moved = comparison.slices_moved(comparison.measures[0], score, top) if top else []
     if moved:
         said = ", ".join(f"{value.slice} {_delta(value)}" for value in moved)
         title = f"slices that moved {comparison.measures[0]} most, {score} against "
@@ -292,6 +293,7 @@ def _notes(comparison: ReportedComparison) -> list[str]:
             f"groups with a value under one model only: {base:,} under {comparison.baseline}, "
             f"{candidate:,} under {score}: {', '.join(measures)}"
         )
+    found += report_notes(comparison.evaluated, comparison.meta)
     return [printable(line) for line in found]
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from fastrank_eval.comparison.compared_value import ComparedValue, compared_csv, compared_lines
 from fastrank_eval.comparison.decomposing import decomposition_lines
 from fastrank_eval.comparison.movers import movers_lines
-from fastrank_eval.plain_values import plain_value
+from fastrank_eval.report_notes import meta_with_notes
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from fastrank_eval.measures import Measure
+    from fastrank_eval.measure_value import MeasureValue
     from fastrank_eval.meta import Meta
     from fastrank_eval.slices.decomposition import Decomposition
 
@@ -31,6 +31,7 @@ class ReportedComparison(ABC):
     scores: tuple[str, ...]
     measures: tuple[str, ...]
     joined: dict[str, int] | None
+    evaluated: tuple[MeasureValue, ...]
 
     @property
     @abstractmethod
@@ -42,10 +43,8 @@ class ReportedComparison(ABC):
         """The groups that moved most, by candidate and measure."""
 
     @abstractmethod
-    def slice_movers(
-        self, measure: str | Measure, score: str | None = None, top: int = 10
-    ) -> list[ComparedValue]:
-        """The slices that moved most."""
+    def slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+        """Find the slices that moved most by the canonical text of a measure."""
 
     def to_dict(self, movers: int = 0) -> dict[str, Any]:
         """Build the JSON contract.
@@ -64,7 +63,7 @@ class ReportedComparison(ABC):
             any.
         """
         found: dict[str, Any] = {
-            "meta": {k: v for k, v in plain_value(vars(self.meta)).items() if k != "compiled"},
+            "meta": meta_with_notes(self.evaluated, self.meta),
             "comparisons": compared_lines(self.values),
         }
         if self.joined is not None:

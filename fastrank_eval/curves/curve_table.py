@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fastrank_eval.arrow_values import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval.errors import ArgumentError, near
-from fastrank_eval.meta import Meta
+from fastrank_eval.meta import Meta, plain_meta
 from fastrank_eval.plain_values import plain_value
 
 if TYPE_CHECKING:
@@ -160,7 +160,6 @@ class Curve:
             ``{"kind", "choices", "models": [{"score", "values", "undefined"}], "points": [{...}],
             "meta"}`` of plain Python values; None for what is not finite.
         """
-        meta = {name: value for name, value in vars(self.meta).items() if name != "compiled"}
         return {
             "kind": self.kind,
             "choices": plain_value(self.choices),
@@ -173,7 +172,7 @@ class Curve:
                 for score in self.scores
             ],
             "points": plain_value(self.table.to_pylist()),
-            "meta": plain_value(meta),
+            "meta": plain_meta(self.meta),
         }
 
     def to_json(self, indent: int | None = 2) -> str:

@@ -130,7 +130,10 @@ def spelled_out(found: Measure) -> str:
 
 
 def computed(found: Measure, measures: Sequence[str], asked: Mapping[str, str]) -> Measure | None:
-    """What an evaluation computed where this measure is meant; None if it did not.
+    """Find what an evaluation computed for a measure; None if it did not.
+
+    A name that was requested answers for itself. Any other name is the canonical text of what was
+    computed, or a requested name with options that the profile does not change.
 
     Parameters
     ----------
@@ -138,15 +141,25 @@ def computed(found: Measure, measures: Sequence[str], asked: Mapping[str, str]) 
     measures : sequence of str
         Texts of what it computed.
     asked : mapping of str to str
-        What those were called that a profile gave other options.
+        Requested names, as `spelled_out` writes them, of measures that were computed with other
+        options.
     """
-    if str(found) in measures:
+    text = asked.get(spelled_out(found))
+    if text is None and str(found) in measures and str(found) not in asked:
         return found
-    if str(found) in asked:
-        used = measure(asked[str(found)])
-        if all(used.chosen[name] == found.chosen[name] for name in found.given):
-            return used if str(used) in measures else None
-    return None
+    if text is None:
+        text = next(
+            (used for name, used in asked.items() if _requests(found, measure(name), used)), None
+        )
+    return measure(text) if text is not None and text in measures else None
+
+
+def _requests(found: Measure, requested: Measure, text: str) -> bool:
+    """Whether a profile makes the same of a measure as of one that was requested."""
+    if found != requested or not requested.given <= found.given:
+        return False
+    used = measure(text)
+    return all(used.chosen[name] == found.chosen[name] for name in found.given)
 
 
 def _unreadable(spelling: str) -> str:

@@ -14,7 +14,7 @@ from fastrank_eval.state_merging import OF_A_RUN
 __all__ = ["EarlierNight", "differing", "earlier_nights"]
 
 #: What may differ besides that between nights whose numbers mean the same.
-_OF_A_NIGHT = frozenset(OF_A_RUN) - {"where"} | {"by", "quality"}
+_OF_A_NIGHT = frozenset(OF_A_RUN) - {"where"} | {"by", "quality", "requested"}
 #: Options of a measure that its value does not depend on.
 _OF_ERRORS = ("se",)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fastrank_eval.errors import FastRankEvalError
 from fastrank_eval.gate_tree import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.gates import gate
-from fastrank_eval.measures.text import measure
+from fastrank_eval.measures.text import computed, measure
 from fastrank_eval.report.nights import GateOutcome, Night, NightDifference
 from fastrank_eval.report.wording import confidence_of, said_of
 
@@ -93,7 +93,7 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
     kind = since.removesuffix(")").replace(" ", "_") if condition else "baseline"
     try:
         asked = terms_of(gate(condition or outcome.condition).condition)
-        meant = [(t, _meant(t, night.measures)) for t in asked if isinstance(t, Term)]
+        meant = [(t, _meant(t, night)) for t in asked if isinstance(t, Term)]
     except FastRankEvalError:  # written by another version
         meant = []
     told = outcome.reason.split("; ")
@@ -114,11 +114,14 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
     return failed
 
 
-def _meant(term: Term, measures: Sequence[str]) -> list[str]:
-    """The measures that a term is of; a profile may have given them other options."""
-    asked = measure(term.measure)
-    if str(asked) in measures:
-        return [str(asked)]
+def _meant(term: Term, night: Night) -> list[str]:
+    """Find the measures that a term is of; a profile may have given them other options."""
+    asked, measures = measure(term.measure), night.measures
+    requested = night.conventions.get("requested")
+    found = computed(asked, measures, requested if isinstance(requested, Mapping) else {})
+    if found is not None or requested:
+        return [] if found is None else [str(found)]
+    # Older nights do not hold the names that were requested.
     return [
         text
         for text, one in zip(measures, map(measure, measures), strict=True)

@@ -161,18 +161,22 @@ def _evaluated(
     shown = names_shown(asked, done.plan.measures)
     names = {shown.get(name, name): shown.get(text, text) for name, text in done.asked.items()}
     few = few_scores(done, config.gates.min_distinct_scores)
-    return _Evaluated(_renamed(night, shown), kept, names, confidence, few)
+    return _Evaluated(_renamed(night, shown, names), kept, names, confidence, few)
 
 
-def _renamed(night: Night, shown: Mapping[str, str]) -> Night:
-    """The night with other names of measures."""
+def _renamed(night: Night, shown: Mapping[str, str], requested: Mapping[str, str]) -> Night:
+    """Give measures the names that a night shows, and tell which were requested by others."""
     measured = night.conventions["measures"]
     if isinstance(measured, Mapping):
         measured = {shown.get(text, text): how for text, how in measured.items()}
     return replace(
         night,
         measures=tuple(shown.get(text, text) for text in night.measures),
-        conventions={**night.conventions, "measures": measured},
+        conventions={
+            **night.conventions,
+            "measures": measured,
+            **({"requested": dict(requested)} if requested else {}),
+        },
         values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
         compared=tuple(
             replace(line, measure=shown.get(line.measure, line.measure)) for line in night.compared

@@ -14,7 +14,7 @@ from fastrank_eval import __version__
 from fastrank_eval.arguments import at_least_one, check_options, column_names
 from fastrank_eval.errors import ArgumentError, SparkError
 from fastrank_eval.evaluation import Evaluation, run
-from fastrank_eval.measures.text import measures_asked
+from fastrank_eval.measures.text import measures_asked, spelled_out
 from fastrank_eval.slices import slices_asked
 from fastrank_eval.slices.quantiles import Distribution
 from fastrank_eval.slices.spec import Part, Quantile
@@ -132,7 +132,7 @@ class Job:
             raise ArgumentError(_UNSPLIT)
         plain = dict(options)
         where = plain.pop("where", None)
-        plain["measures"] = [str(measure) for measure in measures_asked(options["measures"])]
+        plain["measures"] = [spelled_out(m) for m in measures_asked(options["measures"])]
         if plain.get("by"):
             plain["by"] = [str(spec) for spec in slices_asked(plain["by"])]
         schema = arrow_schema(df)
