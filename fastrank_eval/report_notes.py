@@ -10,6 +10,9 @@ from fastrank_eval.meta import Meta, plain_meta
 
 __all__ = ["meta_with_notes", "report_notes"]
 
+#: Why a group is left out that ``groups='with_relevant'`` leaves out for every measure.
+_NO_RELEVANT = ("no_relevant", "all_negative")
+
 
 def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
     """Tell what values do not say of themselves.
@@ -26,7 +29,7 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
         A sentence each, without line breaks; empty where there is nothing to tell.
     """
     lines = list(values)
-    return [*_names(lines, meta.requested)]
+    return [*_names(lines, meta.requested), *_populations(lines, meta.conventions)]
 
 
 def meta_with_notes(values: Iterable[MeasureValue], meta: Meta) -> dict[str, Any]:
@@ -46,3 +49,64 @@ def _names(lines: Sequence[MeasureValue], requested: Mapping[str, str]) -> Itera
     twice = len(set(plain)) < len(plain)
     if twice or any(name in texts and text != name for name, text in requested.items()):
         yield f"requested: {', '.join(f'{name} is {text}' for name, text in requested.items())}"
+
+
+def _populations(lines: Sequence[MeasureValue], conventions: Mapping[str, object]) -> Iterator[str]:
+    """Tell where means of one table are over different groups, and which option changes that."""
+    groups = conventions.get("groups")
+    if groups is None:
+        return
+    tables: dict[tuple[str | None, str], list[MeasureValue]] = {}
+    for line in lines:
+        if line.aggregate in ("mean", "geometric mean") and line.groups_used:
+            tables.setdefault((line.by, line.slice), []).append(line)
+    unlike = {
+        part: means
+        for part, means in tables.items()
+        if len({line.groups_used for line in means}) > 1
+    }
+    if not unlike:
+        return
+    # All rows come first.
+    (by, part), means = next(iter(unlike.items()))
+    place = "" if by is None else f" in the slice {part}"
+    remedy = _remedy([line for those in unlike.values() for line in those], groups)
+    yield f"means are over different groups{place}: {_denominators(means)}; {remedy}"
+
+
+def _denominators(means: Sequence[MeasureValue]) -> str:
+    """Write how many groups stand behind which means, the fewest first."""
+    of_measure: dict[str, set[int]] = {}
+    for line in means:
+        of_measure.setdefault(line.measure, set()).add(line.groups_used)
+    by_number: dict[int, list[str]] = {}
+    for line in means:
+        model = f" of {line.score}" if len(of_measure[line.measure]) > 1 else ""
+        by_number.setdefault(line.groups_used, []).append(line.measure + model)
+    return ", ".join(f"{number:,} ({_each(names)})" for number, names in sorted(by_number.items()))
+
+
+def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
+    """Name the option that gives means one population, and the measures that it does not reach."""
+    from fastrank_eval.measures import measure
+
+    reached, left = False, dict[str, list[str]]()
+    for line in means:
+        for reason, number in line.dropped.items():
+            if not number:
+                continue
+            if reason in _NO_RELEVANT and measure(line.measure).rel_or_default <= 1:
+                reached = True
+            else:
+                left.setdefault(reason, []).append(line.measure)
+    if groups != "with_relevant" and reached:
+        said = "groups='with_relevant' (--groups with_relevant) gives them one population"
+        apart = [f"{_each(measures)} still leaves out {why}" for why, measures in left.items()]
+        return "; ".join([said, *apart])
+    if left.keys() <= {"zero_weight"}:
+        return "groups of weight 0 are left out"
+    return "undefined='zero' (--undefined zero) counts groups without a value as 0"
+
+
+def _each(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

@@ -1,0 +1,72 @@
+"""What a report says below its table: groups behind means, thresholds that decide nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fastrank_eval as fe
+
+#: Of four groups one has no click and one nothing but clicks.
+LOG = {
+    "q": [1, 1, 2, 2, 3, 3, 4, 4],
+    "click": [0, 1, 0, 0, 1, 1, 1, 0],
+    "old": [0.1, 0.2, 0.3, 0.4, 0.3, 0.1, 0.2, 0.4],
+    "new": [0.1, 0.2, 0.3, 0.4, 0.1, 0.2, 0.4, 0.3],
+}
+OVER = "means are over different groups"
+OPTION = "groups='with_relevant' (--groups with_relevant)"
+
+
+def evaluate(measures: str, **options: Any) -> fe.Result:
+    return fe.evaluate(LOG, group="q", label="click", score="old", measures=measures, **options)
+
+
+def compare(measures: str, **options: Any) -> fe.Comparison:
+    return fe.compare(
+        LOG, group="q", label="click", score=["old", "new"], baseline="old", measures=measures,
+        **options,
+    )  # fmt: skip
+
+
+def notes_of(report: fe.Result | fe.Comparison) -> list[str]:
+    """The notes of the JSON, each of which the text and the markdown show too."""
+    notes: list[str] = report.to_dict()["meta"].get("notes", [])
+    assert all(note in repr(report) and note in report.to_markdown() for note in notes)
+    assert (OVER in repr(report)) == (OVER in report.to_markdown()) == (OVER in " ".join(notes))
+    return notes
+
+
+def test_means__over_different_groups__one_line_names_the_option() -> None:
+    wanted = f"{OVER}: 3 (AP), 4 (RR); {OPTION} gives them one population"
+    assert notes_of(evaluate("AP,RR")) == [wanted]
+    assert notes_of(compare("AP,RR")) == [wanted]
+    assert notes_of(evaluate("AP,RR", groups="with_relevant")) == []
+    assert notes_of(compare("AP,RR", groups="with_relevant")) == []
+
+
+def test_means__over_the_same_groups__say_nothing() -> None:
+    for measures in ("AP,nDCG,R", "RR,P@2", "AP,AUC,LogLoss", "AP,NumRel"):
+        assert notes_of(evaluate(measures)) == []
+        assert notes_of(compare(measures)) == []
+    assert notes_of(evaluate("AP,RR", undefined="zero")) == []
+
+
+def test_means__of_gauc__tell_what_the_option_does_not_reach() -> None:
+    (note,) = notes_of(evaluate("GAUC,AP,RR"))
+    assert note == (
+        f"{OVER}: 2 (GAUC), 3 (AP), 4 (RR); {OPTION} gives them one population; GAUC still leaves "
+        "out all_positive"
+    )
+    (note,) = notes_of(evaluate("GAUC,AP,RR", groups="with_relevant"))
+    zero = "undefined='zero' (--undefined zero) counts groups without a value as 0"
+    assert note == f"{OVER}: 2 (GAUC), 3 (AP, RR); {zero}"
+    assert notes_of(evaluate("GAUC,AP,RR", undefined="zero")) == []
+
+
+def test_means__of_a_slice_alone__are_told_by_the_slice() -> None:
+    log = {**LOG, "slot": [0, 1, 1, 1, 0, 0, 0, 0], "click": [0, 1, 1, 0, 1, 1, 1, 0]}
+    result = fe.evaluate(log, group="q", label="click", score="old", measures="AP,RR", by="slot")
+    (note,) = notes_of(result)
+    assert note == (
+        f"{OVER} in the slice slot=0: 2 (AP), 3 (RR); {OPTION} gives them one population"
+    )
