@@ -10,10 +10,17 @@ from fastrank_eval.errors import ArgumentError, MeasureError
 if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
 
-__all__ = ["refuse_without_chance", "rela_impr"]
+__all__ = [
+    "CHANCE",
+    "error_of_rela_impr",
+    "has_chance",
+    "refuse_without_chance",
+    "rela_impr",
+    "slopes_of_rela_impr",
+]
 
 #: What a random order is worth.
-_CHANCE = 0.5
+CHANCE = 0.5
 
 
 def rela_impr(value: float, base: float) -> float:
@@ -55,15 +62,65 @@ def rela_impr(value: float, base: float) -> float:
             raise ArgumentError(
                 f"{name}={number!r} is no AUC: it lies outside [0, 1]; pass shares, not per cent."
             )
-    if math.isnan(value) or math.isnan(base) or base <= _CHANCE:
+    if math.isnan(value) or math.isnan(base) or base <= CHANCE:
         return math.nan
-    return (value - _CHANCE) / (base - _CHANCE) - 1.0
+    return (value - CHANCE) / (base - CHANCE) - 1.0
+
+
+def slopes_of_rela_impr(value: float, base: float) -> tuple[float, float]:
+    """Compute how fast RelaImpr falls with the base value and rises with the value.
+
+    Parameters
+    ----------
+    value, base : float
+        As `rela_impr` takes them, `base` being above 0.5.
+
+    Returns
+    -------
+    tuple of float
+        ``(value - 0.5) / (base - 0.5)^2`` and ``1 / (base - 0.5)``.
+    """
+    distance = base - CHANCE
+    return (value - CHANCE) / distance / distance, 1.0 / distance
+
+
+def error_of_rela_impr(
+    value: float, base: float, value_se: float, base_se: float, difference_se: float
+) -> float:
+    """Compute the standard error of RelaImpr from those of both values and of their difference.
+
+    These three have the covariance of the values in them. By the delta method, with r for RelaImpr,
+    ``((1 + r) Var(difference) - r Var(value) + r (1 + r) Var(base)) / (base - 0.5)^2``, in which
+    nothing large cancels where the models are alike.
+
+    Parameters
+    ----------
+    value, base : float
+        As `rela_impr` takes them.
+    value_se, base_se, difference_se : float
+        NaN where one is not known.
+
+    Returns
+    -------
+    float
+        NaN where RelaImpr is, or one of the errors.
+    """
+    improvement = rela_impr(value, base)
+    if math.isnan(improvement):
+        return math.nan
+    rest = (1 + improvement) * base_se**2 - value_se**2
+    variance = (1 + improvement) * difference_se**2 + improvement * rest
+    return math.sqrt(variance) / (base - CHANCE) if variance >= 0 else math.nan
+
+
+def has_chance(known: Measure) -> bool:
+    """Tell whether a random order is worth 0.5: of AUC and GAUC, whole."""
+    return known.name in ("AUC", "GAUC") and (known.chosen.get("max_fpr") or 1) >= 1
 
 
 def refuse_without_chance(known: Measure) -> None:
     """Refuse a measure of which a random order is not worth 0.5: any but AUC and GAUC, whole."""
-    partial = known.chosen.get("max_fpr") or 1
-    if known.name not in ("AUC", "GAUC") or partial < 1:
+    if not has_chance(known):
         raise MeasureError(
             f"RelaImpr takes chance for 0.5, which {known} has none of; it compares AUC and GAUC."
         )

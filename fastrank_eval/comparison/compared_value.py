@@ -28,6 +28,10 @@ _SUMMARY = pa.schema(
         pa.field("delta", pa.float64()),
         pa.field("relative", pa.float64()),
         pa.field("rela_impr", pa.float64()),
+        pa.field("rela_impr_se", pa.float64()),
+        pa.field("rela_impr_ci_low", pa.float64()),
+        pa.field("rela_impr_ci_high", pa.float64()),
+        pa.field("rela_impr_caution", pa.string()),
         pa.field("se", pa.float64()),
         pa.field("ci_low", pa.float64()),
         pa.field("ci_high", pa.float64()),
@@ -72,6 +76,14 @@ class ComparedValue:
         ``delta / abs(base_value)``; NaN where the baseline is 0.
     rela_impr : float
         Of AUC and GAUC ``(value - 0.5) / (base_value - 0.5) - 1``; NaN otherwise.
+    rela_impr_se, rela_impr_ci_low, rela_impr_ci_high : float
+        Standard error and confidence interval of `rela_impr` by the delta method, groups being
+        clusters, with the degrees of freedom of `ci_low` (of Student's t for the bootstrap too);
+        NaN where none is known.
+    rela_impr_caution : str or None
+        ``"near_chance"``: the interval of the baseline reaches down to 0.5, so that `rela_impr` has
+        none; ``"not_above_chance"``: the baseline is not above 0.5, so that there is no
+        `rela_impr`.
     se : float
         Standard error of `delta`, groups being clusters; with ``test="bootstrap"`` that of the
         bootstrap. NaN where none is known.
@@ -127,6 +139,10 @@ class ComparedValue:
     delta: float
     relative: float
     rela_impr: float = math.nan
+    rela_impr_se: float = math.nan
+    rela_impr_ci_low: float = math.nan
+    rela_impr_ci_high: float = math.nan
+    rela_impr_caution: str | None = None
     se: float = math.nan
     ci_low: float = math.nan
     ci_high: float = math.nan

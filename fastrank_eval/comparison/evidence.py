@@ -15,6 +15,7 @@ from fastrank_eval.paired_state import (
     error_of_difference,
     error_of_sums,
 )
+from fastrank_eval.relative_improvement import has_chance, rela_impr, slopes_of_rela_impr
 from fastrank_eval.tally import PoolSet
 
 __all__ = ["NOT_PAIRED", "NO_ERROR", "Evidence", "of_groups", "of_pool"]
@@ -36,6 +37,8 @@ class Evidence:
         How the groups compare; None where they have no values.
     caution : str or None
         Why no standard error is known, where the measure is the reason.
+    rela_impr_se : float
+        Standard error of RelaImpr; NaN where it is not known, or the measure has none.
     """
 
     se: float = math.nan
@@ -43,6 +46,7 @@ class Evidence:
     effective_groups: float = math.nan
     pairs: GroupPairs | None = None
     caution: str | None = None
+    rela_impr_se: float = math.nan
 
 
 #: Of measures whose difference has no known error.
@@ -69,7 +73,7 @@ def of_groups(
     line : int
         Of which slice.
     """
-    weighted = measure.weight != "uniform"
+    weighted, rela_impr_se = measure.weight != "uniform", math.nan
     mine, theirs = base.moments(m, weighted, line), other.moments(m, weighted, line)
     cross, pairs = paired.cross(m, line), paired.pairs(m, line)
     if measure.aggregate == "sum":
@@ -82,7 +86,10 @@ def of_groups(
             slopes = math.exp(means[0]), math.exp(means[1])
         se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
         effective = min(mine.effective_groups, theirs.effective_groups)
-    return Evidence(se, pairs.groups, effective, pairs)
+        if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
+            slopes = slopes_of_rela_impr(means[1], means[0])
+            rela_impr_se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
+    return Evidence(se, pairs.groups, effective, pairs, rela_impr_se=rela_impr_se)
 
 
 def of_pool(

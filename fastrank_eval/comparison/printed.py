@@ -17,6 +17,7 @@ from fastrank_eval.comparison.verdicts import (
     amount,
     digits_of,
     interval_text,
+    is_shown,
     is_undecided,
     undecided_text,
 )
@@ -270,12 +271,12 @@ def _notes(comparison: ReportedComparison) -> list[str]:
             )
     for score in comparison.scores:
         over_chance = [
-            f"{v.measure} {_per_cent(v.rela_impr)}"
+            f"{v.measure} {_over_chance(v, _confidence(comparison))}"
             for v in _whole(comparison)
-            if v.score == score and not math.isnan(v.rela_impr)
+            if v.score == score and (not math.isnan(v.rela_impr) or v.rela_impr_caution)
         ]
         if over_chance:
-            found.append(f"RelaImpr of {score}: {', '.join(over_chance)}")
+            found.append(f"RelaImpr of {score}: {'; '.join(over_chance)}")
     found += compared_slices_notes(comparison, str(comparison.meta.conventions.get("correction")))
     few = [v for v in _whole(comparison) if v.caution == "few_groups"]
     if few:
@@ -329,6 +330,22 @@ def _groups(number: int | None) -> str:
 
 def _detectable(value: ComparedValue) -> str:
     return amount(value.mdd, digits_of(value)) if value.mdd > 0 else "n/a"
+
+
+def _over_chance(value: ComparedValue, confidence: float) -> str:
+    """RelaImpr with its interval, and whether the difference is significant."""
+    if math.isnan(value.rela_impr):
+        return f"undefined, as {value.baseline} is not above 0.5"
+    said = _per_cent(value.rela_impr)
+    ends = value.rela_impr_ci_low, value.rela_impr_ci_high
+    if value.rela_impr_caution:
+        said += f" (no interval, as {value.baseline} is too near 0.5)"
+    elif all(map(math.isfinite, ends)):
+        low, high = map(_per_cent, ends)
+        said += f" ({100 * confidence:.12g}% CI {low} to {high})"
+    if math.isnan(value.p_adjusted):
+        return f"{said}, not tested"
+    return said if is_shown(value, confidence) else f"{said}, not significant"
 
 
 def _per_cent(share: float) -> str:

@@ -15,16 +15,22 @@ from fastrank_eval.comparison.model_tests import Choices, Tested, by_error, by_g
 from fastrank_eval.comparison.multiplicity import adjusted
 from fastrank_eval.comparison.power import minimum_detectable_difference
 from fastrank_eval.comparison.verdicts import verdict_on
-from fastrank_eval.errors import MeasureError
 from fastrank_eval.measure_value import MeasureValue
 from fastrank_eval.measures import Measure
-from fastrank_eval.relative_improvement import refuse_without_chance, rela_impr
+from fastrank_eval.relative_improvement import (
+    CHANCE,
+    error_of_rela_impr,
+    has_chance,
+    rela_impr,
+)
 from fastrank_eval.uncertainty import FEW_GROUPS, normal_quantile, t_quantile
 
 __all__ = ["compared", "compared_model", "corrected"]
 
 #: What cutting a difference to the upper bits of its mantissa moves it by, at most.
 _CUT = 2.0**-25
+#: Why RelaImpr has no interval, or no value.
+_NEAR, _NOT_ABOVE = "near_chance", "not_above_chance"
 
 
 def compared(
@@ -63,7 +69,6 @@ def compared(
         value=candidate.value,
         delta=delta,
         relative=delta / abs(base.value) if base.value else math.nan,
-        rela_impr=_over_chance(measure, candidate.value, base.value),
         se=se,
         ci_low=low,
         ci_high=high,
@@ -73,6 +78,8 @@ def compared(
         groups=evidence.groups,
         caution=_caution(delta, evidence, tested),
     )
+    if has_chance(measure):
+        line = _over_chance(line, base, candidate, evidence, choices)
     pairs = evidence.pairs
     if pairs is None:
         return line
@@ -186,9 +193,27 @@ def _least_detectable(line: ComparedValue, alpha: float) -> float:
     return minimum_detectable_difference(line.se, alpha=alpha, degrees=degrees)
 
 
-def _over_chance(measure: Measure, value: float, base: float) -> float:
-    try:
-        refuse_without_chance(measure)
-    except MeasureError:
-        return math.nan
-    return rela_impr(value, base)
+def _over_chance(
+    line: ComparedValue,
+    base: MeasureValue,
+    candidate: MeasureValue,
+    evidence: Evidence,
+    choices: Choices,
+) -> ComparedValue:
+    """Add RelaImpr with its interval, where the baseline is far enough from chance for one."""
+    found = rela_impr(candidate.value, base.value)
+    if math.isnan(found):
+        return replace(line, rela_impr_caution=None if math.isnan(line.delta) else _NOT_ABOVE)
+    line = replace(line, rela_impr=found)
+
+    def around(value: float, se: float) -> tuple[float, float, float]:
+        return _around(value, replace(evidence, se=se), choices.confidence, line.test)
+
+    _, least, _ = around(base.value, base.se)
+    if least <= CHANCE:
+        return replace(line, rela_impr_caution=_NEAR)
+    se = evidence.rela_impr_se
+    if evidence.pairs is None:
+        se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, evidence.se)
+    se, low, high = around(found, se)
+    return replace(line, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)

@@ -13,6 +13,7 @@ __all__ = [
     "amount",
     "digits_of",
     "interval_text",
+    "is_shown",
     "is_undecided",
     "undecided_text",
     "verdict_on",
@@ -57,7 +58,7 @@ def verdict_on(line: ComparedValue, measure: Measure, confidence: float) -> str:
         return f"not tested: {shift} in every group; without variance there is no scale"
     interval = interval_text(line, digits)
     known = f", {100 * confidence:.12g}% CI {interval}" if interval else ""
-    if line.p_adjusted <= 1 - confidence and line.delta:
+    if is_shown(line, confidence):
         if line.test not in _OF_THE_INTERVAL:
             known += f"; p {_share(line.p_adjusted)} by {line.test}"
         if _contradicts(line, measure):
@@ -74,6 +75,11 @@ def verdict_on(line: ComparedValue, measure: Measure, confidence: float) -> str:
     if line.mdd > 0:
         said += f"; a difference of {amount(line.mdd, digits)} {_FOUND}"
     return said
+
+
+def is_shown(line: ComparedValue, confidence: float) -> bool:
+    """Tell whether a difference is shown: significant, its p-value being corrected."""
+    return line.p_adjusted <= 1 - confidence and line.delta != 0
 
 
 def is_undecided(line: ComparedValue, confidence: float) -> bool:
