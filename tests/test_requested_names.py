@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.saved_states import State
+from tests.nightly_runs import kept, nightly
 
 #: Grades whose exponential and linear gains give other values of nDCG.
 LOG = {
@@ -133,3 +136,40 @@ def test_report__names_that_are_texts_of_others__says_which_line_is_which() -> N
         assert wanted in text
         assert f"{ALL_GIVEN} is nDCG" in text
     assert "requested:" not in repr(evaluate("nDCG"))
+
+
+@pytest.mark.parametrize("order", [["nDCG", ALL_GIVEN], [ALL_GIVEN, "nDCG"]])
+def test_nightly__gates_on_each_name__do_not_depend_on_the_other(
+    order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Path("2026-11-19.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([LOG, *zip(*LOG.values(), strict=True)])
+    between = (alone("nDCG") + alone(ALL_GIVEN)) / 2
+    sign = "<" if alone("nDCG") < between else ">"
+    gates = [f"{name} {sign} {between}" for name in ("nDCG", ALL_GIVEN)]
+    Path("nightly.toml").write_text(
+        f"""
+title = "Names"
+[source]
+path = "{{date}}.csv"
+[columns]
+group = "q"
+label = "label"
+[models]
+scores = ["old"]
+[evaluate]
+measures = {json.dumps(order)}
+profile = "catboost"
+[gates]
+fail_if = {json.dumps(gates)}
+"""
+    )
+    found = nightly("nightly.toml", "--date", "2026-11-19")
+    assert found.exit_code in (1, 3), found.output
+    (night,) = kept()
+    assert [gate.passed for gate in night.gates] == [False, True]
+    requested = night.conventions["requested"]
+    values = {value.measure: value.value for value in night.values}
+    assert isinstance(requested, dict)
+    assert {name: values[requested[name]] for name in order} == {n: alone(n) for n in order}
