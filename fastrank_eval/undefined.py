@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastrank_eval.errors import ArgumentError, near
+from fastrank_eval.errors import ArgumentError, MeasureError, near
 from fastrank_eval.measures.base import registry, spelled
 
 __all__ = ["undefined_policies", "undefined_text"]
@@ -48,6 +48,8 @@ def undefined_policies(given: str | Mapping[str, str]) -> dict[str, str]:
                 f"{near(str(value), _POLICIES)}"
             )
         if of != _REST:
+            if isinstance(of, str):
+                _check_f1(of)
             name, preset = spelled.get(of.lower(), ("", {})) if isinstance(of, str) else ("", {})
             if not name or preset:
                 raise ArgumentError(
@@ -57,6 +59,18 @@ def undefined_policies(given: str | Mapping[str, str]) -> dict[str, str]:
             of = name
         policies[of] = value
     return policies
+
+
+def _check_f1(name: str) -> None:
+    from fastrank_eval.measures.text import refuse_plain_f1
+
+    try:
+        refuse_plain_f1(name)
+    except MeasureError:
+        raise ArgumentError(
+            f"undefined: must name a measure, got {name!r}; write F for rankings, or FScore for "
+            "decisions at a threshold."
+        ) from None
 
 
 def undefined_text(policies: Mapping[str, str]) -> str:

@@ -150,7 +150,7 @@ class FMeasure(_Hits):
         SHORT,
         WEIGHT,
     )
-    spellings = ("F1", "FMeasure", "set_F")
+    spellings = ("FMeasure", "set_F")
 
     def check(self) -> None:
         if self.alpha is not None and self.beta != 1:

@@ -12,7 +12,8 @@ from typing import Any
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.measures.base import Measure, registry, spelled, text_of
 
-#: Names of trec_eval that carry a number and names of ndeval with a hyphen, and how we write them.
+#: Names of trec_eval that carry a number, of ndeval with a hyphen, F1 with a cutoff, and how we
+#: write them.
 _TREC = [
     (re.compile(theirs, re.IGNORECASE), ours)
     for theirs, ours in (
@@ -26,10 +27,13 @@ _TREC = [
         (r"iprec_at_recall_(\d+\.\d+)", r"IPrec@\1"),
         (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
         (r"11pt_avg", r"IPrec11"),
+        (r"F1\b(.*@.*)", r"F\1"),
         (r"(alpha)-(n?DCG\b.*)", r"\1_\2"),
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
+#: F1 without a cutoff: of whole lists, or of decisions at a threshold?
+_F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
 
 
 def measure(spelling: str | Measure) -> Measure:
@@ -66,6 +70,7 @@ def measure(spelling: str | Measure) -> Measure:
 @lru_cache(maxsize=1024)
 def _read(spelling: str) -> Measure:
     text = spelling.strip()
+    refuse_plain_f1(text)
     for theirs, ours in _TREC:
         if theirs.fullmatch(text):
             text = theirs.sub(ours, text)
@@ -107,12 +112,29 @@ def _read(spelling: str) -> Measure:
     return found
 
 
+def refuse_plain_f1(text: str) -> None:
+    """Refuse F1 without a cutoff, which two measures are called.
+
+    Raises
+    ------
+    MeasureError
+        Naming both.
+    """
+    if _F1.match(text):
+        raise MeasureError(
+            f"measure: must say which F1 is meant, got {_shortened(text)!r}; write F@10 for the "
+            "first 10 rows of each ranking (F for all rows), or FScore(threshold=0.5) for "
+            "decisions at a threshold."
+        )
+
+
 def names_measure(name: str) -> bool:
     """Whether a measure is called so, without its options and a cutoff after ``@``."""
     for theirs, ours in _TREC:
         if theirs.fullmatch(name):
             name = theirs.sub(ours, name)
-    return re.split("[(@]", name)[0].lower() in spelled
+    root = re.split("[(@]", name)[0].lower()
+    return root in spelled or root == "f1"
 
 
 def spelled_out(found: Measure) -> str:
@@ -163,11 +185,14 @@ def _requests(found: Measure, requested: Measure, text: str) -> bool:
 
 
 def _unreadable(spelling: str) -> str:
-    shown = spelling if len(spelling) <= 100 else f"{spelling[:100]}..."
     return (
-        f"cannot read the measure {shown!r}; write Name(option=value)@cutoff, "
+        f"cannot read the measure {_shortened(spelling)!r}; write Name(option=value)@cutoff, "
         "for example nDCG(gain='linear')@10."
     )
+
+
+def _shortened(spelling: str) -> str:
+    return spelling if len(spelling) <= 100 else f"{spelling[:100]}..."
 
 
 def _literal(node: ast.expr, spelling: str) -> Any:
