@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval.measure_value import MeasureValue
+from fastrank_eval.measures.base import text_of
 from fastrank_eval.meta import Meta, plain_meta
 
 __all__ = ["meta_with_notes", "report_notes"]
 
 #: Why a group is left out that ``groups='with_relevant'`` leaves out for every measure.
 _NO_RELEVANT = ("no_relevant", "all_negative")
+
+#: The mean over groups where no relevant row, and where every other row, is predicted positive.
+_NO_HIT = {"PPV": 0.0, "TPR": 0.0, "FNR": 1.0, "FScore": 0.0}
+_ALL_FALSE = {"FPR": 1.0, "TNR": 0.0}
 
 
 def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
@@ -29,7 +34,11 @@ def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
         A sentence each, without line breaks; empty where there is nothing to tell.
     """
     lines = list(values)
-    return [*_names(lines, meta.requested), *_populations(lines, meta.conventions)]
+    return [
+        *_names(lines, meta.requested),
+        *_populations(lines, meta.conventions),
+        *_thresholds(lines),
+    ]
 
 
 def meta_with_notes(values: Iterable[MeasureValue], meta: Meta) -> dict[str, Any]:
@@ -72,6 +81,53 @@ def _populations(lines: Sequence[MeasureValue], conventions: Mapping[str, object
     place = "" if by is None else f" in the slice {part}"
     remedy = _remedy([line for those in unlike.values() for line in those], groups)
     yield f"means are over different groups{place}: {_denominators(means)}; {remedy}"
+
+
+def _thresholds(lines: Sequence[MeasureValue]) -> Iterator[str]:
+    """Tell where a threshold decides nothing: no row, or every row, is predicted positive."""
+    from fastrank_eval.measures import measure
+    from fastrank_eval.measures.decisions import Decision
+    from fastrank_eval.measures.group_decisions import GroupDecision
+
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for line in lines:
+        if line.by is not None or line.slice != "all":
+            continue
+        known = measure(line.measure)
+        if isinstance(known, Decision):
+            what = _decided(line.details)
+        elif isinstance(known, GroupDecision):
+            what = _decided_in_groups(line, known.of.name)
+        else:
+            continue
+        if what:
+            at = text_of(known.chosen["threshold"])
+            found.setdefault((what, line.score, at), []).append(line.measure)
+    for (what, score, at), measures in found.items():
+        yield (
+            f"{what} of {score} is predicted positive at threshold={at}: {_each(measures)}; name a "
+            f"threshold among the scores, as in FScore(threshold=0.1)"
+        )
+
+
+def _decided(cells: Mapping[str, float]) -> str:
+    """Say which rows are predicted positive, if these are none or all."""
+    if "TP" not in cells:  # of all classes at once, each row is predicted one of them
+        return ""
+    predicted, others = cells["TP"] + cells["FP"], cells["FN"] + cells["TN"]
+    if not predicted:
+        return "no row" if others else ""
+    return "" if others else "every row"
+
+
+def _decided_in_groups(line: MeasureValue, name: str) -> str:
+    """Say the same as far as the mean over groups shows it."""
+    for reason, what in (("none_predicted", "no row"), ("all_predicted", "every row")):
+        if line.dropped.get(reason) == line.groups > 0:
+            return what
+    if line.value == _NO_HIT.get(name):
+        return "no relevant row"
+    return "every row that is not relevant" if line.value == _ALL_FALSE.get(name) else ""
 
 
 def _denominators(means: Sequence[MeasureValue]) -> str:
