@@ -1,5 +1,6 @@
 """Files of every format give the same rows, and share one schema."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,28 @@ def test_csv__malformed_is_named_or_read_without_crash(tmp_path: Path, content: 
         assert "bad.csv" in str(error)  # noqa: PT017
     else:
         assert b"\xff" in content or b"\x00" in content
+
+
+@pytest.mark.parametrize("rows", [2, 20_000, 450_000])  # below, across and beyond the buffers
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv__every_line_is_a_row__whatever_ends_it(tmp_path: Path, rows: int, end: str) -> None:
+    text = end.join(["x,y", *(f"{i},0.5" for i in range(rows))])
+    for last in ("", end):
+        (tmp_path / "x.csv").write_bytes((text + last).encode())
+        with gzip.open(tmp_path / "x.csv.gz", "wb", 1) as packed:
+            packed.write((text + last).encode())
+        for path in tmp_path.iterdir():
+            columns = [batch.column("x") for batch in open_source(path).batches(["x", "y"])]
+            assert pa.chunked_array(columns).equals(pa.chunked_array([pa.array(range(rows))]))
+
+
+@pytest.mark.parametrize("rows", [3, 120_000])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv__line_ends_inside_quotes_belong_to_the_value(
+    tmp_path: Path, rows: int, end: str
+) -> None:
+    value = f"a{end}1,2{end}b"
+    path = tmp_path / "x.csv"
+    path.write_bytes(end.join(["x,text", *(f'{i},"{value}"' for i in range(rows))]).encode())
+    columns = [batch.column("text") for batch in open_source(path).batches(["x", "text"])]
+    assert pa.chunked_array(columns).equals(pa.chunked_array([[value] * rows]))

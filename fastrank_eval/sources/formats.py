@@ -25,7 +25,7 @@ __all__ = ["DELIMITER", "inspect_file", "read_file"]
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
 _CSV_SAMPLE = 4 << 20
-_CSV_HEADER = 1 << 16  # bytes: a file of fewer may hold a header alone
+_CSV_HEADER = 1 << 16  # bytes: a file of fewer may be a header alone
 
 
 def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
@@ -140,7 +140,9 @@ def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
     import pyarrow.csv as pacsv
 
     return {
-        "parse_options": pacsv.ParseOptions(delimiter=DELIMITER[file.format]),
+        "parse_options": pacsv.ParseOptions(
+            delimiter=DELIMITER[file.format], newlines_in_values=True
+        ),
         # "nan" is not among the nulls: a NaN score is a fault, not a missing row.
         "convert_options": pacsv.ConvertOptions(
             null_values=["", "NULL", "null", "\\N"],
@@ -153,24 +155,38 @@ def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
 
 
 def _csv_schema(file: File) -> pa.Schema:
-    """Names and types from the first lines, cut at a line end."""
+    """Names and types from the first lines."""
     import pyarrow.csv as pacsv
 
-    sample = _csv_begin(file, _CSV_SAMPLE)
-    if len(sample) == _CSV_SAMPLE:
-        sample = sample[: sample.rfind(b"\n") + 1] or sample
-    elif sample and not sample.endswith(b"\n"):
-        sample += b"\n"  # Arrow reads no header without it
-    alone = pacsv.ReadOptions(use_threads=False)
-    return pacsv.read_csv(pa.BufferReader(sample), alone, **_csv_options(file, {})).schema
+    options = pacsv.ReadOptions(use_threads=False, block_size=_CSV_SAMPLE)
+    with _csv_bytes(file) as handle:
+        return pacsv.open_csv(handle, options, **_csv_options(file, {})).schema
 
 
-def _csv_begin(file: File, most: int) -> bytes:
+@contextmanager
+def _csv_bytes(file: File) -> Iterator[Any]:
+    """Open the text; a short one gets an end of its last line, without which Arrow may refuse it.
+
+    Arrow reads no header that stands alone without a line end.
+    """
+    with _csv_stream(file) as handle:
+        begin = _first_bytes(handle, _CSV_HEADER)
+    if len(begin) == _CSV_HEADER:
+        with _csv_stream(file) as handle:
+            yield handle
+    else:
+        yield pa.BufferReader(begin if begin.endswith((b"\n", b"\r")) else begin + b"\n")
+
+
+def _csv_stream(file: File) -> Any:
+    return file.filesystem.open_input_stream(file.path, compression="detect")
+
+
+def _first_bytes(handle: Any, most: int) -> bytes:
     parts, size = [], 0
-    with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
-        while size < most and (part := handle.read(most - size)):
-            parts.append(part)
-            size += len(part)
+    while size < most and (part := handle.read(most - size)):
+        parts.append(part)
+        size += len(part)
     return b"".join(parts)
 
 
@@ -178,13 +194,10 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
     import pyarrow.csv as pacsv
 
     own = {name: kind for name, kind in targets.items() if name not in file.partitions}
-    begin = _csv_begin(file, _CSV_HEADER)
-    if len(begin) < _CSV_HEADER and b"\n" not in begin:
-        return  # a header alone
 
     def rows(threads: bool) -> Iterator[pa.RecordBatch]:
         options = pacsv.ReadOptions(use_threads=threads)
-        with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
+        with _csv_bytes(file) as handle:
             yield from pacsv.open_csv(handle, options, **_csv_options(file, own))
 
     try:
