@@ -80,12 +80,12 @@ def test_partition_keys__of_numbers_texts_and_nulls(tmp_path: Path) -> None:
         open_source(tmp_path, where="z = 3")
 
 
-def test_column__that_files_hold_too__wins_over_their_folders(tmp_path: Path) -> None:
+def test_column__that_files_hold_too__does_not_rule_out_folders(tmp_path: Path) -> None:
     for at in (1, 2):
         write_parquet(tmp_path / f"run={at}" / "x.parquet", [7 + at, 20], name="run")
-    source = open_source(tmp_path, where="run = 8")
-    assert read(source, "run") == {"run": [8]}
-    assert read(open_source(tmp_path, where="run = 1"), "run") == {"run": []}
+    for where in ("run = 8", "run = 1"):
+        with pytest.raises(SourceError, match=r"'run' must come from one place.*'run=1'"):
+            open_source(tmp_path, where=where)
 
 
 def test_dataset__of_views_is_filtered_as_other_sources_are() -> None:

@@ -48,7 +48,8 @@ def open_source(
         * pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
         * a path or URI (``s3://...``) of a Parquet, Arrow IPC (file, stream, Feather 2), CSV or
           TSV file (these two also compressed, ``.csv.gz``); of a folder, read recursively with
-          hive partitions (``day=3/``) as columns and hidden files (``.x``, ``_x``) left out; or
+          hive partitions (``day=3/``) as columns (such a column is refused where the file has it
+          too) and hidden files (``.x``, ``_x``) left out; or
           a glob (``*``, ``?``, ``[...]``, ``**`` for any depth), files in natural order
           (``part-2`` before ``part-10``);
         * a list or tuple of such paths, read in the given order;

@@ -8,7 +8,6 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval.errors import ArgumentError, SourceError, near
 from fastrank_eval.sources.formats import DELIMITER, inspect_file, read_file
-from fastrank_eval.sources.paths import FORMATS, File, expand
+from fastrank_eval.sources.paths import FORMATS, File, expand, folder_of
 from fastrank_eval.sources.ranges import Range, partition_ranges
 from fastrank_eval.sources.reading import checked, decoded, reading, select, type_name
 from fastrank_eval.sources.source import Source, selected_row
@@ -142,13 +141,6 @@ def _inspected(
         ] or files[:1]
     with ThreadPoolExecutor(max_workers=8) as pool:
         schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
-        if len(files) < len(listed) and any(name in hive for own in schemas for name in own.names):
-            # Files hold columns of the name of a folder, which win over it: paths tell nothing.
-            files = list(listed)
-            schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
-    files = [_without_own(file, schema) for file, schema in zip(files, schemas, strict=True)]
-    others = {file.name for file in listed} - {file.name for file in files}
-    hive = _hive_types([*files, *(file for file in listed if file.name in others)])
     return files, schemas, counts, hive
 
 
@@ -178,10 +170,18 @@ def _refuse_faults(columns: Sequence[str], faults: Mapping[str, str]) -> None:
             raise SourceError(faults[column])
 
 
-def _without_own(file: File, schema: pa.Schema) -> File:
-    """Drop the partition keys that the file holds as a column too: the column wins."""
-    own = set(schema.names)
-    return replace(file, partitions={k: v for k, v in file.partitions.items() if k not in own})
+def _hidden_folders(files: Sequence[File], schemas: Sequence[pa.Schema]) -> dict[str, str]:
+    """For each column that a file has and its folder names too, the error to raise."""
+    faults: dict[str, str] = {}
+    for file, schema in zip(files, schemas, strict=True):
+        for name in file.partitions.keys() & set(schema.names):
+            faults.setdefault(
+                name,
+                f"Column {name!r} must come from one place, got a column of {file.name!r} and its "
+                f"folder {folder_of(file, name)!r}; leave the column out of the file, or rename "
+                "one of both.",
+            )
+    return faults
 
 
 def _unify(
@@ -190,7 +190,7 @@ def _unify(
     """Find one schema for all files and, for each column they disagree on, the error to raise."""
     told = [_types(file, schema, hive) for file, schema in zip(files, schemas, strict=True)]
     text = all(file.format in DELIMITER for file in files)
-    types, faults = dict(told[0]), dict[str, str]()
+    types, faults = dict(told[0]), _hidden_folders(files, schemas)
     for file, own in zip(files[1:], told[1:], strict=True):
         for name in own.keys() ^ types.keys():
             lacking, others = (file, own) if name in types else (files[0], told[0])

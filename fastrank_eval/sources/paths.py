@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from fastrank_eval.errors import SourceError, near
 from fastrank_eval.sources.reading import reading
 
-__all__ = ["FORMATS", "File", "begins_like", "expand", "sniff"]
+__all__ = ["FORMATS", "File", "begins_like", "expand", "folder_of", "sniff"]
 
 #: What a user may call a format, and how it is read.
 FORMATS = {
@@ -216,3 +216,9 @@ def _partitions(path: str) -> dict[str, str | None]:
         for key, equals, value in pairs
         if key and equals
     }
+
+
+def folder_of(file: File, key: str) -> str:
+    """Return the folder of a file's path that names a partition key."""
+    folders = reversed(file.path.split("/")[:-1])
+    return next(part for part in folders if unquote(part.partition("=")[0]) == key)
