@@ -65,6 +65,10 @@ class Roles:
     score_kind: str = "order"
     subtopics: str | None = None
 
+    def ids(self) -> tuple[str, ...]:
+        """The columns of groups and items, which are text where a file has no types."""
+        return tuple(dict.fromkeys((*self.group, *([] if self.item is None else [self.item]))))
+
     def by_column(self) -> dict[str, str]:
         """Each needed column with the part it plays, in reading order."""
         parts: dict[str, str] = {}

@@ -19,6 +19,7 @@ __all__ = [
     "SpillError",
     "UndefinedError",
     "near",
+    "text_keys_hint",
 ]
 
 
@@ -101,3 +102,29 @@ def near(name: object, candidates: Iterable[str]) -> str:
         folded.setdefault(candidate.casefold(), candidate)
     found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return f" Did you mean {folded[found[0]]!r}?" if found else ""
+
+
+def text_keys_hint(kinds: Iterable[str]) -> str:
+    """Explain why keys are text in one place and integers in another.
+
+    Parameters
+    ----------
+    kinds : iterable of str
+        Names of the Arrow types that the keys have.
+
+    Returns
+    -------
+    str
+        A sentence, or ``""`` unless there are both text and integers.
+
+    Examples
+    --------
+    >>> text_keys_hint(["string", "int64"])
+    ' Group and item columns of CSV and TSV files are text: cast the integers to string.'
+    >>> text_keys_hint(["int32", "int64"])
+    ''
+    """
+    found = list(kinds)
+    if not (any("string" in kind for kind in found) and any("int" in kind for kind in found)):
+        return ""
+    return " Group and item columns of CSV and TSV files are text: cast the integers to string."

@@ -68,7 +68,8 @@ def evaluate(
         ``__arrow_c_stream__`` (pandas, polars, DuckDB), or a mapping of one-dimensional arrays.
     group : str or sequence of str
         Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
-        type. A null is an error.
+        type. A null is an error. In CSV and TSV files they are text, exactly as written: ``007``
+        is not ``7``.
     label : str
         Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
     score : str or sequence of str
@@ -80,7 +81,7 @@ def evaluate(
         Row weight, finite and at least 0: of the pairs of GAUC and of measures of all rows (AUC,
         LogLoss, PPV ...). Measures of rank positions have no weighted form: see `weight_rows`.
     item : str, optional
-        Item id, for ``ties="item"``.
+        Item id, for ``ties="item"``. In CSV and TSV files it is text, as `group` is.
     subtopics : str, optional
         What each row covers, for measures of diversity: a list of whole numbers from 0 to 63, or a
         single one. Null and the empty list cover nothing. These measures look at nothing else: a

@@ -190,7 +190,7 @@ def run(
         min_groups=at_least_one("min_groups", min_groups, 1),
     )
     allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
-    opened = open_source(source, format=format, where=where)
+    opened = open_source(source, format=format, where=where, text=roles.ids())
     most = at_least_one("limit", limit, None)
     if by:
         from fastrank_eval.slices import open_slicing

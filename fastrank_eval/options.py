@@ -74,7 +74,8 @@ def _group_option(required: bool) -> Callable[[Any], Any]:
         required=required,
         callback=_names,
         metavar="COLUMN",
-        help="Group key: query, user or session. Repeat it, or separate by commas, for several.",
+        help="Group key: query, user or session; text in CSV and TSV files (007 is not 7). Repeat "
+        "it, or separate by commas, for several.",
     )
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastrank_eval.array_views import as_array, decoded
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.columns import row_column
-from fastrank_eval.errors import MergeError
+from fastrank_eval.errors import MergeError, text_keys_hint
 from fastrank_eval.groups import Keys
 from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.saved_parts import Parts, table_bytes, table_in
@@ -109,7 +109,7 @@ class SavedGroups:
             if len(kinds) > 1:
                 raise MergeError(
                     f"states cannot be merged, because the type of the group key '{name}' differs: "
-                    f"{' and '.join(kinds)}; cast the column."
+                    f"{' and '.join(kinds)}; cast the column.{text_keys_hint(kinds)}"
                 )
         keys = tuple(
             pa.concat_arrays(columns) for columns in zip(*(one.keys for one in every), strict=True)

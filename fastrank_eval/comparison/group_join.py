@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastrank_eval.array_views import decoded
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.comparison.kept_groups import KeptGroups
-from fastrank_eval.errors import ArgumentError
+from fastrank_eval.errors import ArgumentError, text_keys_hint
 
 __all__ = ["GroupJoin", "join_groups"]
 
@@ -65,6 +65,7 @@ def join_groups(
         raise ArgumentError(
             f"groups cannot be joined by their keys, which are {', '.join(kinds[0])} in one result "
             f"and {', '.join(kinds[1])} in the other; give both the same types."
+            f"{text_keys_hint([*kinds[0], *kinds[1]])}"
         )
     at, only = _places(mine, theirs)
     both = at >= 0

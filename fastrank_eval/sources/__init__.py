@@ -11,10 +11,11 @@ Parquet, Arrow or CSV file), `files` (many of them as one source).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from fastrank_eval.arguments import column_names
 from fastrank_eval.errors import ArgumentError, SourceError, near
 from fastrank_eval.sources.files import open_files, open_standard_input
 from fastrank_eval.sources.memory import (
@@ -37,8 +38,9 @@ def open_source(
     *,
     format: str | None = None,  # noqa: A002
     where: object = None,
+    text: str | Sequence[str] | None = None,
 ) -> Source:
-    """Open a table, an Arrow stream, files or arrays as one stream of record batches.
+    r"""Open a table, an Arrow stream, files or arrays as one stream of record batches.
 
     Parameters
     ----------
@@ -65,6 +67,10 @@ def open_source(
         their folders rule out (``day=2026-11-18/``) are not opened (for an Expression that names
         other columns too, only to see their columns), and Parquet row groups that their statistics
         rule out are not decoded.
+    text : str or sequence of str, optional
+        Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
+        types of the others come from the first lines. Unquoted, an empty field, ``NULL``, ``null``
+        and ``\N`` are null in any column.
 
     Returns
     -------
@@ -91,6 +97,7 @@ def open_source(
     if format is not None and not (isinstance(format, str) and format in FORMATS):
         known = ", ".join(FORMATS)
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
+    names = frozenset(() if text is None else column_names("text", text))
     condition = None
     if where is not None:
         from fastrank_eval.sources.selection import condition_of
@@ -102,10 +109,12 @@ def open_source(
         opened = open_standard_input(format)
         return opened if condition is None else condition.only(opened)
     if isinstance(source, (str, os.PathLike)):
-        return open_files([source], format, condition)
+        return open_files([source], format, condition, names)
     if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
-        return open_files(source, format, condition)
+        return open_files(source, format, condition, names)
     if isinstance(source, Source):
+        if names and source.as_text is not None:
+            source = source.as_text(names)
         return source if condition is None else condition.only(source)
     name = type_name(source)
     if format is not None:

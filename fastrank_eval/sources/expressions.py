@@ -73,7 +73,11 @@ def expression_mask(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Arra
     try:
         found = acero.Declaration.from_sequence(steps).to_table(use_threads=False).column(0)
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise ArgumentError(f"where={expression}: {first_line(error)}.") from error
+        kinds = ", ".join(f"{column.name!r} is {column.type}" for column in batch.schema)
+        raise ArgumentError(
+            f"where={expression}: {first_line(error)}. Compare each column with values of its "
+            f"type: {kinds}."
+        ) from error
     return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
 
 

@@ -8,12 +8,13 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastrank_eval.errors import ArgumentError, SourceError, near
+from fastrank_eval.errors import ArgumentError, SourceError, near, text_keys_hint
 from fastrank_eval.sources.formats import DELIMITER, inspect_file, read_file
 from fastrank_eval.sources.paths import FORMATS, File, expand, folder_of
 from fastrank_eval.sources.ranges import Range, partition_ranges
@@ -27,12 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["open_files", "open_standard_input"]
 
 
-def open_files(places: Sequence[Any], forced: str | None, condition: Where | None = None) -> Source:
+def open_files(
+    places: Sequence[Any],
+    forced: str | None,
+    condition: Where | None = None,
+    text: frozenset[str] = frozenset(),
+) -> Source:
     """Open all files that paths, folders, globs and URIs stand for, in the given order.
 
-    Only the rows that `condition` selects are read; files that can hold none are left out.
+    Only the rows that `condition` selects are read; files that can hold none are left out. The
+    columns `text` of CSV files are text.
     """
-    listed = _listed(places, forced)
+    listed = [replace(file, text=text) for file in _listed(places, forced)]
     files, schemas, counts, hive = _inspected(listed, condition)
     name = repr(listed[0].name) if len(listed) == 1 else f"{places[0]!r} ({len(listed)} files)"
     common, faults = _unify(files, schemas, hive)
@@ -70,10 +77,26 @@ def open_files(places: Sequence[Any], forced: str | None, condition: Where | Non
         of = f"row {row:,} of" if chosen is None else f"{selected_row(row)} in"
         return f"{of} {file.name!r}"
 
+    def reopened(names: frozenset[str]) -> Source:
+        return open_files(places, forced, condition, text | names)
+
+    untyped = {
+        name
+        for file, schema in zip(files, schemas, strict=True)
+        if file.format in DELIMITER
+        for name in schema.names
+    }
     whole = None not in counts and all(chosen is None for _, chosen in parts)
     kept = {file.name for file, _ in parts}
     total = sum(n or 0 for file, n in zip(files, counts, strict=True) if file.name in kept)
-    return Source(name, common, read, rows=total if whole else None, locate=locate)
+    return Source(
+        name,
+        common,
+        read,
+        rows=total if whole else None,
+        locate=locate,
+        as_text=None if untyped <= text else reopened,
+    )
 
 
 def open_standard_input(forced: str | None) -> Source:
@@ -202,10 +225,11 @@ def _unify(
         for name, kind in own.items():
             common = _common_type(types.setdefault(name, kind), kind, text)
             if common is None:
+                hint = text_keys_hint([str(kind), str(types[name])]) if name in file.text else ""
                 faults.setdefault(
                     name,
                     f"Column {name!r} is {kind} in {file.name!r} but {types[name]} in the files "
-                    "before it. Write the files with one type.",
+                    f"before it. Write the files with one type.{hint}",
                 )
             else:
                 types[name] = common
@@ -254,14 +278,16 @@ def _common_type(a: pa.DataType, b: pa.DataType, text: bool) -> pa.DataType | No
 
 
 def _hive_types(files: Sequence[File]) -> dict[str, pa.DataType]:
-    """int64 where every value of a partition key is one, else string."""
+    """int64 where every value of a partition key is one, each another one, else string."""
     values: dict[str, set[str]] = {}
     for file in files:
         for key, value in file.partitions.items():
             values.setdefault(key, set()).update([] if value is None else [value])
     return {
         key: pa.int64()
-        if found and all(re.fullmatch(r"-?[0-9]{1,18}", value) for value in found)
+        if found
+        and all(re.fullmatch(r"-?[0-9]{1,18}", value) for value in found)
+        and len(set(map(int, found))) == len(found)
         else pa.string()
         for key, found in values.items()
     }

@@ -155,12 +155,16 @@ def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
 
 
 def _csv_schema(file: File) -> pa.Schema:
-    """Names and types from the first lines."""
+    """Names, and types from the first lines but for the columns that are text."""
     import pyarrow.csv as pacsv
 
     options = pacsv.ReadOptions(use_threads=False, block_size=_CSV_SAMPLE)
     with _csv_bytes(file) as handle:
-        return pacsv.open_csv(handle, options, **_csv_options(file, {})).schema
+        schema = pacsv.open_csv(handle, options, **_csv_options(file, {})).schema
+    for at, column in enumerate(schema):
+        if column.name in file.text and not pa.types.is_binary(column.type):  # no UTF-8
+            schema = schema.set(at, column.with_type(pa.string()))
+    return schema
 
 
 @contextmanager

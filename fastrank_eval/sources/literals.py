@@ -63,7 +63,9 @@ def fit(literal: Literal, kind: pa.DataType, column: str) -> pa.Scalar:
     try:
         if pa.types.is_boolean(plain):
             return arrow_value(_truth(literal), plain)
-        if literal.kind == "bool":
+        if literal.kind != "text" and is_textual(plain):
+            remedy = f"Write '{literal.value}' in single quotes"
+        elif literal.kind == "bool":
             remedy = "Compare with a value of its type"
         elif pa.types.is_integer(plain):
             return arrow_value(_whole(literal.value), plain)
@@ -71,9 +73,7 @@ def fit(literal: Literal, kind: pa.DataType, column: str) -> pa.Scalar:
             return arrow_value(_float(literal.value, _values_type(kind)), plain)
         elif pa.types.is_decimal(plain):
             return pa.scalar(_decimal(literal.value)).cast(plain)
-        elif literal.kind == "number":
-            remedy = f"Write '{literal.value}' in single quotes" if is_textual(plain) else ""
-        else:
+        elif literal.kind == "text":
             return arrow_value(literal.value, pa.string()).cast(plain)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         reason = f" ({first_line(error).partition(': ')[0]})"

@@ -51,6 +51,8 @@ class File:
     format : {"parquet", "arrow", "csv", "tsv"}
     partitions : dict of str to str or None
         Columns told by the folders of its path (``day=3/``); None is a null.
+    text : frozenset of str
+        Columns that are text, exactly as written, where the format has no types.
     """
 
     filesystem: Any
@@ -58,6 +60,7 @@ class File:
     name: str
     format: str
     partitions: dict[str, str | None] = field(default_factory=dict)
+    text: frozenset[str] = frozenset()
 
 
 def begins_like(head: bytes) -> str | None:

@@ -135,7 +135,7 @@ class Where:
 
     def only(self, source: Source) -> Source:
         """The rows of a source that it selects, in their order."""
-        selection = self.select(source.schema)
+        selection, again = self.select(source.schema), source.as_text
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return selection.of(source.batches(selection.and_its_own(columns)), columns)
@@ -146,6 +146,7 @@ class Where:
             read,
             rereadable=source.rereadable,
             locate=selected_row,
+            as_text=None if again is None else lambda names: self.only(again(names)),
         )
 
 

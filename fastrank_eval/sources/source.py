@@ -30,6 +30,9 @@ class Source:
     edges : mapping of str to pyarrow.Array or None
         Edges of quantiles by the text of their part (``"age:quantile5"``), where they are known
         before a row is read: those of a part of the rows would be other ones.
+    as_text : callable or None
+        Opens the source again with these columns as text, exactly as written, where a file has no
+        types of its own (CSV); None where every column has one.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Source:
         rereadable: bool = True,
         locate: Callable[[int], str] = lambda row: "",
         edges: Mapping[str, pa.Array] | None = None,
+        as_text: Callable[[frozenset[str]], Source] | None = None,
     ) -> None:
         self.name = name
         self.schema = schema
@@ -49,6 +53,7 @@ class Source:
         self.rereadable = rereadable
         self.locate = locate
         self.edges = edges
+        self.as_text = as_text
         self._read = read
         self._spent = False
 

@@ -53,7 +53,8 @@ def batches_of_columns(
     SourceError
         If the source cannot be read.
     """
-    opened = open_source(source, format=format_)
+    ids = [names.get(column, column) for column in layout.columns if column != layout.number]
+    opened = open_source(source, format=format_, text=ids)
     wanted = {
         column: names.get(column, column)
         for column in layout.columns
