@@ -43,6 +43,12 @@ def column_names(part: str, given: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def check_flag(name: str, given: object) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(given, bool):
+        raise ArgumentError(f"{name}: must be True or False, got {given!r}; pass one of them.")
+
+
 def check_choice(name: str, given: object, choices: Sequence[str]) -> None:
     """Refuse what is not one of some words."""
     if not isinstance(given, str) or given not in choices:

@@ -60,6 +60,7 @@ def evaluate_classes(
     threads: int | None = None,
     batch_rows: int | None = None,
     format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> ClassResult:
     """Evaluate rows that have a score for each class, class by class and on average.
@@ -101,7 +102,7 @@ def evaluate_classes(
         left out of means and counted by reason, or counted so. As `evaluate` takes it.
     name : str
         What lines call the model.
-    where, limit, threads, batch_rows, format, progress
+    where, limit, threads, batch_rows, format, allow_unfinished, progress
         As `evaluate` takes them.
 
     Returns
@@ -142,7 +143,7 @@ def evaluate_classes(
         raise ArgumentError(f"name={name!r} is not a name.")
     wanted = parse_measures(measures)
     averages = _averages(average)
-    opened = open_source(source, format=format, where=where)
+    opened = open_source(source, format=format, where=where, allow_unfinished=allow_unfinished)
     roles = ClassRoles.of(opened.schema, label, scores, weight)
     kinds = [m.scores for m in wanted if m.pooled]
     roles = replace(roles, score_kind=max(["number", *kinds], key=SCORE_KINDS.index))

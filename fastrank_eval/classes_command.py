@@ -10,7 +10,7 @@ import click
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.options import (
     choice,
-    input_format_option,
+    input_options,
     limit_option,
     option,
     threads_option,
@@ -115,7 +115,7 @@ Examples:
 @threads_option
 @where_option
 @limit_option
-@input_format_option
+@input_options
 @option(
     "Output",
     "-f",

@@ -56,6 +56,7 @@ def evaluate(
     memory: str | int | None = None,
     spill_dir: str | None = None,
     format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> Result:
     """Rank the rows of every group by score and average ranking measures over groups.
@@ -163,6 +164,9 @@ def evaluate(
         Folder for rows that do not fit; by default that of temporary files. Nothing is left there.
     format : {"parquet", "arrow", "csv", "tsv"}, optional
         Format of the files, where their names do not tell.
+    allow_unfinished : bool
+        Accept Arrow IPC streams, files and standard input, that lack their end-of-stream marker:
+        their writer may have stopped before the last row. By default they are an error.
     progress : callable, optional
         Called with a `Progress` now and then, at most some ten times a second, by the thread that
         called `evaluate`. What it raises ends the run.
@@ -222,6 +226,7 @@ def evaluate(
         memory=memory,
         spill_dir=spill_dir,
         format=format,
+        allow_unfinished=allow_unfinished,
         progress=progress,
         baseline=baseline,
     )

@@ -115,6 +115,7 @@ def run(
     memory: str | int | None = None,
     spill_dir: str | None = None,
     format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
     baseline: str | None = None,
     by: str | SliceSpec | Sequence[str | SliceSpec] = (),
@@ -190,7 +191,9 @@ def run(
         min_groups=at_least_one("min_groups", min_groups, 1),
     )
     allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
-    opened = open_source(source, format=format, where=where, text=roles.ids())
+    opened = open_source(
+        source, format=format, where=where, text=roles.ids(), allow_unfinished=allow_unfinished
+    )
     most = at_least_one("limit", limit, None)
     if by:
         from fastrank_eval.slices import open_slicing

@@ -17,7 +17,7 @@ __all__ = [
     "column_options_of_rows",
     "confidence_option",
     "convention_options",
-    "input_format_option",
+    "input_options",
     "label_option",
     "limit_option",
     "measure_options",
@@ -130,11 +130,20 @@ limit_option = option(
     metavar="N",
     help="Evaluate the first N rows only, of those that --where selects.",
 )
-input_format_option = option(
-    "Reading",
-    "--input-format",
-    type=choice("parquet", "arrow", "csv", "tsv"),
-    help="Format of SOURCES; by default their suffix or first bytes tell.",
+input_options = together(
+    option(
+        "Reading",
+        "--input-format",
+        type=choice("parquet", "arrow", "csv", "tsv"),
+        help="Format of SOURCES; by default their suffix or first bytes tell.",
+    ),
+    option(
+        "Reading",
+        "--allow-unfinished",
+        is_flag=True,
+        help="Accept Arrow streams without their end-of-stream marker, as that of a producer that "
+        "was killed: rows may be missing. By default they are an error.",
+    ),
 )
 confidence_option = option(
     "Output",
@@ -297,5 +306,5 @@ reading_options = together(
         help="Folder for rows that do not fit; by default that of temporary files.",
     ),
     limit_option,
-    input_format_option,
+    input_options,
 )

@@ -9,7 +9,7 @@ import click
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.options import (
     choice,
-    input_format_option,
+    input_options,
     label_option,
     limit_option,
     option,
@@ -133,7 +133,7 @@ Examples:
 @threads_option
 @where_option
 @limit_option
-@input_format_option
+@input_options
 @option(
     "Output",
     "-f",

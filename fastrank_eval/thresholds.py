@@ -171,7 +171,7 @@ def best_threshold(
         Row weight, finite and at least 0.
     **options
         ``unretrieved``, ``unjudged``, ``score_type``, ``where``, ``limit``, ``threads``,
-        ``format``, ``progress``, as `evaluate` takes them.
+        ``format``, ``allow_unfinished``, ``progress``, as `evaluate` takes them.
 
     Returns
     -------

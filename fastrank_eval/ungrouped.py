@@ -53,6 +53,7 @@ def states_of(
     limit: int | None = None,
     threads: int | None = None,
     format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> dict[str, list[Any]]:
     """The state of each measure after all rows, in one pass and without groups.
@@ -62,7 +63,9 @@ def states_of(
     source : object
         As `evaluate` takes it.
     measures : sequence of PooledMeasure
-    label, score, weight, unretrieved, unjudged, score_type, where, limit, threads, format, progress
+    label, score, weight, unretrieved, unjudged, score_type, where, limit, threads, format
+        As `evaluate` takes them.
+    allow_unfinished, progress
         As `evaluate` takes them.
 
     Returns
@@ -89,7 +92,7 @@ def states_of(
         score_kind=max((m.scores for m in measures), key=SCORE_KINDS.index),
     )
     workers = at_least_one("threads", threads, processors())
-    opened = open_source(source, format=format, where=where)
+    opened = open_source(source, format=format, where=where, allow_unfinished=allow_unfinished)
     states = {
         name: [m.new_state(roles.weight is not None, workers) for m in measures]
         for name in roles.scores

@@ -597,23 +597,3 @@ def test_report__for_a_terminal_of_unknown_width__has_the_usual_one(folder, monk
 
 def test_standard_input__together_with_files__is_refused(folder):
     assert "stands alone" in refused("-", "log.parquet", *COLUMNS)
-
-
-@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
-def test_csv__of_a_header_alone__has_no_groups(folder, end):
-    (folder / "header.csv").write_bytes(b"user,click,pctr" + end.encode())
-    outcome = run("evaluate", "header.csv", *COLUMNS, "-m", "GAUC")
-    assert outcome.exit_code == 0
-    assert "no rows" in outcome.stdout
-
-
-def test_csv__with_a_short_line__names_the_line(folder):
-    (folder / "short.csv").write_text("user,click,pctr\n1,1,0.5\n1,0\n")
-    assert "Row #3: Expected 3 columns, got 2" in refused("short.csv", *COLUMNS)
-
-
-def test_csv__whose_lines_end_in_cr_alone__keeps_its_rows(folder):
-    lines = ["user,click,pctr", "1,1,0.5", "1,0,0.25", "2,0,0.5", "2,1,0.75"]
-    (folder / "old.csv").write_bytes("\r".join(lines).encode())
-    outcome = run("evaluate", "old.csv", *COLUMNS, "-m", "GAUC", "-f", "json")
-    assert json.loads(outcome.stdout)["meta"]["rows"] == 4

@@ -1,5 +1,6 @@
 """What may be opened, how columns are asked for, and standard input."""
 
+import gzip
 import io
 import sys
 from pathlib import Path
@@ -98,6 +99,45 @@ def test_standard_input__truncated(monkeypatch: pytest.MonkeyPatch, cut: float) 
     size = cut if isinstance(cut, int) else int(len(whole) * cut) | 1
     monkeypatch.setattr(sys, "stdin", Piped(whole[:size]))
     assert "Cannot read standard input" in failure("-")
+
+
+NO_MARKER = write_stream(pa.table({"x": [1, 2, 4294967295]}), rows=1)[:-8]  # looks like one
+
+
+def test_standard_input__without_its_end_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Piped(NO_MARKER))
+    message = failure("-")
+    assert "Cannot read standard input: the Arrow stream has no end-of-stream marker" in message
+    assert "allow_unfinished=True (--allow-unfinished)" in message
+    monkeypatch.setattr(sys, "stdin", Piped(NO_MARKER))
+    assert read(open_source("-", allow_unfinished=True), "x") == {"x": [1, 2, 4294967295]}
+    monkeypatch.setattr(sys, "stdin", Piped(NO_MARKER[:-3]))  # within a batch: no option for that
+    assert "Cannot read standard input" in failure("-", allow_unfinished=True)
+
+
+@pytest.mark.parametrize("name", ["x.arrow", "x.arrows", "x.arrow.gz"])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_stream_file__without_its_end_marker(tmp_path: Path, name: str, legacy: bool) -> None:
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=legacy)
+    writer = pa.ipc.new_stream(sink, TABLE.schema, options=options)
+    writer.write_table(TABLE)
+    unfinished = sink.getvalue()
+    writer.close()
+    for content in (unfinished, sink.getvalue()):
+        packed = gzip.compress(content) if name.endswith(".gz") else content
+        (tmp_path / name).write_bytes(packed)
+        found = read(open_source(tmp_path, allow_unfinished=True), "score")
+        assert found == {"score": COLUMNS["score"]}
+        if content is unfinished:
+            assert f"{name}': the Arrow stream has no end-of-stream marker" in failure(tmp_path)
+        else:
+            assert read(open_source(tmp_path), "score") == found
+
+
+def test_allow_unfinished__that_is_no_flag() -> None:
+    with pytest.raises(ArgumentError, match="allow_unfinished: must be True or False, got 'yes'"):
+        open_source("-", allow_unfinished="yes")  # type: ignore[arg-type]
 
 
 def test_standard_input__not_an_arrow_stream(

@@ -4,8 +4,9 @@ The rooms, each importing only from those named before it: `reading` (errors tha
 read), `source` (`Source`), `paths` (which files a path stands for), `literals` (values of a
 column's type), `ranges` (what is known of a column before it is read), `conditions` (which rows a
 condition selects, which it may), `expressions` (the same of a pyarrow Expression), `selection`
-(the rows of a source that a condition selects), `memory` (tables, readers, arrays), `formats` (one
-Parquet, Arrow or CSV file), `files` (many of them as one source).
+(the rows of a source that a condition selects), `memory` (tables, readers, arrays), `streams`
+(Arrow streams, and whether they are whole), `formats` (one Parquet, Arrow or CSV file), `files`
+(many of them as one source).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from fastrank_eval.arguments import column_names
+from fastrank_eval.arguments import check_flag, column_names
 from fastrank_eval.errors import ArgumentError, SourceError, near
 from fastrank_eval.sources.files import open_files, open_standard_input
 from fastrank_eval.sources.memory import (
@@ -39,6 +40,7 @@ def open_source(
     format: str | None = None,  # noqa: A002
     where: object = None,
     text: str | Sequence[str] | None = None,
+    allow_unfinished: bool = False,
 ) -> Source:
     r"""Open a table, an Arrow stream, files or arrays as one stream of record batches.
 
@@ -71,6 +73,10 @@ def open_source(
         Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
         types of the others come from the first lines. Unquoted, an empty field, ``NULL``, ``null``
         and ``\N`` are null in any column.
+    allow_unfinished : bool
+        Accept Arrow IPC streams (files and standard input) that end between two batches without
+        their end-of-stream marker, as that of a producer that was killed; otherwise they are an
+        error. A reader that was opened elsewhere does not tell.
 
     Returns
     -------
@@ -97,6 +103,7 @@ def open_source(
     if format is not None and not (isinstance(format, str) and format in FORMATS):
         known = ", ".join(FORMATS)
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
+    check_flag("allow_unfinished", allow_unfinished)
     names = frozenset(() if text is None else column_names("text", text))
     condition = None
     if where is not None:
@@ -106,12 +113,12 @@ def open_source(
     if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
         source = source[0]
     if isinstance(source, str) and source == "-":
-        opened = open_standard_input(format)
+        opened = open_standard_input(format, allow_unfinished)
         return opened if condition is None else condition.only(opened)
     if isinstance(source, (str, os.PathLike)):
-        return open_files([source], format, condition, names)
+        return open_files([source], format, condition, names, allow_unfinished)
     if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
-        return open_files(source, format, condition, names)
+        return open_files(source, format, condition, names, allow_unfinished)
     if isinstance(source, Source):
         if names and source.as_text is not None:
             source = source.as_text(names)

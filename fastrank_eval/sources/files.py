@@ -20,6 +20,7 @@ from fastrank_eval.sources.paths import FORMATS, File, expand, folder_of
 from fastrank_eval.sources.ranges import Range, partition_ranges
 from fastrank_eval.sources.reading import checked, decoded, reading, select, type_name
 from fastrank_eval.sources.source import Source, selected_row
+from fastrank_eval.sources.streams import open_stream
 from fastrank_eval.sources.unread import Part, read_parts
 
 if TYPE_CHECKING:
@@ -33,13 +34,18 @@ def open_files(
     forced: str | None,
     condition: Where | None = None,
     text: frozenset[str] = frozenset(),
+    allow_unfinished: bool = False,
 ) -> Source:
     """Open all files that paths, folders, globs and URIs stand for, in the given order.
 
     Only the rows that `condition` selects are read; files that can hold none are left out. The
-    columns `text` of CSV files are text.
+    columns `text` of CSV files are text. Arrow streams without their end-of-stream marker are
+    refused unless `allow_unfinished`.
     """
-    listed = [replace(file, text=text) for file in _listed(places, forced)]
+    listed = [
+        replace(file, text=text, allow_unfinished=allow_unfinished)
+        for file in _listed(places, forced)
+    ]
     files, schemas, counts, hive = _inspected(listed, condition)
     name = repr(listed[0].name) if len(listed) == 1 else f"{places[0]!r} ({len(listed)} files)"
     common, faults = _unify(files, schemas, hive)
@@ -78,7 +84,7 @@ def open_files(
         return f"{of} {file.name!r}"
 
     def reopened(names: frozenset[str]) -> Source:
-        return open_files(places, forced, condition, text | names)
+        return open_files(places, forced, condition, text | names, allow_unfinished)
 
     untyped = {
         name
@@ -99,7 +105,7 @@ def open_files(
     )
 
 
-def open_standard_input(forced: str | None) -> Source:
+def open_standard_input(forced: str | None, allow_unfinished: bool = False) -> Source:
     """Open the Arrow IPC stream that is piped in."""
     if forced is not None and FORMATS[forced] != "arrow":
         raise ArgumentError(
@@ -112,12 +118,14 @@ def open_standard_input(forced: str | None) -> Source:
     if stream is None or sys.stdin.isatty():
         raise SourceError(f"Nothing is piped into {name}. {remedy}")
     with reading(name, remedy):
-        reader = pa.ipc.open_stream(stream)
+        reader, content = open_stream(stream)
         decoded(reader.schema)
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(name, remedy):
             yield from checked(select(reader, columns))
+        if not allow_unfinished:
+            content.refuse_unfinished(name)
 
     return Source(name, reader.schema, read, rereadable=False)
 

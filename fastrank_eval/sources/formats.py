@@ -19,6 +19,7 @@ from fastrank_eval.sources.paths import File, begins_like, sniff
 from fastrank_eval.sources.ranges import Range
 from fastrank_eval.sources.reading import checked, decoded, first_line, reading, select
 from fastrank_eval.sources.row_groups import open_parquet, unread
+from fastrank_eval.sources.streams import StreamBytes, open_stream
 from fastrank_eval.sources.unread import Part
 
 __all__ = ["DELIMITER", "inspect_file", "read_file"]
@@ -109,14 +110,13 @@ def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType])
 
 
 @contextmanager
-def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, bool]]:
-    """Reader of an IPC file or stream, told apart by the first bytes."""
+def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, StreamBytes | None]]:
+    """Open an IPC file, or a stream with its bytes; the first bytes tell which it is."""
     if sniff(file.filesystem, file.path) is None:
-        with (
-            file.filesystem.open_input_stream(file.path, compression="detect") as handle,
-            pa.ipc.open_stream(handle) as reader,
-        ):
-            yield reader, False
+        with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
+            reader, stream = open_stream(handle)
+            with reader:
+                yield reader, stream
         return
     with file.filesystem.open_input_file(file.path) as handle:
         with pa.ipc.open_file(handle) as reader:
@@ -124,16 +124,18 @@ def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, bool]]:
         wanted = sorted(i for name in names for i in schema.get_all_field_indices(name))
         options = pa.ipc.IpcReadOptions(included_fields=wanted)
         with pa.ipc.open_file(handle, options=options) as reader:
-            yield reader, True
+            yield reader, None
 
 
 def _read_arrow(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    with _arrow(file, names) as (reader, seekable):
-        if seekable:
+    with _arrow(file, names) as (reader, stream):
+        if stream is None:
             yield from checked(map(reader.get_batch, range(reader.num_record_batches)))
         else:
             own = [name for name in names if name in reader.schema.names]
             yield from checked(select(reader, own))
+            if not file.allow_unfinished:
+                stream.refuse_unfinished(repr(file.name))
 
 
 def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:

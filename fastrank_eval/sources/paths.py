@@ -53,6 +53,8 @@ class File:
         Columns told by the folders of its path (``day=3/``); None is a null.
     text : frozenset of str
         Columns that are text, exactly as written, where the format has no types.
+    allow_unfinished : bool
+        Whether an Arrow stream may lack its end-of-stream marker.
     """
 
     filesystem: Any
@@ -61,6 +63,7 @@ class File:
     format: str
     partitions: dict[str, str | None] = field(default_factory=dict)
     text: frozenset[str] = frozenset()
+    allow_unfinished: bool = False
 
 
 def begins_like(head: bytes) -> str | None:

@@ -58,6 +58,7 @@ _SPARKS = {
     "memory": "set spark.executor.memory and spark.executor.pyspark.memory",
     "spill_dir": "set spark.local.dir",
     "format": "a DataFrame knows what it reads",
+    "allow_unfinished": "a DataFrame knows what it reads",
     "progress": "Spark shows the progress of its jobs",
 }
 _LARGE_STATES = (

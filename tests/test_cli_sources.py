@@ -1,0 +1,49 @@
+"""What the command line says of rows in CSV files and Arrow streams."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from tests.source_files import write_stream
+from tests.test_cli import COLUMNS, folder, refused, run
+
+__all__ = ["folder"]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
+def test_csv__of_a_header_alone__has_no_groups(folder, end):
+    (folder / "header.csv").write_bytes(b"user,click,pctr" + end.encode())
+    outcome = run("evaluate", "header.csv", *COLUMNS, "-m", "GAUC")
+    assert outcome.exit_code == 0
+    assert "no rows" in outcome.stdout
+
+
+def test_csv__with_a_short_line__names_the_line(folder):
+    (folder / "short.csv").write_text("user,click,pctr\n1,1,0.5\n1,0\n")
+    assert "Row #3: Expected 3 columns, got 2" in refused("short.csv", *COLUMNS)
+
+
+def test_csv__whose_lines_end_in_cr_alone__keeps_its_rows(folder):
+    lines = ["user,click,pctr", "1,1,0.5", "1,0,0.25", "2,0,0.5", "2,1,0.75"]
+    (folder / "old.csv").write_bytes("\r".join(lines).encode())
+    outcome = run("evaluate", "old.csv", *COLUMNS, "-m", "GAUC", "-f", "json")
+    assert json.loads(outcome.stdout)["meta"]["rows"] == 4
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare", "curve", "threshold", "classes"])
+def test_stream__whose_producer_died__is_refused_unless_allowed(folder, monkeypatch, command):
+    rows = {"user": [1, 1], "click": [1, 0], "pctr": [0.5, 0.25], "other": [0.5, 0.75]}
+    stream = write_stream(pa.table(rows), rows=1)[:-8]
+    asked = {
+        "evaluate": ("evaluate", "-", *COLUMNS, "-m", "GAUC"),
+        "compare": ("compare", "-", *COLUMNS, "-s", "other", "-b", "pctr", "-m", "GAUC"),
+        "curve": ("curve", "roc", "-", *COLUMNS),
+        "threshold": ("threshold", "-", "-l", "click", "-s", "pctr"),
+        "classes": ("classes", "-", "-l", "click", "-s", "0=pctr,1=other", "-m", "Accuracy"),
+    }[command]
+    outcome = run(*asked, input=stream)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert "no end-of-stream marker" in outcome.stderr
+    assert "--allow-unfinished" in outcome.stderr
+    assert run(*asked, "--allow-unfinished", input=stream).exit_code == 0
