@@ -113,7 +113,7 @@ def nightly(
         from fastrank_eval.report.rehearsal import rehearsed
 
         if not dry_run:
-            check_pages(read)
+            check_pages(read, dates)
         # Each of several nights is to see those before it, as it would.
         with rehearsed(read) if dry_run and len(dates) > 1 else nullcontext(read) as config_used:
             dry = dry_run and len(dates) == 1

@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -350,6 +351,10 @@ def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
     assert (
         pq.read_table(tmp_path / "tables" / "state.parquet").column("content")[0].as_py() == b"\x00"
     )
+    old = pa.table({"date": [dt.date(2026, 11, 1)], "content": [b""]})  # of the first version
+    pq.write_table(old, tmp_path / "tables" / "state.parquet")
+    with History(path) as history:
+        assert history.export(tmp_path / "tables") == files
 
 
 def test_history__plain_sql__finds_a_slice_over_time(path: Path) -> None:

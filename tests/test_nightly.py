@@ -326,6 +326,26 @@ def test_export__writes_tables(folder: Path) -> None:
     assert outcome.exit_code == 0
     assert outcome.stderr.splitlines()[2] == "wrote tables/value.parquet"
     assert parquet.read_table("tables/value.parquet").num_rows == len(kept()[0].values)
+    assert nightly("--export", "tables").exit_code == 0  # over its own
+
+
+@pytest.mark.parametrize("content", [b"nights of our own", {"date": [1], "value": [2.0]}])
+def test_export__replaces_no_file_that_is_no_table_of_a_history(
+    folder: Path, content: bytes | dict[str, list[Any]]
+) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    Path("tables").mkdir()
+    path = Path("tables/value.parquet")
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        parquet.write_table(pa.table(content), path)
+    before = path.read_bytes()
+    outcome = nightly("--export", "tables")
+    assert outcome.exit_code == 2
+    assert "got 'tables/value.parquet', which is no table 'value' of a history" in outcome.stderr
+    assert [file.name for file in Path("tables").iterdir()] == ["value.parquet"]
+    assert path.read_bytes() == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="starts processes")

@@ -32,6 +32,9 @@ def folder(nightly_folder: Path) -> Path:
     return nightly_folder
 
 
+FOOTER = "<footer><p>fastrank_eval 1.0</p></footer>"
+
+
 class Pages(types.ModuleType):
     """Stands for what draws pages."""
 
@@ -49,7 +52,8 @@ class Pages(types.ModuleType):
         last = nights[-1]
         self.links[last.date] = links
         self.meanwhile(last)
-        path.write_text(f"{[night.date.day for night in nights]} {sorted(last.periods)}")
+        shown = f"{[night.date.day for night in nights]} {sorted(last.periods)}"
+        path.write_text(shown + FOOTER)
 
 
 @pytest.fixture
@@ -62,16 +66,45 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
 def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> None:
     adjust(folder, '[output]\nfolder = "pages/here"\nnights = 3\n')
     assert nightly("--backfill", f"{on(1)}..{on(5)}", "-q").exit_code == 0
-    found = {path.name: path.read_text() for path in Path("pages/here").iterdir()}
+    found = {
+        path.name: path.read_text().removesuffix(FOOTER) for path in Path("pages/here").iterdir()
+    }
     assert found["2026-11-02.html"] == "[1, 2] ['month', 'week']"
     assert found["2026-11-05.html"] == found["index.html"] == "[3, 4, 5] ['month', 'week']"
     outcome = nightly("--date", on(2), "--json", "-")
     assert json.loads(outcome.stdout)["nights"][0]["page"] == "pages/here/2026-11-02.html"
-    assert Path("pages/here/index.html").read_text() == found["index.html"]
+    assert Path("pages/here/index.html").read_text() == found["index.html"] + FOOTER
     dates = [dt.date(2026, 11, day) for day in range(1, 6)]
     assert pages.links[dates[0]] == FileLinks(None, None)
     assert pages.links[dates[1]] == FileLinks(dates[0], dates[2])
     assert pages.links[dates[4]] == FileLinks(dates[3], None)
+
+
+@pytest.mark.parametrize("name", ["index.html", "2026-11-02.html"])
+def test_pages__replace_no_file_that_is_none(folder: Path, pages: Pages, name: str) -> None:
+    adjust(folder, '[output]\nfolder = "www"\n')
+    Path("www").mkdir()
+    other = Path("www", name)
+    other.write_text("<!DOCTYPE html><title>Our team</title>")
+    outcome = nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "told.json")
+    assert outcome.exit_code == 2
+    assert f"got 'www/{name}', which is no page of a night; name another folder" in outcome.stderr
+    assert "Our team" in other.read_text()
+    assert not Path("history.db").exists()
+    assert "no page" in json.loads(Path("told.json").read_text())["error"]
+    assert nightly("--date", on(2), "--dry-run", "-q").exit_code == 0
+    other.write_text("")
+    for _ in range(2):  # over its own pages
+        assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 0
+
+
+def test_pages__as_they_are_drawn__are_replaced(folder: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    adjust(folder, '[output]\nfolder = "www"\n')
+    for _ in range(2):
+        assert nightly("--date", on(1), "-q").exit_code == 0
+    assert {path.name for path in Path("www").iterdir()} == {"index.html", "2026-11-01.html"}
 
 
 def test_pages__that_cannot_be_made__are_refused_before_rows_are_read(

@@ -319,7 +319,8 @@ class History:
         Parameters
         ----------
         folder : path
-            Made if it is not there; ``value.parquet`` and the others in it are replaced.
+            Made if it is not there; ``value.parquet`` and the others in it are replaced, where
+            they are tables of a history.
 
         Returns
         -------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -22,19 +22,31 @@ from fastrank_eval.report.periods import with_periods
 __all__ = ["check_pages", "write_pages"]
 
 
-def check_pages(config: NightlyConfig) -> None:
+#: Stands in every page that was ever written, and in hardly any other file.
+_MARK = b"<footer><p>fastrank_eval "
+
+
+def check_pages(config: NightlyConfig, dates: Iterable[dt.date]) -> None:
     """Refuse a folder that cannot be had, and missing libraries, before rows are read.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    dates : iterable of datetime.date
+        The nights to be run.
 
     Raises
     ------
     ArgumentError
         If pages are asked for and what draws them is not installed.
     OutputError
-        If the folder cannot be made.
+        If the folder cannot be made, or another file has the name of a page.
     """
     if config.folder is None:
         return
     _pages().check_libraries()
+    for name in ("index", *dates):
+        _check_page(config.folder / f"{name}.html")
     # Not made yet: a night that fails leaves nothing.
     nearest = next(each for each in (config.folder, *config.folder.parents) if each.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
@@ -116,7 +128,17 @@ def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
     return FileLinks(before[-1] if before else None, after[0] if after else None)
 
 
+def _check_page(path: Path) -> None:
+    """Refuse to replace a file that is no page."""
+    if path.is_file() and (content := path.read_bytes()) and _MARK not in content:
+        raise OutputError(
+            f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
+            "which is no page of a night; name another folder, or remove the file."
+        )
+
+
 def _put(path: Path, content: bytes) -> None:
+    _check_page(path)
     with atomic_path(path) as part:
         part.write_bytes(content)
 
