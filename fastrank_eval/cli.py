@@ -123,7 +123,9 @@ def evaluate(
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
     if keep_groups and state_file is None:
         raise ArgumentError("--keep-groups keeps groups in a saved state: name --save-state FILE.")
-    files = ReportFiles(report_format, output, per_group_file, overwrite, sources, state_file)
+    files = ReportFiles(
+        report_format, output, per_group_file, overwrite, sources, state_file, input_format
+    )
 
     with signals_held():
         from fastrank_eval.evaluate import evaluate as run

@@ -124,7 +124,9 @@ def compare(
     _check_rows(given)
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    files = ReportFiles(report_format, output, per_group_file, overwrite, sources)
+    files = ReportFiles(
+        report_format, output, per_group_file, overwrite, sources, input_format=input_format
+    )
 
     with signals_held():
         from fastrank_eval.bar import progress_bar

@@ -174,7 +174,7 @@ def curve(
         raise OutputError(f"--output {output!r}: unknown suffix; use {', '.join(_FORMATS)}.")
     elif table_format is not None:
         raise ArgumentError("--format is for standard output: the suffix of --output tells.")
-    check_files({"--output": output}, overwrite, sources)
+    check_files({"--output": output}, overwrite, sources, options["input_format"])
     found = _found(kind, sources, quiet, options)
     for score, reason in found.undefined.items() if not quiet else ():
         note(f"{printable(score)}: no curve ({reason})")
@@ -236,7 +236,7 @@ def plot(
     from fastrank_eval.pictures import check_picture, draw_file
 
     check_picture(output)
-    check_files({"--output": output}, overwrite, sources)
+    check_files({"--output": output}, overwrite, sources, options["input_format"])
     found = _found(kind, sources, quiet, options)
     with signals_held(), atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
         draw_file(found, part, output, title)

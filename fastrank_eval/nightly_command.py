@@ -211,6 +211,12 @@ def _write_example(path: str) -> None:
 def _export(config: NightlyConfig, folder: str, quiet: bool) -> None:
     from fastrank_eval.report.history import History
 
+    source = config.source_of(Path(folder, "value.parquet"))
+    if source is not None:
+        raise OutputError(
+            f"--export: must lie outside the source {source!r}, got {folder!r}; a later run would "
+            "read it, so name another folder."
+        )
     with History(config.history, readonly=True) as history:
         written = history.export(folder)
     for path in written if not quiet else ():

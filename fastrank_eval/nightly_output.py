@@ -82,6 +82,12 @@ class NightlyOutput:
         history = os.path.realpath(config.history)
         if str(target) in (history, f"{history}-journal"):
             raise OutputError(f"--json {self._file!r} is the history; name another file.")
+        source = config.source_of(target)
+        if source is not None:
+            raise OutputError(
+                f"--json: must lie outside the source {source!r}, got {self._file!r}; a later run "
+                "would read it, so name a file in another folder."
+            )
         if config.folder is None or target.suffix != ".html":
             return
         if target.parent == Path(os.path.realpath(config.folder)):

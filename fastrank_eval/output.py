@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from fastrank_eval.errors import OutputError
 
 __all__ = ["atomic_path", "check_writable"]
+
+#: Locks on files, which POSIX alone has.
+fcntl: Any = import_module("fcntl") if os.name == "posix" else None
+
+#: Ends the name of a temporary file, and of no other program's.
+_ENDING = ".fastrank.part"
+_LEFTOVER = re.compile(r"\..*\.[0-9a-f]{12}" + re.escape(_ENDING), re.DOTALL)
 
 
 def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -57,8 +67,10 @@ def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Pat
         if not folder.is_dir():
             lack = "is not a folder" if folder.exists() else "does not exist; create it first"
             raise OutputError(f"cannot write {shown!r}: folder {str(folder)!r} {lack}.")
-        trial = _create_beside(target)
+        trial, handle = _create_beside(target)
         trial.unlink()
+        if handle is not None:
+            os.close(handle)
     except OSError as error:
         raise _unwritable(shown, error) from error
     return target
@@ -68,7 +80,8 @@ def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Pat
 def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
     """Give a temporary file to fill; it takes its real name only if all went well.
 
-    The temporary file lies in the same folder. It is flushed to disk before it is renamed, and
+    The temporary file lies in the same folder, where those of runs that were killed are removed:
+    a run locks its own as long as it lasts. It is flushed to disk before it is renamed, and
     removed after any error, interruption included, so that readers see the old file or the new
     one, never a half.
 
@@ -102,9 +115,11 @@ def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
     shown = os.fspath(path)
     target = Path(os.path.realpath(shown))
     part: Path | None = None
+    handle: int | None = None
     try:
         _check_existing(target, shown, overwrite)
-        part = _create_beside(target)
+        _remove_leftovers(target.parent)
+        part, handle = _create_beside(target)
         yield part
         if target.exists():
             part.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -120,6 +135,8 @@ def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
 
 
 def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
@@ -143,10 +160,45 @@ def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
         raise OutputError(f"cannot write {shown!r}: no right to write to this file.")
 
 
-def _create_beside(target: Path) -> Path:
-    part = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.part")
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    return part
+def _create_beside(target: Path) -> tuple[Path, int | None]:
+    """Make a temporary file, and hold a lock on it that the end of the process gives up."""
+    while True:
+        part = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}{_ENDING}")
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        if fcntl is None:
+            os.close(handle)
+            return part, None
+        try:
+            with suppress(OSError):  # a file system without locks: nobody removes the file then
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink:  # else another run took it for a leftover
+                return part, handle
+        except BaseException:
+            os.close(handle)
+            part.unlink(missing_ok=True)
+            raise
+        os.close(handle)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of runs that were killed: those on which no process has a lock."""
+    if fcntl is None:
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for name in [entry.name for entry in entries if _LEFTOVER.fullmatch(entry.name)]:
+            with suppress(OSError):
+                _remove_unlocked(folder / name)
+
+
+def _remove_unlocked(part: Path) -> None:
+    handle = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        about = os.fstat(handle)
+        if stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid():
+            part.unlink()
+    finally:
+        os.close(handle)
 
 
 def _sync(path: Path) -> None:

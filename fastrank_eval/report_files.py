@@ -81,6 +81,8 @@ class ReportFiles:
         What is read, none of which may be written.
     state_file : str or None
         Where the state goes.
+    input_format : str or None
+        The format that sources are read by, whatever their suffix.
 
     Attributes
     ----------
@@ -101,6 +103,7 @@ class ReportFiles:
         overwrite: bool,
         sources: Sequence[str],
         state_file: str | None = None,
+        input_format: str | None = None,
     ) -> None:
         from fastrank_eval.table_files import SUFFIXES
 
@@ -111,7 +114,7 @@ class ReportFiles:
                 f"--per-group {per_group_file!r}: unknown suffix; use {', '.join(SUFFIXES)}."
             )
         named = {"--output": output, "--per-group": per_group_file, "--save-state": state_file}
-        self._files = check_files(named, overwrite, sources)
+        self._files = check_files(named, overwrite, sources, input_format)
         self._output, self._per_group, self._overwrite = output, per_group_file, overwrite
         self._state = state_file
         self.form = report_format or _SUFFIXES.get(Path(output or "").suffix.lower(), "table")

@@ -217,7 +217,10 @@ def check_standard_output(instead: str = "--output FILE") -> None:
 
 
 def check_files(
-    files: Mapping[str, str | None], overwrite: bool, sources: Sequence[str]
+    files: Mapping[str, str | None],
+    overwrite: bool,
+    sources: Sequence[str],
+    input_format: str | None = None,
 ) -> list[str]:
     """Refuse files that cannot be written, before the work for them starts.
 
@@ -229,6 +232,8 @@ def check_files(
         Whether files that exist may be replaced.
     sources : sequence of str
         What is read, none of which may be written.
+    input_format : str, optional
+        The format that every file is read by, whatever its suffix.
 
     Returns
     -------
@@ -238,17 +243,27 @@ def check_files(
     Raises
     ------
     OutputError
-        If one cannot be written, is part of the input, or is named twice.
+        If one cannot be written, is part of the input or would be of a later run, or is named
+        twice.
     """
     from fastrank_eval.output import check_writable
+    from fastrank_eval.sources.paths import would_read
 
-    named = [file for file in reversed(list(files.values())) if file is not None]
+    options = [option for option in reversed(list(files)) if files[option] is not None]
+    named = [str(files[option]) for option in options]
     targets = [check_writable(file, overwrite) for file in named]
     if len(set(targets)) < len(targets):
         raise OutputError(f"{' and '.join(files)} both name {named[-1]!r}: name two files.")
     for file, target in zip(named, targets, strict=True):
         if target.exists() and any(_holds(source, target) for source in sources):
             raise OutputError(f"{file!r} is part of the input: name another file.")
+    for option, file, target in zip(options, named, targets, strict=True):
+        for source in sources:
+            if would_read(source, target, input_format, arrow=option == "--save-state"):
+                raise OutputError(
+                    f"{option}: must lie outside the input {source!r}, got {file!r}; a later run "
+                    "would read it, so name a file in another folder."
+                )
     return named
 
 

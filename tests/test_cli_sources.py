@@ -1,6 +1,7 @@
 """What the command line says of rows in CSV files and Arrow streams."""
 
 import json
+import shutil
 
 import pyarrow as pa
 import pytest
@@ -47,3 +48,31 @@ def test_stream__whose_producer_died__is_refused_unless_allowed(folder, monkeypa
     assert "no end-of-stream marker" in outcome.stderr
     assert "--allow-unfinished" in outcome.stderr
     assert run(*asked, "--allow-unfinished", input=stream).exit_code == 0
+
+
+@pytest.mark.parametrize("source", ["data", "data/", "data/*", "data/**/*.parquet", "da*", "."])
+def test_output__that_a_later_run_would_read__is_refused(folder, source):
+    (folder / "data" / "day=1").mkdir(parents=True)
+    shutil.copy(folder / "log.parquet", folder / "data" / "day=1" / "log.parquet")
+    (folder / "data" / "log.parquet").symlink_to(folder / "log.parquet")
+    asked = (source, *COLUMNS, "-m", "GAUC")
+    refusal = f"--per-group: must lie outside the input '{source}', got 'data/pg.parquet'"
+    assert refusal in refused(*asked, "--per-group", "data/pg.parquet")
+    if source not in ("data/*", "data/**/*.parquet"):
+        assert "--output: must lie" in refused(*asked, "--output", "data/day=1/report.csv")
+        assert "--save-state: must lie" in refused(*asked, "--save-state", "data/run.state")
+        assert "name a file in another folder" in refused(
+            *asked, "--input-format", "parquet", "-o", "data/report.txt"
+        )
+    assert not (folder / "data" / "pg.parquet").exists()
+
+
+def test_output__in_a_source_folder__that_no_run_reads__is_written(folder):
+    (folder / "data" / "_out").mkdir(parents=True)
+    shutil.copy(folder / "log.parquet", folder / "data" / "log.parquet")
+    asked = ("evaluate", "data", *COLUMNS, "-m", "GAUC", "-q")
+    outputs = ("-o", "data/report.json", "--per-group", "data/_out/pg.parquet")
+    assert run(*asked, *outputs, "--save-state", "data/.run.state").exit_code == 0
+    assert run(*asked).exit_code == 0
+    other = ("--per-group", "data/pg.csv")
+    assert run("evaluate", "data/*.parquet", *asked[2:], *other).exit_code == 0

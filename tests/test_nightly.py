@@ -348,6 +348,20 @@ def test_export__replaces_no_file_that_is_no_table_of_a_history(
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("path", ["logs", "logs/day={date}", "logs/**/*.parquet"])
+def test_outputs__that_a_later_night_would_read__are_refused(folder: Path, path: str) -> None:
+    config = Path("nightly.toml")
+    where = "" if "{date}" in path else "\nwhere = \"day = '{date}'\""
+    config.write_text(config.read_text().replace('"logs/day={date}"', f'"{path}"{where}'))
+    outcome = nightly("--export", f"logs/day={on(1)}")
+    assert outcome.exit_code == 2
+    assert f"--export: must lie outside the source '{path}'" in outcome.stderr
+    outcome = nightly("--date", on(1), "--json", f"logs/day={on(2)}/told.parquet")
+    assert outcome.exit_code == 2
+    assert f"--json: must lie outside the source '{path}'" in outcome.stderr
+    assert not Path(f"logs/day={on(2)}/told.parquet").exists()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="starts processes")
 def test_two_runs_at_once__all_nights_are_kept(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

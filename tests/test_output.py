@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,50 @@ def test_atomic_path__existing_file__keeps_its_rights(tmp_path: Path) -> None:
     with atomic_path(report) as part:
         part.write_text("new")
     assert stat.S_IMODE(report.stat().st_mode) == 0o640
+
+
+_WRITER = """
+import sys
+from fastrank_eval.output import atomic_path
+with atomic_path(sys.argv[1]) as part:
+    part.write_text("half")
+    print(part.name, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files are locked on POSIX only")
+def test_atomic_path__removes_what_killed_runs_left__and_no_file_of_a_running_one(
+    tmp_path: Path,
+) -> None:
+    others = [".a.0123456789ab.part", "x.0123456789ab.fastrank.part", ".a.fastrank.part"]
+    for name in others:
+        (tmp_path / name).touch()
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(tmp_path / name)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("2026-11-18.html", "report.txt")
+    ]
+    try:
+        killed, running = runs
+        parts = [run.stdout.readline().strip() for run in runs if run.stdout]
+        killed.kill()
+        killed.wait()
+        assert {*others, *parts} == {path.name for path in tmp_path.iterdir()}
+        with atomic_path(tmp_path / "report.txt") as mine, atomic_path(tmp_path / "b.txt"):
+            assert mine.exists()
+            found = {path.name for path in tmp_path.iterdir()}
+            assert parts[0] not in found
+            assert parts[1] in found
+        running.communicate()
+        assert running.returncode == 0
+    finally:
+        for run in runs:
+            run.kill()
+            run.communicate()
+    assert {*others, "report.txt", "b.txt"} == {path.name for path in tmp_path.iterdir()}
+    assert (tmp_path / "report.txt").read_text() == "half"

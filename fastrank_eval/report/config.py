@@ -12,7 +12,7 @@ from typing import Any
 from fastrank_eval.arguments import CHOICES
 from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.report.config_checks import check_together
-from fastrank_eval.report.dates import MOST_NIGHTS, dated
+from fastrank_eval.report.dates import MOST_NIGHTS, dated, dates_in
 from fastrank_eval.report.night_state import STATES
 from fastrank_eval.report.row_counts import MOST_SCORES
 from fastrank_eval.report.tables import (
@@ -27,6 +27,7 @@ from fastrank_eval.report.tables import (
     share,
     text,
 )
+from fastrank_eval.sources.paths import would_read
 from fastrank_eval.ties import TIES
 
 __all__ = ["TABLES", "GateTexts", "NightlyConfig", "QualityLimits", "read_config"]
@@ -198,6 +199,17 @@ class NightlyConfig:
     def sources(self, date: dt.date) -> list[str]:
         """The paths of a night."""
         return [_beside(self.file, dated(path, date)) for path in self.paths]
+
+    def source_of(self, path: str | os.PathLike[str]) -> str | None:
+        """The path of the source, of any night, that would read a file; None if none would."""
+        for source in self.paths:
+            every = source
+            for date in dates_in(source):
+                every = every.replace(date, "*")
+            place = _beside(self.file, dated(every, dt.date.min))
+            if would_read(place, Path(os.path.realpath(path)), self.options.get("format")):
+                return source
+        return None
 
     def condition(self, date: dt.date) -> str | None:
         """The condition on the rows of a night."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from fastrank_eval.errors import SourceError, near
 from fastrank_eval.sources.reading import reading
 
-__all__ = ["FORMATS", "File", "begins_like", "expand", "folder_of", "sniff"]
+__all__ = ["FORMATS", "File", "begins_like", "expand", "folder_of", "sniff", "would_read"]
 
 #: What a user may call a format, and how it is read.
 FORMATS = {
@@ -102,6 +102,46 @@ def expand(place: str | os.PathLike[Any], forced: str | None) -> list[File]:
         else:
             found = [filesystem.get_file_info(path)]
         return _collect(filesystem, prefix, found, text, forced)
+
+
+def would_read(place: str, target: Path, forced: str | None, arrow: bool = False) -> bool:
+    """Tell whether reading a path, folder or glob reads a file, once it is there.
+
+    Parameters
+    ----------
+    place : str
+        As of `expand`.
+    target : pathlib.Path
+        The file, links resolved.
+    forced : str or None
+        As of `expand`.
+    arrow : bool
+        Whether the file begins like Arrow, whatever its suffix.
+    """
+    if place == "-" or "://" in place:
+        return False
+    path, parts = str(Path(place).expanduser()), list[str]()
+    if not Path(path).exists():
+        path, parts = _split_magic(path.replace(os.sep, "/"), "*?[")
+    folder = os.path.realpath(path or ".")
+    if not target.is_relative_to(folder):
+        return False
+    inside = list(target.relative_to(folder).parts)
+    known = forced is not None or arrow or _format_by_suffix(target.name) is not None
+    return known and _matches(inside, parts)
+
+
+def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Tell whether a path below a folder is what glob parts match, or lies in it."""
+    if not parts:
+        return not any(map(_is_hidden, names))
+    if not names:
+        return False
+    name, hidden = names[0], _is_hidden(names[0])
+    if parts[0] == "**":
+        return _matches(names, parts[1:]) or (not hidden and _matches(names[1:], parts))
+    found = re.match(fnmatch.translate(parts[0]), name) is not None
+    return found and (not hidden or _is_hidden(parts[0])) and _matches(names[1:], parts[1:])
 
 
 def _is_hidden(part: str) -> bool:
