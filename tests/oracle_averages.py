@@ -66,6 +66,8 @@ def average(
     if name == "Q":
         return average_q(blocks, ranked, k, **options)
     if name in ("nDCGrel", "RnDCG"):
+        if "rel" in options and total == 0:
+            return math.nan
         average_of = average_at_relevant if name == "nDCGrel" else average_at_levels
         return average_of(blocks, ranked, options.get("gain", "linear"))
     if name == "F":

@@ -191,10 +191,10 @@ def level_ranks(ideal: Sequence[float], retrieved: int) -> list[int]:
     return [*last, retrieved] if retrieved > len(ideal) + 1 else last
 
 
-def ndcg_at_levels(ranked: Any, k: None, gain: Any = "linear") -> float:
+def ndcg_at_levels(ranked: Any, k: None, gain: Any = "linear", rel: float | None = None) -> float:
     gains = [positive_gain(label, gain) for label in ranked.labels]
     ideal = ideal_gains(ranked.judged, gain)
-    if not ideal:
+    if not ideal or (rel is not None and counts(ranked, rel)[2] == 0):
         return NAN
     ranks = level_ranks(ideal, len(gains))
     return math.fsum(dcg(gains, i) / dcg(ideal, i) for i in ranks) / len(ranks)

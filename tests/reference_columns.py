@@ -41,7 +41,6 @@ NOT_OURS = re.compile(
     r"""query | n | n_pos | n_ret | n_rel | n_tied_rows | sk_lrap
     | (te|te_l\d)_num_q
     | (te|te_l\d)_gm_(map|bpref)  # the logarithm of te_map, te_bpref
-    | te_l2_Rndcg  # 0 there for a query without a row of grade 2, whatever the gains
     | rx_bpref | rx_rbp.*
     | irm_RR@\d+  # the MS MARCO script breaks ties by document id, ascending
     """,
@@ -128,8 +127,9 @@ def trec_eval(name: str) -> Reading | None:
         "num_rel": "NumRel",
         "num_rel_ret": "NumRelRet",
         "binG": "binG",
+        "Rndcg": "RnDCG",
     }
-    of_grades = {"num_ret": "NumRet", "G": "G", "ndcg_rel": "nDCGrel", "Rndcg": "RnDCG"}
+    of_grades = {"num_ret": "NumRet", "G": "G", "ndcg_rel": "nDCGrel"}
     cut = {"P": "P", "recall": "R", "map_cut": "AP", "success": "Success"}
     if name in plain:
         text = measure(plain[name], None, **options)

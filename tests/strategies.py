@@ -45,7 +45,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "NumRel": ("NumRel", "NumRel(rel=2)"),
     "NumRelRet": ("NumRelRet", "NumRelRet(rel=2)"),
     "nDCGrel": ("nDCGrel", "nDCGrel(gain='exp')", "nDCGrel(gain={1: 1, 2: 3, 3: 4})"),
-    "RnDCG": ("RnDCG", "RnDCG(gain='exp')", "RnDCG(gain={1: 1, 2: 3, 3: 4})"),
+    "RnDCG": ("RnDCG", "RnDCG(gain='exp')", "RnDCG(gain={1: 1, 2: 3, 3: 4})", "RnDCG(rel=2)"),
     "G": ("G", "G(gain='exp')", "G(gain={1: 0.5, 2: 3, 3: 4})"),
     "binG": ("binG", "binG(rel=2)"),
     "AP": (

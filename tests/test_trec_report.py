@@ -110,6 +110,17 @@ def test_level__is_the_least_relevant_grade():
             summary(level=level)
 
 
+def test_level__rndcg_of_a_query_without_a_document_of_that_level_is_0():
+    run, qrels = b"q Q0 c 1 3 t\nq Q0 b 2 2 t\nq Q0 a 3 1 t\n", b"q 0 a 1\nq 0 b 1\nq 0 c 0\n"
+    found = report(run, qrels, measures=["Rndcg"], level=2)
+    assert found.to_text(single=True) == "".join(
+        f"Rndcg                 \t{query}\t0.0000\n" for query in ("q", "all")
+    )
+    assert report(run, qrels, measures=["Rndcg"]).summary[0] == pytest.approx(0.38685281)
+    graded = qrels.replace(b"a 1", b"a 2")
+    assert report(run, graded, measures=["Rndcg"], level=2).summary[0] > 0
+
+
 def test_most__cuts_every_list_first():
     cut = summary(measures=["num_ret", "num_rel", "num_rel_ret", "map", "set_P"], most=2)
     first_two = b"".join(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import WEIGHT
+from fastrank_eval.measures.base import WEIGHT, Param, number
 from fastrank_eval.measures.discounts import discount_table
 from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
 from fastrank_eval.ranking import Ranking
@@ -19,7 +19,7 @@ class _AveragedGain(PositiveGain):
 
     needs_relevant = True
     takes_cutoff = False
-    options = (LINEAR_GAIN, WEIGHT)
+    options: ClassVar[tuple[Param, ...]] = (LINEAR_GAIN, WEIGHT)
 
     @staticmethod
     def average(*arrays: Any) -> None:
@@ -55,12 +55,17 @@ class _AveragedGain(PositiveGain):
             summed,
             averaged,
         )
-        for out in outs:
+        for m, out in zip(measures, outs, strict=True):
             # A block's rounding may pass 1 by one unit in the last place.
             np.minimum(averaged, 1.0, out=out)
+            out[~m.has_relevant(ranking)] = np.nan
+
+    def has_relevant(self, ranking: Ranking) -> np.ndarray:
+        """Which groups have the rows that it needs. bool, shape (groups,)."""
+        return self.has_gain(ranking)
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ~self.has_gain(ranking)
+        yield "no_relevant", ~self.has_relevant(ranking)
 
 
 class GainAtRelevantRows(_AveragedGain):
@@ -91,10 +96,24 @@ class GainAtLevels(_AveragedGain):
     summary = "mean of nDCG at the ranks where the ideal gain falls, and at the end of the list"
     formula = "mean over such ranks c of DCG@c / IDCG@c"
     reference = "Buckley, trec_eval: Rndcg"
+    options = (
+        LINEAR_GAIN,
+        Param(
+            "rel",
+            None,
+            "None, or a grade: a group without a row of that grade or above is undefined",
+            number(above=0, optional=True),
+        ),
+        WEIGHT,
+    )
 
     @staticmethod
     def average(*arrays: Any) -> None:
         _at_levels(*arrays)
+
+    def has_relevant(self, ranking: Ranking) -> np.ndarray:
+        found = super().has_relevant(ranking)
+        return found if self.rel is None else found & (ranking.relevant(float(self.rel)) > 0)
 
 
 nDCGrel = GainAtRelevantRows()

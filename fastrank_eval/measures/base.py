@@ -272,7 +272,7 @@ class Measure:
     @property
     def rel_or_default(self) -> float:
         """The relevance threshold group weights count positives by."""
-        return float(self.chosen.get("rel", 1))
+        return float(self.chosen.get("rel") or 1)
 
     def has_expectation(self) -> bool:
         """Whether its mean over all orders of tied rows has a closed form."""
