@@ -201,6 +201,17 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
         ("utility.1", "four numbers"),
         ("rbp.0.8", r"a persistence between 0 and 1, as in 'rbp\.p=0\.8'"),
         ("rbp_resid.p=1", "a persistence"),
+        ("P.5x", "whole numbers of at least 1"),
+        ("P.0.9", "whole numbers of at least 1"),
+        ("11pt_avg..5,.25", r"must be ascending recall levels from 0 to 1, as in '11pt_avg\.\.25"),
+        ("11pt_avg.1.5", "recall levels from 0 to 1"),
+        ("11pt_avg.", "recall levels"),
+        ("ndcg.1", r"must be gains of at least 0, each of one grade .* as in 'ndcg\.1=3,2=9'"),
+        ("ndcg.1=3,1=4", "each of one grade"),
+        ("ndcg.x=3", "each of one grade"),
+        ("G.1=-1", "gains of at least 0"),
+        ("Rndcg.0=1", "grade above 0"),
+        ("ndcg_rel.1=inf", "gains of at least 0"),
     ],
 )
 def test_measure__nonsense_is_refused(request_, said):
@@ -214,7 +225,7 @@ def test_parameters__name_their_lines_as_trec_eval_does():
     names = [line.name for line in wanted_lines(["iprec_at_recall.0.5,.75", "Rprec_mult.2"])]
     assert names == ["iprec_at_recall_0.50", "iprec_at_recall_0.75", "Rprec_mult_2.00"]
     (level,) = wanted_lines(["iprec_at_recall.0.125"])
-    assert (level.name, str(level.measure)) == ("iprec_at_recall_0.12", "IPrec(recall=0.125)")
+    assert (level.name, str(*level.measures)) == ("iprec_at_recall_0.12", "IPrec(recall=0.125)")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +240,30 @@ def test_parameters__name_their_lines_as_trec_eval_does():
 )
 def test_parameters__of_one_line__stand_in_its_name_as_given(request_, name, ours):
     (line,) = wanted_lines([request_, request_.partition(".")[0]])
-    assert (line.name, str(line.measure)) == (name, ours)
+    assert (line.name, str(*line.measures)) == (name, ours)
+
+
+@pytest.mark.parametrize(
+    "request_,names",
+    [
+        ("11pt_avg..25,.5,.75", ["11pt_avg_.25,.5,.75"]),
+        ("ndcg.1=3,2=9,4=4.5", ["ndcg_1=3,2=9,4=4.5"]),
+        ("ndcg_cut.10,20,23.4", ["ndcg_cut_10", "ndcg_cut_20", "ndcg_cut_23"]),
+    ],
+)
+def test_parameters__of_its_sample_outputs__are_taken(request_, names):
+    assert [line.name for line in wanted_lines([request_])] == names
+
+
+@pytest.mark.parametrize("root", ["ndcg", "ndcg_rel", "Rndcg", "G"])
+def test_gains__of_some_grades__the_others_gain_their_grade(root):
+    run = {"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0, "e": 0.5}}
+    qrels = {"q": {"a": 1, "b": 5, "c": 2, "d": 0, "e": -1, "f": 3}}
+    gained = {"q": {"a": 3, "b": 5, "c": 9, "d": 0, "e": -1, "f": 3}}
+    found = trec_report(run, qrels, measures=[f"{root}.1=3,2=9,7=0.5"])
+    assert found.to_dict()["queries"]["all"] == {
+        f"{root}_1=3,2=9,7=0.5": trec_report(run, gained, measures=[root]).summary[0]
+    }
 
 
 # ---- the command ---------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.measures import Measure, measure
@@ -15,6 +17,7 @@ VERSIONS = (9, 10)
 _CUTS = ("5", "10", "15", "20", "30", "100", "200", "500", "1000")
 _TENTHS = tuple(f"{i / 10:.2f}" for i in range(11))
 _FIFTHS = tuple(f"{i / 5:.2f}" for i in range(1, 11))
+_CUTOFF = re.compile(r"(\d+)(\.\d*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,9 @@ class Line:
     ----------
     name : str
         As it is printed.
-    measure : Measure or None
-        What it is; None of ``runid``, ``num_q`` and ``relstring``.
+    measures : tuple of Measure
+        What it is the mean of: one measure, as a rule; none for ``runid``, ``num_q`` and
+        ``relstring``.
     count : bool
         Printed as a whole number.
     by_query : bool
@@ -38,11 +42,20 @@ class Line:
     """
 
     name: str
-    measure: Measure | None = None
+    measures: tuple[Measure, ...] = ()
     count: bool = False
     by_query: bool = True
     summary: bool = True
     depth: int = 0
+
+    def for_grades(self, grades: Iterable[float]) -> Line:
+        """The same line, where each of these grades without a gain of its own gains its value."""
+        return replace(self, measures=tuple(_with_gains(m, grades) for m in self.measures))
+
+    @property
+    def has_gains(self) -> bool:
+        """Whether grades have gains of their own."""
+        return any(isinstance(m.chosen.get("gain"), tuple) for m in self.measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +63,8 @@ class _Root:
     """A measure of trec_eval, which takes parameters or does not.
 
     `ours` is its text here, with ``{}`` for the parameter, of which it has a line each. One whose
-    single line depends on parameters has `chosen`, which makes its text here of theirs, or raises
-    ValueError with the wanted form.
+    single line depends on parameters has `chosen`, which makes texts here of theirs, whose mean it
+    is, or raises ValueError with the wanted form.
     """
 
     ours: str
@@ -60,20 +73,20 @@ class _Root:
     count: bool = False
     by_query: bool = True
     since: int = 9
-    chosen: Callable[[str], str] | None = None
+    chosen: Callable[[str], tuple[str, ...]] | None = None
 
 
-def _set_f(given: str) -> str:
+def _set_f(given: str) -> tuple[str, ...]:
     try:
         recall = float(given)
     except ValueError:
         recall = -1.0
     if not 0 <= recall < 1e9:
         raise ValueError("one number, what recall is worth, as in 'set_F.2.0'")
-    return f"F(alpha={1 / (1 + recall)!r})"
+    return (f"F(alpha={1 / (1 + recall)!r})",)
 
 
-def _utility(given: str) -> str:
+def _utility(given: str) -> tuple[str, ...]:
     try:
         hit, miss, lost, rest = map(float, given.split(","))
     except ValueError:
@@ -81,11 +94,39 @@ def _utility(given: str) -> str:
     if rest != 0:
         # Its factor is the size of the collection, which no file tells.
         raise ValueError("four numbers, the last of them 0, as in 'utility.2,-1,0,0'")
-    return f"Utility(rel_ret={hit!r}, nonrel_ret={miss!r}, rel_missed={lost!r})"
+    return (f"Utility(rel_ret={hit!r}, nonrel_ret={miss!r}, rel_missed={lost!r})",)
 
 
-def _persistence(ours: str) -> Callable[[str], str]:
-    def text(given: str) -> str:
+def _recall_levels(given: str) -> tuple[str, ...]:
+    try:
+        levels = [float(level) for level in given.split(",")]
+    except ValueError:
+        levels = [-1.0]
+    # Of levels in another order, trec_eval adds up precisions at other levels.
+    if not all(0 <= level <= 1 for level in levels) or levels != sorted(levels):
+        raise ValueError("ascending recall levels from 0 to 1, as in '11pt_avg..25,.5,.75'")
+    return tuple(f"IPrec(recall={level!r})" for level in levels)
+
+
+def _gains(ours: str) -> Callable[[str], tuple[str, ...]]:
+    def texts(given: str) -> tuple[str, ...]:
+        pairs = [pair.split("=") for pair in given.split(",")]
+        try:
+            table = {int(grade): float(gain) for grade, gain in pairs}
+        except ValueError:
+            table = {}
+        # A gain of documents of grade 0, or one that takes from a value, is not to be had here.
+        if len(table) != len(pairs) or not all(
+            0 <= gain < math.inf and (gain == 0 or grade > 0) for grade, gain in table.items()
+        ):
+            raise ValueError("gains of at least 0, each of one grade above 0, as in 'ndcg.1=3,2=9'")
+        return (f"{ours}(gain={table})",)
+
+    return texts
+
+
+def _persistence(ours: str) -> Callable[[str], tuple[str, ...]]:
+    def texts(given: str) -> tuple[str, ...]:
         try:
             name, value = given.split("=")
             p = float(value)
@@ -93,9 +134,9 @@ def _persistence(ours: str) -> Callable[[str], str]:
             name, p = "", 0.0
         if name != "p" or not 0 < p < 1:
             raise ValueError("a persistence between 0 and 1, as in 'rbp.p=0.8'")
-        return ours.format(repr(p))
+        return (ours.format(repr(p)),)
 
-    return text
+    return texts
 
 
 _ROOTS: Mapping[str, _Root] = {
@@ -117,12 +158,12 @@ _ROOTS: Mapping[str, _Root] = {
     "gm_bpref": _Root("GMbpref", by_query=False),
     "Rprec_mult": _Root("Rprec(mult={})", _FIFTHS, whole=False),
     "utility": _Root("Utility", chosen=_utility),
-    "11pt_avg": _Root("IPrec11"),
+    "11pt_avg": _Root("IPrec11", chosen=_recall_levels),
     "binG": _Root("binG"),
-    "G": _Root("G"),
-    "ndcg": _Root("nDCG"),
-    "ndcg_rel": _Root("nDCGrel"),
-    "Rndcg": _Root("RnDCG"),
+    "G": _Root("G", chosen=_gains("G")),
+    "ndcg": _Root("nDCG", chosen=_gains("nDCG")),
+    "ndcg_rel": _Root("nDCGrel", chosen=_gains("nDCGrel")),
+    "Rndcg": _Root("RnDCG", chosen=_gains("RnDCG")),
     "ndcg_cut": _Root("nDCG@{}", _CUTS),
     "map_cut": _Root("AP@{}", _CUTS),
     "relative_P": _Root("RelP@{}", _CUTS),
@@ -216,17 +257,19 @@ def _parameters(request: str, root: _Root, given: str) -> tuple[str, ...]:
         try:
             root.chosen(given)
         except ValueError as wrong:
-            raise ArgumentError(f"-m {request!r}: its parameter is not {wrong}.") from None
+            raise ArgumentError(f"-m {request!r}: its parameter must be {wrong}.") from None
         return (given,)
     if not root.defaults:
         raise ArgumentError(f"-m {request!r}: this measure takes no parameters here.")
     found: set[float] = set()
     for text in given.split(","):
         try:
-            value = float(text)
+            # Of a cutoff, trec_eval reads what stands before the point.
+            cutoff = _CUTOFF.fullmatch(text) if root.whole else None
+            value = float(text if cutoff is None else cutoff[1])
         except ValueError:
             value = -1.0
-        if not 0 <= value < 1e9 or (root.whole and (value < 1 or value != int(value))):
+        if not 0 <= value < 1e9 or (root.whole and (cutoff is None or value < 1)):
             form = "whole numbers of at least 1" if root.whole else "numbers"
             raise ArgumentError(f"-m {request!r}: parameters are {form}, as in 'P.5,10'.")
         found.add(value)
@@ -245,12 +288,21 @@ def _lines(
         yield Line(title, summary=False, depth=int(parameters[0]))
     else:
         for parameter in parameters or ("",):
-            ours = root.ours.format(parameter)
+            ours: tuple[str, ...] = (root.ours.format(parameter),)
             if given and root.chosen is not None:
                 ours = root.chosen(parameter)
-            found = measure(ours)
-            if level != 1 and "rel" in found.chosen:
-                found = found(rel=level)
+            found = tuple(_at_level(measure(text), level) for text in ours)
             # Two decimals of a level are shown; all of them count.
             shown = parameter if root.whole else f"{float(parameter):.2f}"
             yield Line(f"{name}_{shown}" if shown else name, found, root.count, root.by_query)
+
+
+def _at_level(found: Measure, level: float) -> Measure:
+    return found(rel=level) if level != 1 and "rel" in found.chosen else found
+
+
+def _with_gains(found: Measure, grades: Iterable[float]) -> Measure:
+    gains = found.chosen.get("gain")
+    if not isinstance(gains, tuple):
+        return found
+    return found(gain={**{grade: grade for grade in grades}, **dict(gains)})

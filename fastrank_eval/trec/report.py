@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -200,8 +201,11 @@ def _ranked(
 
 
 def _report(tag: str, lines: tuple[Line, ...], ranked: Ranked, version: int) -> TrecReport:
+    if any(line.has_gains for line in lines):
+        grades = ranked.table["grade"].unique().drop_null().to_pylist()
+        lines = tuple(line.for_grades(grades) for line in lines)
     # Whatever is asked, there is a measure to evaluate.
-    wanted = dict.fromkeys(line.measure for line in lines if line.measure is not None)
+    wanted = dict.fromkeys(chain.from_iterable(line.measures for line in lines))
     result = evaluate(
         ranked.table,
         group="query",
@@ -223,14 +227,14 @@ def _report(tag: str, lines: tuple[Line, ...], ranked: Ranked, version: int) -> 
     for line in lines:
         if line.depth:
             columns.append([f"'{ranked.strings[at]}'" for at in order])
-        elif line.measure is not None and line.by_query:
-            columns.append(result[line.measure][order])
+        elif line.measures and line.by_query:
+            columns.append(np.mean([result[m][order] for m in line.measures], axis=0))
         if line.name == "runid":
             summary.append(tag)
         elif line.name == "num_q":
             summary.append(float(len(names)))
-        elif line.measure is not None:
-            summary.append(result.value(line.measure))
+        elif line.measures:
+            summary.append(sum(result.value(m) for m in line.measures) / len(line.measures))
     return TrecReport(tag, lines, tuple(summary), tuple(names[at] for at in order), tuple(columns))
 
 
