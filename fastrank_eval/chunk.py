@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -73,6 +73,8 @@ class Scored:
         What they cover, where a measure asks.
     fields : mapping of str to ndarray of int32, or None
         Codes of the columns whose values measures tell apart, of all rows of the chunk.
+    epsilon : float or None
+        Of the type of the score column; None: of the type of `score`.
     """
 
     chunk: Chunk
@@ -86,6 +88,7 @@ class Scored:
     unjudged: np.ndarray | None = None
     subtopics: np.ndarray | None = None
     fields: Mapping[str, np.ndarray] | None = None
+    epsilon: float | None = None
 
     @classmethod
     def of(
@@ -94,6 +97,7 @@ class Scored:
         model: int,
         labels: Labels,
         fields: Mapping[str, np.ndarray] | None = None,
+        epsilons: Sequence[float] = (),
     ) -> Self:
         """Leave out the rows that a model has not scored.
 
@@ -106,14 +110,17 @@ class Scored:
             Of the chunk.
         fields : mapping of str to ndarray of int32, or None
             Of the chunk.
+        epsilons : sequence of float
+            Of the type of each score column, where it is known.
         """
         columns = chunk.columns
+        epsilon = epsilons[model] if epsilons else None
         score, weight, item = columns.scores[model], columns.weight, columns.item
         missing, unjudged = columns.unretrieved[model], columns.unjudged
         subtopics = columns.subtopics
         if missing is None or not missing.any():
             every = cls(chunk, score, weight, item, chunk.starts, labels, fields=fields)
-            return replace(every, unjudged=unjudged, subtopics=subtopics)
+            return replace(every, unjudged=unjudged, subtopics=subtopics, epsilon=epsilon)
         here = ~missing
         kept = np.flatnonzero(here)
         starts = np.append(0, np.cumsum(marked_rows(here, chunk.starts)))
@@ -130,6 +137,7 @@ class Scored:
             None if unjudged is None else frozen(unjudged[kept]),
             None if subtopics is None else frozen(subtopics[kept]),
             fields,
+            epsilon,
         )
 
     def field(self, name: str) -> np.ndarray:

@@ -49,6 +49,8 @@ class Roles:
         What measures take scores for: an ``"order"``, a ``"number"``, or a ``"probability"``.
     subtopics : str or None
         What each row covers, where a measure asks.
+    epsilons : tuple of float
+        Epsilon of the type of each score column, once the source is open.
     """
 
     group: tuple[str, ...]
@@ -64,6 +66,7 @@ class Roles:
     single_precision: bool = False
     score_kind: str = "order"
     subtopics: str | None = None
+    epsilons: tuple[float, ...] = ()
 
     def ids(self) -> tuple[str, ...]:
         """The columns of groups and items, which are text where a file has no types."""

@@ -102,7 +102,7 @@ def measure_chunk(
     models: list[Measured] = []
     rows: list[Scored] = []
     for model, score in enumerate(plan.roles.scores):
-        scored = Scored.of(chunk, model, labels, fields)
+        scored = Scored.of(chunk, model, labels, fields, plan.roles.epsilons)
         if plan.ranks or plan.presorted:
             in_order = scored.in_order(plan.presorted, score)
         if plan.passes:

@@ -36,6 +36,7 @@ from fastrank_eval.meta import Meta
 from fastrank_eval.plan import STRETCH, GroupValues, Plan, stretch_of
 from fastrank_eval.profiles import DEFAULTS, measures_in_force, names_asked, profile_of
 from fastrank_eval.progress import Progress, reporting_to
+from fastrank_eval.score_columns import epsilon_of
 from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.summary import slices_left_out, summary_lines
 from fastrank_eval.tally import Tally
@@ -212,6 +213,9 @@ def run(
         require_columns(opened.schema, [name], role=part)
     if subtopics is not None:
         require_columns(opened.schema, [subtopics], role="subtopics")
+    types = (opened.schema.field(name).type for name in roles.scores)
+    roles = replace(roles, epsilons=tuple(epsilon_of(kind, roles) for kind in types))
+    plan = replace(plan, roles=roles)
     reading = Reading(opened, tuple(parts), most)
     if batch_rows is None:
         plan = replace(plan, stretch=stretch_of(reading.rows, plan.threads))

@@ -167,15 +167,26 @@ PROFILES: Mapping[str, Profile] = {
             "sklearn",
             "scikit-learn 1.9",
             {
-                "undefined": "skip,nDCG=zero,PPV=zero,TPR=zero,FScore=zero,MCC=zero,"
-                "GroupPPV=zero,GroupTPR=zero,GroupFScore=zero,GroupMCC=zero"
+                "undefined": "skip,nDCG=zero,PPV=zero,TPR=zero,NPV=zero,TNR=zero,FScore=zero,"
+                "MCC=zero,GroupPPV=zero,GroupTPR=zero,GroupNPV=zero,GroupTNR=zero,"
+                "GroupFScore=zero,GroupMCC=zero"
             },
-            {"nDCG": {**_LINEAR, "ideal": "retrieved"}, "DCG": _LINEAR},
+            {
+                "nDCG": {**_LINEAR, "ideal": "retrieved"},
+                "DCG": _LINEAR,
+                "LogLoss": {"clamp": "type"},
+                "NE": {"clamp": "type"},
+                "RIG": {"clamp": "type"},
+            },
             (
                 "average_precision_score is AvgPrec, the area under precision over recall as a "
                 "step function: tied rows enter at once, where AP averages over their orders",
                 "balanced_accuracy_score of rows of one class is the recall of that class, where "
                 "BalancedAccuracy is undefined",
+                "average_precision_score of rows of one class is 1 or 0, where AvgPrec is "
+                "undefined",
+                "d2_log_loss_score of rows of one class divides by a loss of almost 0, where RIG "
+                "is undefined",
                 "dcg_score and ndcg_score refuse groups of one row, ndcg_score negative labels too",
             ),
         ),

@@ -10,7 +10,7 @@ from fastrank_eval.columns import Roles, frozen
 from fastrank_eval.errors import ColumnError
 from fastrank_eval.number_columns import filled, numbers, refuse, refuse_nulls
 
-__all__ = ["score_column"]
+__all__ = ["epsilon_of", "score_column"]
 
 #: Integers up to here are doubles too.
 _EXACT = 1 << 53
@@ -105,6 +105,15 @@ def score_column(
     if roles.score_kind == "probability":
         _refuse_improbable(values, name, kind, first_row)
     return values, mask
+
+
+def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
+    """Find the epsilon of a type of scores; integers count as float64."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if roles.single_precision or pa.types.is_float32(kind):
+        return float(np.finfo(np.float32).eps)
+    return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
 
 
 def _refuse_improbable(values: np.ndarray, name: str, kind: pa.DataType, first_row: int) -> None:

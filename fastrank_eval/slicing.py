@@ -127,7 +127,8 @@ def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: LinePools)
         labels = Labels.of(part.columns.label, part.starts, skip_empty=False)
         fields = plan.field_codes(part.columns.named)
         models = range(len(plan.roles.scores))
-        pools.of(line).add([Scored.of(part, model, labels, fields) for model in models])
+        epsilons = plan.roles.epsilons
+        pools.of(line).add([Scored.of(part, m, labels, fields, epsilons) for m in models])
 
 
 @kernel

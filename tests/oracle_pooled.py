@@ -149,13 +149,15 @@ def mean_precision(fp: float, tp: float, next_fp: float, next_tp: float) -> floa
     return math.fsum(total) / (next_tp + next_fp - tp - fp)
 
 
-def log_loss(rows: Sequence[Row], rel: float = 1, sampling_rate: float = 1) -> float | str:
+def log_loss(
+    rows: Sequence[Row], rel: float = 1, sampling_rate: float = 1, clamp: float = 1e-15
+) -> float | str:
     positive, negative = rows_of_classes(rows, rel)
     if not weight_of([*positive, *negative]):
         return "zero_weight"
 
     def clamped(row: Row) -> float:
-        return min(max(recalibrated(row.score, sampling_rate), 1e-15), 1 - 1e-15)
+        return min(max(recalibrated(row.score, sampling_rate), clamp), 1 - clamp)
 
     losses = [-row.weight * math.log(clamped(row)) for row in positive]
     losses += [-row.weight * math.log1p(-clamped(row)) for row in negative]

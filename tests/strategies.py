@@ -278,7 +278,12 @@ POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
         "FieldRCE(field='item', smoothing=0)",
         "FieldRCE(field='item', smoothing=1.5, rel=2, sampling_rate=0.1)",
     ),
-    "LogLoss": ("LogLoss", "LogLoss(rel=2)", "LogLoss(sampling_rate=0.1)"),
+    "LogLoss": (
+        "LogLoss",
+        "LogLoss(rel=2)",
+        "LogLoss(sampling_rate=0.1)",
+        "LogLoss(clamp=0.01)",
+    ),
     "NE": ("NE", "NE(rel=2)", "NE(sampling_rate=0.1)", "NE(background=0.03)"),
     "RIG": ("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)", "RIG(background=0.5)"),
 }

@@ -54,6 +54,7 @@ VALUES: dict[str, st.SearchStrategy] = {
     "recall": st.sampled_from([0, 1]) | st.floats(0, 1),
     "rounding": st.sampled_from(["nearest", "up"]),
     "sampling_rate": SHARE,
+    "clamp": st.just("type") | st.floats(0, 0.5, exclude_min=True, exclude_max=True),
     "threshold": st.floats(-1e3, 1e3) | st.integers(-5, 5),
     "top": SHARE,
     "background": st.just("slice") | st.floats(0, 1, exclude_min=True, exclude_max=True),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
 import fastrank_eval
-from fastrank_eval import FastRankEvalError
+from fastrank_eval import FastRankEvalError, MeasureError
 from fastrank_eval.measures import measure
 from tests.oracle_pooled import oracle_of
 from tests.oracles import Row
@@ -149,3 +150,38 @@ def test_clamped_probabilities__are_counted_with_the_value():
     assert found.details == {"clamped rows": 4}
     assert isinstance(found.details["clamped rows"], int)
     assert "LogLoss: clamped rows 4" in str(evaluate(table_of(groups), ["LogLoss"]))
+
+
+def test_clamp__a_number__or_the_epsilon_of_the_type_of_each_score():
+    p = [0, 1, 1e-4, 1e-10, 0.5]
+    columns = {
+        "half": np.array(p, np.float16),
+        "single": np.array(p, np.float32),
+        "double": np.array(p),
+        "whole": np.array([0, 1, 1, 0, 1], np.int8),
+    }
+    label = np.array([1, 0, 1, 1, 0])
+    result = fastrank_eval.evaluate(
+        {"group": [0, 0, 1, 1, 1], "label": label, **columns},
+        group="group",
+        label="label",
+        score=list(columns),
+        measures=["LogLoss(clamp='type')", "LogLoss(clamp=0.25)"],
+    )
+    clamped = {"half": 4, "single": 3, "double": 2, "whole": 5}
+    values = {(value.score, value.measure): value for value in result}
+    for name, score in columns.items():
+        epsilon = np.finfo(score.dtype if score.dtype.kind == "f" else np.float64).eps
+        for text, least in (("'type'", float(epsilon)), ("0.25", 0.25)):
+            kept = np.clip(score.astype(np.float64), least, 1 - least)
+            wanted = -np.log(np.where(label == 1, kept, 1 - kept)).mean()
+            found = values[name, f"LogLoss(clamp={text})"]
+            assert found.value == pytest.approx(wanted, rel=1e-12), (name, text)
+            if text == "'type'":
+                assert found.details == {"clamped rows": clamped[name]}, name
+
+
+@pytest.mark.parametrize("clamp", [0, 0.5, -1, "float", None, True])
+def test_clamp__is_a_small_number_or_the_type(clamp):
+    with pytest.raises(MeasureError, match=r"clamp=.* is not 'type' or a number in \]0, 0\.5\["):
+        fastrank_eval.LogLoss(clamp=clamp)

@@ -383,7 +383,7 @@ def test_losses__are_the_logarithms_to_1e_15():
     p = np.concatenate([rng.random(400), few, 1 - few, [1e-15, 1 - 1e-15, 0.5, np.sqrt(0.5)]])
     p = np.clip(p, 1e-15, 1 - 1e-15)
     for positive in (True, False):
-        found, clamped = losses(frozen(p.copy()), np.full(len(p), positive))
+        found, clamped = losses(frozen(p.copy()), np.full(len(p), positive), 1e-15)
         assert clamped == 0
         with localcontext() as context:
             context.prec = 40

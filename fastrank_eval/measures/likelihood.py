@@ -25,8 +25,24 @@ if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
     from fastrank_eval.clustered_sums import ChunkSums
 
-#: Probabilities are taken to lie at least this far from 0 and from 1.
-CLAMP = 1e-15
+
+def _clamp(value: Any) -> str | float:
+    if value == "type":
+        return "type"
+    try:
+        distance: float = number(above=0, below=0.5)(value)
+    except ValueError:
+        raise ValueError("'type' or a number in ]0, 0.5[") from None
+    return distance
+
+
+CLAMP = Param(
+    "clamp",
+    1e-15,
+    "probabilities are taken to lie at least this far from 0 and from 1; 'type': the epsilon of "
+    "the type of the scores, 2.2e-16 for float64",
+    _clamp,
+)
 
 #: Rows whose losses are found and added before the next: what lies between stays in the cache.
 _BLOCK = 1 << 14
@@ -60,20 +76,24 @@ class _Likelihood(SummedMeasure):
     """Measures of the likelihood of labels, from the same sums."""
 
     scores = "probability"
-    options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE)
+    options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE, CLAMP)
     terms = ("loss", "weight", "positive", "clamped")
     told = 1
 
     def state_key(self) -> Hashable:
-        return "likelihood", float(self.rel), float(self.sampling_rate)
+        key = "likelihood", float(self.rel), float(self.sampling_rate)
+        # States from before there was a choice keep their name.
+        return key if self.clamp == CLAMP.default else (*key, self.clamp)
 
     def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
         positive = positive_mask(scored, self.rel)
-        clamped = 0
+        clamp, clamped = self.clamp, 0
+        if clamp == "type":
+            clamp = scored.epsilon or float(np.finfo(scored.score.dtype).eps)
         for lo in range(0, len(positive), _BLOCK):
             here = slice(lo, lo + _BLOCK)
             probability = recalibrated(scored.score[here], self.sampling_rate)
-            loss, found = losses(probability, positive[here])
+            loss, found = losses(probability, positive[here], clamp)
             clamped += found
             if scored.weight is not None:
                 loss *= scored.weight[here]
@@ -115,7 +135,7 @@ class LogarithmicLoss(_Likelihood):
     name = "LogLoss"
     summary = "mean negative log likelihood of the labels, natural logarithm"
     formula = (
-        "- sum_i w_i (y_i ln p_i + (1 - y_i) ln(1 - p_i)) / sum_i w_i, p in [1e-15, 1 - 1e-15]"
+        "- sum_i w_i (y_i ln p_i + (1 - y_i) ln(1 - p_i)) / sum_i w_i, p in [clamp, 1 - clamp]"
     )
     reference = "Good (1952), doi:10.1111/j.2517-6161.1952.tb00104.x"
     spellings = ("log_loss", "cross_entropy", "BCE")
@@ -139,7 +159,7 @@ class NormalizedEntropy(_Likelihood):
     )
     reference = "He et al. (2014), doi:10.1145/2648584.2648589"
     spellings: ClassVar[tuple[str, ...]] = ("normalized_entropy", "NCE")
-    options = (REL, SAMPLING_RATE, BACKGROUND)
+    options = (REL, SAMPLING_RATE, CLAMP, BACKGROUND)
     higher_is_better = False
     range = (0.0, math.inf)
 
@@ -185,14 +205,15 @@ def _entropy(share: float) -> float:
     return -(share * math.log(share) + (1 - share) * math.log1p(-share))
 
 
-def losses(probability: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, int]:
+def losses(probability: np.ndarray, positive: np.ndarray, clamp: float) -> tuple[np.ndarray, int]:
     """Minus the natural logarithm of the probability of each label, to 1e-15 of itself.
 
     Parameters
     ----------
     probability : ndarray of float32 or float64, shape (rows,), read-only
-        Of the positive class, in [0, 1]; clamped to [1e-15, 1 - 1e-15].
+        Of the positive class, in [0, 1]; clamped to [clamp, 1 - clamp].
     positive : ndarray of bool, shape (rows,)
+    clamp : float
 
     Returns
     -------
@@ -206,7 +227,7 @@ def losses(probability: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, i
     exponent = scratch("exponent", rows)
     bits = frozen(kept.view(np.int64))
     clamped = _losses(
-        probability, positive, CLAMP, kept, bits, scaled.view(np.int64), scaled, exponent, loss
+        probability, positive, clamp, kept, bits, scaled.view(np.int64), scaled, exponent, loss
     )
     return loss, int(clamped)
 

@@ -130,6 +130,101 @@ def test_ndcg__groups_of_one_row_and_negative_gains_are_refused_there():
         sklearn_metrics.ndcg_score([[-1, 1]], [[1, 2]])
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("label", [[1, 0, 0, 1, 1, 0], [0] * 6, [1] * 6], ids=str)
+def test_log_loss__probabilities_of_exactly_0_and_1(ledger, kind, label):
+    score = np.array([0, 1, 0, 1, 0.25, 1e-4], kind)
+    result = fastrank_eval.evaluate(
+        {"group": np.zeros(6, int), "label": label, "score": score},
+        group="group",
+        label="label",
+        score="score",
+        measures="LogLoss",
+        profile="sklearn",
+    )
+    theirs = sklearn_metrics.log_loss(label, score, labels=[0, 1])
+    (found,) = result
+    # Logarithms of the narrow types are theirs; ours are of float64.
+    assert found.value == pytest.approx(theirs, rel=max(1e-12, 4 * float(np.finfo(kind).eps)))
+    clamped = 5 if kind == np.float16 else 4
+    assert found.details == {"clamped rows": clamped}
+    if kind == np.float64:
+        said = "log_loss(labels=[0, 1])"
+        ledger.agree("sklearn", "0 and 1", "LogLoss", said, found.value, theirs)
+
+
+EDGES = {
+    "exactly 0 and 1": [0.0, 1.0, 0.0, 1.0],
+    "untied": [0.1, 0.9, 0.4, 0.5],
+    "all 1": [1.0] * 4,
+    "all 0": [0.0] * 4,
+    "next to 0 and 1": [1e-20, 1.0, 0.3, 1 - 1e-16],
+}
+DECIDED = {
+    "Accuracy": (sklearn_metrics.accuracy_score, {}),
+    "PPV": (sklearn_metrics.precision_score, {}),
+    "TPR": (sklearn_metrics.recall_score, {}),
+    "NPV": (sklearn_metrics.precision_score, {"pos_label": 0}),
+    "TNR": (sklearn_metrics.recall_score, {"pos_label": 0}),
+    "FScore": (sklearn_metrics.f1_score, {}),
+    "MCC": (sklearn_metrics.matthews_corrcoef, {}),
+}
+SCORED = {
+    "AUC": (sklearn_metrics.roc_auc_score, {}),
+    "Brier": (sklearn_metrics.brier_score_loss, {"pos_label": 1}),
+    "LogLoss": (sklearn_metrics.log_loss, {"labels": [0, 1]}),
+    "MSE": (sklearn_metrics.mean_squared_error, {}),
+    "RMSE": (sklearn_metrics.root_mean_squared_error, {}),
+    "MAE": (sklearn_metrics.mean_absolute_error, {}),
+    "DCG": (sklearn_metrics.dcg_score, {}),
+    "nDCG": (sklearn_metrics.ndcg_score, {}),
+}
+OF_TWO_CLASSES = {
+    "AvgPrec": (sklearn_metrics.average_precision_score, {}),
+    "RIG": (sklearn_metrics.d2_log_loss_score, {"labels": [0, 1]}),
+}
+
+
+@pytest.mark.parametrize("label", [[0, 1, 1, 0], [0] * 4, [1] * 4], ids=str)
+@pytest.mark.parametrize("edge", EDGES)
+def test_edges__all_rows_of_one_class_or_decision(ledger, edge, label):
+    score = np.array(EDGES[edge])
+    texts = {**SCORED, **DECIDED, **(OF_TWO_CLASSES if len(set(label)) == 2 else {})}
+    result = fastrank_eval.evaluate(
+        {"group": np.zeros(4, int), "label": label, "score": score},
+        group="group",
+        label="label",
+        score="score",
+        measures=list(texts),
+        profile="sklearn",
+    )
+    for text, (of, more) in texts.items():
+        lists = text in ("DCG", "nDCG")
+        rows = score >= 0.5 if text in DECIDED else score
+        theirs = of([label], [rows], **more) if lists else of(label, rows, **more)
+        said = ", ".join(f"{name}={value}" for name, value in more.items())
+        name = f"{of.__name__}({said})" if said else of.__name__
+        ledger.agree("sklearn", f"edges: {edge}", text, name, result.value(text), theirs)
+
+
+def test_average_precision__of_one_class(ledger):
+    score = np.array(EDGES["untied"])
+    ours = fastrank_eval.evaluate(
+        {"group": np.zeros(4, int), "label": [1] * 4, "score": score},
+        group="group",
+        label="label",
+        score="score",
+        measures=["AvgPrec", "RIG"],
+        profile="sklearn",
+    )
+    theirs = sklearn_metrics.average_precision_score([1] * 4, score)
+    name = "average_precision_score of one class"
+    ledger.differ("sklearn", name, "of rows of one class is 1 or 0", ours.value("AvgPrec"), theirs)
+    theirs = sklearn_metrics.d2_log_loss_score([1] * 4, score, labels=[0, 1])
+    name = "d2_log_loss_score of one class"
+    ledger.differ("sklearn", name, "divides by a loss of almost 0", ours.value("RIG"), theirs)
+
+
 def test_real_lists(ledger, real):
     compare_areas(ledger, real["binary"])
     compare_gains(ledger, real["graded"], ideal=True)
