@@ -37,8 +37,8 @@ LONG_IN_PYTHON := counts__are_exact_where_floats or returning_key or \
 KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eval/comparison/group_ids.py,$\
 	fastrank_eval/comparison/random_numbers.py,fastrank_eval/comparison/resampling.py,fastrank_eval/coverage.py,fastrank_eval/dealing.py,$\
 	fastrank_eval/dealt.py,$\
-	fastrank_eval/entries.py,fastrank_eval/fields.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
-	fastrank_eval/group_sums.py,fastrank_eval/group_confusion.py,fastrank_eval/cluster_moments.py,$\
+	fastrank_eval/entries.py,fastrank_eval/exact.py,fastrank_eval/fields.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
+	fastrank_eval/group_sums.py,fastrank_eval/group_confusion.py,$\
 	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
 	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/placements.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
 	fastrank_eval/pooled_weights.py,fastrank_eval/ranking.py,$\

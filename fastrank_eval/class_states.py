@@ -28,7 +28,7 @@ from fastrank_eval.measures.decisions import Decision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure
 from fastrank_eval.plan import Plan
-from fastrank_eval.states import ExactSums
+from fastrank_eval.states import RowSums
 
 #: What the column of row weights is called where a row is a group.
 ROW_WEIGHT = "row weight"
@@ -141,7 +141,7 @@ class ClassStates:
         self._lock = threading.Lock()
         self.rows = 0
         self.positives = np.zeros(many, np.int64)
-        self.weights = ExactSums(many)
+        self.weights = RowSums(many)
         self.each = [States(plan.measures, plan) for _ in range(many)]
         self.micro = States(plan.measures if "micro" in averages else (), plan)
         ordered = [m for m in plan.measures if over_pairs(m)]

@@ -21,9 +21,10 @@ from fastrank_eval.pooled import PooledScores
 from fastrank_eval.pooled_weights import InOrder, WeightedScores
 from fastrank_eval.saved_clusters import rows_in, saved_rows
 from fastrank_eval.saved_parts import Parts
-from fastrank_eval.states import ExactSums
+from fastrank_eval.states import RowSums
+from fastrank_eval.uncertainty import carriers
 
-_SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS = range(3)
+_SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS, _FOURTH = range(4)
 
 
 class ClusteredScores:
@@ -127,7 +128,7 @@ class ClusteredScores:
             state._kept = kept
         return states
 
-    def variance(self, area: float, in_order: InOrder = map) -> tuple[float, int]:
+    def variance(self, area: float, in_order: InOrder = map) -> tuple[float, int, float]:
         """The variance of the AUC with groups as clusters, and the number of clusters.
 
         Parameters
@@ -143,16 +144,20 @@ class ClusteredScores:
             NaN with fewer than two clusters that have rows of a class.
         clusters : int
             Groups that have rows, or rows of any weight.
+        carriers : float
+            ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
         """
         steps = self.scores.steps(in_order)
         placements = Placements(steps)
-        sums = ExactSums(3)
+        sums = RowSums(4)
 
         def add_up(kept: KeptRows) -> tuple[int, int, int]:
             mine, theirs, has_mine, has_theirs = placements.deviations(kept, area)
             sums.add(_SQUARES_OF_POSITIVES, mine * mine)
             sums.add(_SQUARES_OF_OTHERS, theirs * theirs)
             sums.add(_PRODUCTS, mine * theirs)
+            influence = mine / placements.positives + theirs / placements.others
+            sums.add(_FOURTH, np.square(influence * influence))
             return (
                 int(np.count_nonzero(has_mine)),
                 int(np.count_nonzero(has_theirs)),
@@ -168,7 +173,10 @@ class ClusteredScores:
             (placements.positives, placements.others),
             (clusters[0], clusters[1], clusters[2]),
         )
-        return variance, clusters[2]
+        positives, others = placements.positives, placements.others
+        squares = first / positives / positives + second / others / others
+        squares += 2.0 * both / positives / others
+        return variance, clusters[2], carriers(squares, sums.total(_FOURTH))
 
 
 def variance_of_difference(
@@ -176,7 +184,7 @@ def variance_of_difference(
     other: ClusteredScores,
     areas: tuple[float, float],
     in_order: InOrder = map,
-) -> tuple[float, int]:
+) -> tuple[float, int, float]:
     """The variance of the difference of two models' AUC over the same groups, and their number.
 
     Parameters
@@ -194,13 +202,15 @@ def variance_of_difference(
         NaN with fewer than two clusters that have rows of a class.
     clusters : int
         Groups that have rows of either model.
+    carriers : float
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
     """
     theirs = {kept.token: kept for kept in other._kept if kept.token is not None}
     if not all(kept.token in theirs for kept in base._kept):
         # From files that do not tell which groups of the two are the same.
-        return float("nan"), 0
+        return float("nan"), 0, float("nan")
     placed = [Placements(state.scores.steps(in_order)) for state in (base, other)]
-    sums = ExactSums(3)
+    sums = RowSums(4)
 
     def add_up(pair: tuple[KeptRows, KeptRows]) -> tuple[int, int, int]:
         found = [
@@ -213,6 +223,8 @@ def variance_of_difference(
         sums.add(_SQUARES_OF_POSITIVES, first * first)
         sums.add(_SQUARES_OF_OTHERS, second * second)
         sums.add(_PRODUCTS, first * second)
+        influence = first + second
+        sums.add(_FOURTH, np.square(influence * influence))
         positive, other = has_mine | has_mine_b, has_others | has_others_b
         return (
             int(np.count_nonzero(positive)),
@@ -226,4 +238,5 @@ def variance_of_difference(
         clusters = [a + b for a, b in zip(clusters, found, strict=True)]
     totals = sums.total(0), sums.total(1), sums.total(2)
     variance = cluster_variance(totals, (1.0, 1.0), (clusters[0], clusters[1], clusters[2]))
-    return variance, clusters[2]
+    squares = totals[0] + totals[1] + 2.0 * totals[2]
+    return variance, clusters[2], carriers(squares, sums.total(_FOURTH))

@@ -10,13 +10,13 @@ import numpy as np
 from fastrank_eval.cluster_moments import ClusterMoments
 from fastrank_eval.group_sums import GroupSums
 from fastrank_eval.saved_parts import Parts
-from fastrank_eval.states import ExactSums
+from fastrank_eval.states import RowSums
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
 
 
-class ClusteredSums(ExactSums):
+class ClusteredSums(RowSums):
     """Exact sums of several terms over rows, and what their errors are computed from.
 
     Threads may add at the same time.
@@ -44,14 +44,14 @@ class ClusteredSums(ExactSums):
         if sums is not None:
             self.moments.add(sums)
 
-    def merge(self, other: ExactSums) -> None:
+    def merge(self, other: RowSums) -> None:
         """Add other sums of the same terms, of other groups."""
         super().merge(other)
         if isinstance(other, ClusteredSums):
             self.moments.merge(other.moments)
 
     def saved(self) -> Parts:
-        """As `ExactSums.saved`, and the moments."""
+        """As `RowSums.saved`, and the moments."""
         moments = self.moments.saved()
         return {**super().saved(), **{f"moments.{name}": part for name, part in moments.items()}}
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from fastrank_eval.chunk import Chunk, Scored
 from fastrank_eval.coverage import Coverage
+from fastrank_eval.exact import NO_SLICES
 from fastrank_eval.labels import Labels
-from fastrank_eval.mean_state import ONE_LINE
 from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.ranking import Ranking, rank, unranked
 from fastrank_eval.settling import RankedGroups, Settled, constant_columns, settled
@@ -70,7 +70,7 @@ def measure_chunk(
     pools: PoolSet | None,
     name: Callable[[int], str],
     *,
-    lines: np.ndarray = ONE_LINE,
+    lines: np.ndarray = NO_SLICES,
     seen: GroupValues | None = None,
 ) -> list[Measured]:
     """Compute every measure of whole groups and add it to sums and pools.
@@ -129,7 +129,7 @@ def measure_chunk(
 
 
 def pair_models(
-    plan: Plan, models: list[Measured], sums: Sums, lines: np.ndarray = ONE_LINE
+    plan: Plan, models: list[Measured], sums: Sums, lines: np.ndarray = NO_SLICES
 ) -> None:
     """Add the measures of groups of every model beside those of the baseline."""
     if plan.baseline is None or not models:

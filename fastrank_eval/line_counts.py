@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval.exact_cells import taken_lines
+from fastrank_eval.exact import taken_rows
 
 
 class LineCounts:
@@ -42,7 +42,7 @@ class LineCounts:
 
     def take(self, lines: np.ndarray) -> LineCounts:
         """The numbers of some lines, in that order; zeros for -1."""
-        return LineCounts.of(taken_lines(self.table, lines))
+        return LineCounts.of(taken_rows(self.table, lines))
 
     @classmethod
     def of(cls, table: np.ndarray) -> Self:

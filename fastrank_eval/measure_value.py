@@ -80,7 +80,7 @@ class MeasureValue:
         Sum of the weights of the groups used, by which values of several slices are averaged; NaN
         for a pooled measure.
     caution : str or None
-        ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
+        ``"few_groups"``: fewer than 40 effective groups, the interval is rough; ``"one_group"``,
         ``"pooled"``, ``"classes"``: why there is no standard error.
     by : str or None
         The slicing that `slice` is of, ``"slot,country"``; None of what was not sliced.

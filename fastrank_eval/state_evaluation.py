@@ -161,7 +161,7 @@ def _sums(plan: Plan, states: Mapping[Place, Parts], where: str) -> Sums:
     scores = plan.roles.scores
     return Sums.of(
         plan,
-        states[where, "", TOTALS]["counts"].copy(),
+        states[where, "", TOTALS],
         [MeanState.loaded(states[where, score, GROUPS]) for score in scores],
         {model: PairedState.loaded(states[where, scores[model], PAIRS]) for model in plan.rivals},
     )

@@ -22,8 +22,8 @@ from fastrank_eval import __version__
 from fastrank_eval.errors import SourceError
 from fastrank_eval.saved_parts import Parts
 
-#: The newest version of the format, which is written; all up to it are read.
-FORMAT = 1
+#: The version of the format that is written and read.
+FORMAT = 2
 #: Part of the rows, model and name of a state.
 Place = tuple[str, str, str]
 
@@ -226,10 +226,11 @@ def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], d
         for key, value in (file.schema.metadata or {}).items()
     }
     version, writer = int(texts.pop("format")), texts.pop("writer")
-    if version > FORMAT:
+    if version != FORMAT:
         raise SourceError(
             f"the saved state {shown!r} has format {version}, written by fastrank_eval {writer}; "
-            f"this is {__version__}, which reads formats up to {FORMAT}: install a newer one."
+            f"this is {__version__}, which reads format {FORMAT}: "
+            + ("install a newer one." if version > FORMAT else "evaluate the rows again.")
         )
     texts.pop("digest")
     header = {name: json.loads(text) for name, text in texts.items()}

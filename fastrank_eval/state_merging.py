@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastrank_eval.errors import MergeError
-from fastrank_eval.exact_cells import taken_lines
 from fastrank_eval.field_values import FieldValues
 from fastrank_eval.keyed_sums import KeyedSums
 from fastrank_eval.mean_state import MeanState
@@ -32,6 +31,7 @@ from fastrank_eval.state_places import (
     paired_by,
     values_of,
 )
+from fastrank_eval.tally import Sums
 
 #: What the numbers of a state mean. It grows when the sums of a measure change their meaning, so
 #: that those of before and after must not be added.
@@ -241,11 +241,13 @@ def _add_lines(
     plan: Plan,
 ) -> None:
     """Add up sums over groups, the lines of each state laid out anew."""
-    counts = [
-        taken_lines(one.states[where, "", TOTALS]["counts"], mine)
-        for one, mine in zip(every, lines, strict=True)
-    ]
-    states[where, "", TOTALS] = {"counts": np.sum(counts, axis=0)}
+    counts = []
+    for one, mine in zip(every, lines, strict=True):
+        sums = Sums.of(plan, one.states[where, "", TOTALS], [], {})
+        counts.append(Sums.of(plan, sums.counts(mine), [], {}))
+    for other in counts[1:]:
+        counts[0].merge(other)
+    states[where, "", TOTALS] = counts[0].counts(np.arange(len(lines[0])))
     scores = plan.roles.scores
     rivals = [scores[model] for model in plan.rivals]
     laid: tuple[tuple[str, type[MeanState] | type[PairedState], Sequence[str]], ...] = (

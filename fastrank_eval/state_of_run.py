@@ -134,7 +134,7 @@ def _put_sums(
     states: dict[Place, Parts], plan: Plan, where: str, sums: Sums, lines: np.ndarray
 ) -> None:
     """Enter sums over groups, their lines laid out anew."""
-    states[where, "", TOTALS] = {"counts": sums.seen(lines)}
+    states[where, "", TOTALS] = sums.counts(lines)
     for model, score in enumerate(plan.roles.scores):
         states[where, score, GROUPS] = sums.means[model].take(lines).saved()
     for model, pair in sums.pairs.items():

@@ -15,15 +15,17 @@ from typing import Self
 import numpy as np
 
 from fastrank_eval.columns import frozen
-from fastrank_eval.exact_cells import LOW_BITS, SCALE
+from fastrank_eval.exact import UNIT
 from fastrank_eval.kernel import kernel
 from fastrank_eval.saved_parts import Parts, limbs_of, numbers_of
 
+#: Bits of a mantissa kept in its lower cell.
+LOW_BITS = 27
 #: Binary exponents of a finite double.
 _EXPONENTS = 2047
 
 
-class ExactSums:
+class RowSums:
     """Sums of several terms over rows, exact; threads may add at the same time.
 
     Parameters
@@ -33,7 +35,7 @@ class ExactSums:
 
     Examples
     --------
-    >>> sums = ExactSums(1)
+    >>> sums = RowSums(1)
     >>> for part in ([1e300, 1.0], [-1e300, 2.0**-60]):
     ...     sums.add(0, np.array(part))
     >>> sums.total(0) == 1 + 2.0**-60
@@ -81,7 +83,7 @@ class ExactSums:
                 self._parts.append(mine)
         return mine
 
-    def merge(self, other: ExactSums) -> None:
+    def merge(self, other: RowSums) -> None:
         """Add other sums of the same terms."""
         with self._lock:
             self._parts += other._parts
@@ -95,7 +97,7 @@ class ExactSums:
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """The state that `saved` wrote."""
         sums = cls.__new__(cls)
-        ExactSums.__init__(sums, len(parts["length"]))
+        RowSums.__init__(sums, len(parts["length"]))
         sums._loaded = numbers_of(parts)
         return sums
 
@@ -104,7 +106,7 @@ class ExactSums:
 
     def exact(self, term: int) -> Fraction:
         """A sum as a fraction."""
-        return Fraction(self._units(term), 1 << SCALE)
+        return Fraction(self._units(term), 1 << UNIT)
 
     def total(self, term: int) -> float:
         """A sum, rounded once; inf past the largest double."""
@@ -115,7 +117,7 @@ class ExactSums:
 
 
 def _whole(cells: np.ndarray) -> int:
-    """An exact sum as a whole multiple of 2**-SCALE."""
+    """An exact sum as a whole multiple of 2**-UNIT."""
     return _shifted(cells[:, 0]) + (_shifted(cells[:, 1]) << LOW_BITS)
 
 

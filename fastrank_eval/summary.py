@@ -23,7 +23,7 @@ from fastrank_eval.measures.pooled_measure import OrderedMeasure, PooledMeasure,
 from fastrank_eval.plan import GroupValues, Plan
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.tally import Sums, Tally
-from fastrank_eval.uncertainty import Uncertainty, around, of_geometric_mean
+from fastrank_eval.uncertainty import Support, Uncertainty, around, of_geometric_mean
 
 
 def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
@@ -73,7 +73,7 @@ def _line(
         pool = measure.state_in(pools)
         found = measure.pooled_value(pool, sharing(plan.threads, sums.rows(line)))
         value, details = found.value, found.details
-        sure = _of_pool(found, plan.confidence, sums.effective_groups(line))
+        sure = _of_pool(found, plan.confidence, sums.carriers(line))
         used, rows, positives, dropped = groups, sums.rows(line), sums.positives(line), {}
         if found.reason and groups:
             policy = plan.policy(measure, found.reason)
@@ -126,23 +126,21 @@ def _over_groups(
                 f"{measure}: weights are so large that a sum passes the largest double; scale them "
                 "down."
             )
-        groups = moments.groups
-        return total, around(total, moments.error_of_sum(), groups, confidence, float(groups))
+        return total, around(total, moments.error_of_sum(), moments.support_of_sum(), confidence)
     mean = state.mean(m, weighted, line)
-    effective = moments.effective_groups
-    sure = around(mean, moments.error_of_mean(), moments.groups, confidence, effective)
+    sure = around(mean, moments.error_of_mean(), moments.support(), confidence)
     if measure.aggregate != "geometric mean":
         return mean, sure
     return math.exp(mean), of_geometric_mean(sure, mean)
 
 
-def _of_pool(found: PooledValue, confidence: float, effective: float) -> Uncertainty:
+def _of_pool(found: PooledValue, confidence: float, by_rows: float) -> Uncertainty:
     if math.isnan(found.value):
         return Uncertainty()
     if not found.clusters:
         return Uncertainty(caution="pooled")
-    effective = min(effective, float(found.clusters))
-    return around(found.value, found.se, found.clusters, confidence, effective)
+    support = Support(found.clusters, by_rows, found.carriers)
+    return around(found.value, found.se, support, confidence)
 
 
 def _share(part: int, whole: int) -> float:

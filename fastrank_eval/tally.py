@@ -11,13 +11,16 @@ import numpy as np
 
 from fastrank_eval.chunk import Scored
 from fastrank_eval.cluster_moments import ClusterMoments
+from fastrank_eval.exact import NO_SLICES, ExactSums
 from fastrank_eval.line_counts import LineCounts
-from fastrank_eval.mean_state import ONE_LINE, MeanState
+from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures.pooled_measure import ClusteredMeasure, PooledMeasure
 from fastrank_eval.paired_state import PairedState
 from fastrank_eval.plan import Plan
 from fastrank_eval.pooled_weights import InOrder
+from fastrank_eval.saved_parts import Parts
 from fastrank_eval.settling import RankedGroups, Settled, empty_reason, too_large
+from fastrank_eval.uncertainty import carriers
 
 #: What is kept of all rows together, for each model: by key, for the measures that share it.
 #: Threads share them.
@@ -26,9 +29,9 @@ Pools: TypeAlias = list[dict[Hashable, Any]]
 Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Settled]]
 
 # Counters of a line.
-_GROUPS, _ROWS, _POSITIVES, _SQUARES, _UPPER_SQUARES = range(5)
-#: Bits of a square that are added up apart from those above.
-_HALF_BITS = 32
+_GROUPS, _ROWS, _POSITIVES = range(3)
+# Of the rows n of groups, and of n n: the sums of n^2 and n^4.
+_SIZES = ((0, 0), (1, 1))
 
 
 class PoolSet:
@@ -55,7 +58,7 @@ class PoolSet:
         ]
         self.pairs: dict[int, dict[Hashable, ClusterMoments]] = {
             model: {
-                key: ClusterMoments(2 * self.models[model][key].moments.terms)
+                key: ClusterMoments(2 * self.models[model][key].moments.terms, compared=True)
                 for key, m in plan.pools.items()
                 if isinstance(m, ClusteredMeasure)
             }
@@ -87,7 +90,7 @@ class PoolSet:
 
     def difference_error(
         self, model: int, measure: PooledMeasure, in_order: InOrder
-    ) -> tuple[float, int]:
+    ) -> tuple[float, int, float]:
         """The standard error of a model's value less that of the baseline, groups being clusters.
 
         Parameters
@@ -104,22 +107,19 @@ class PoolSet:
             NaN where none is known, or where either value is undefined.
         groups : int
             Groups behind it; 0 then.
+        carriers : float
+            ``(sum of u^2)^2 / sum of u^4`` of their influences; NaN where not known.
         """
         if self._plan.baseline is None:
-            return math.nan, 0
+            return math.nan, 0, math.nan
         base, other = (measure.state_in(self.models[each]) for each in (self._plan.baseline, model))
         if not isinstance(measure, ClusteredMeasure):
             return measure.difference_error(base, other, in_order)
         if any(math.isnan(measure.pooled_value(each, in_order).value) for each in (base, other)):
-            return math.nan, 0
+            return math.nan, 0, math.nan
         moments = self.pairs[model][measure.state_key()]
         slopes = [-slope for slope in measure.derivatives(base)] + measure.derivatives(other)
-        return moments.error(slopes), moments.clusters
-
-
-def _halves(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bits, which are added up apart."""
-    return squares & ((1 << _HALF_BITS) - 1), squares >> _HALF_BITS
+        return moments.error(slopes), moments.clusters, moments.carriers()
 
 
 class Sums:
@@ -132,11 +132,12 @@ class Sums:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._seen = LineCounts(5)
+        self._seen = LineCounts(3)
+        self._sizes = ExactSums(_SIZES)
         self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
         self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
 
-    def see(self, rows: np.ndarray, positives: np.ndarray, lines: np.ndarray = ONE_LINE) -> None:
+    def see(self, rows: np.ndarray, positives: np.ndarray, lines: np.ndarray = NO_SLICES) -> None:
         """Count groups.
 
         Parameters
@@ -147,18 +148,22 @@ class Sums:
             The line of each; without entries the first.
         """
         if not len(lines):
-            # Squares of fewer rows have no upper half.
-            short = int(rows.max(initial=0)) < 1 << (_HALF_BITS // 2)
-            halves = [np.dot(rows, rows), 0] if short else [h.sum() for h in _halves(rows * rows)]
-            numbers = (len(rows), rows.sum(), positives.sum(), *halves)
-            for column, number in enumerate(numbers):
+            for column, number in enumerate((len(rows), rows.sum(), positives.sum())):
                 self._seen.add(column, int(number))
-            return
-        parts = (np.ones(len(rows), np.int64), rows, positives, *_halves(rows * rows))
-        for column, counted in enumerate(parts):
-            added = np.zeros(int(lines.max()) + 1, np.int64)
-            np.add.at(added, lines, counted)
-            self._seen.add(column, added)
+            if len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
+                squares = rows * rows
+                for term, number in enumerate((squares.sum(), np.dot(squares, squares))):
+                    self._sizes.add_whole(term, np.array([number]))
+                return
+        else:
+            for column, counted in enumerate((np.ones(len(rows), np.int64), rows, positives)):
+                added = np.zeros(int(lines.max()) + 1, np.int64)
+                np.add.at(added, lines, counted)
+                self._seen.add(column, added)
+        sizes = np.empty((2, len(rows)))
+        sizes[0] = rows
+        np.square(sizes[0], out=sizes[1])
+        self._sizes.add(sizes, lines)
 
     def add(
         self,
@@ -166,7 +171,7 @@ class Sums:
         m: int,
         groups: RankedGroups,
         settled: Settled,
-        lines: np.ndarray = ONE_LINE,
+        lines: np.ndarray = NO_SLICES,
     ) -> None:
         """Add a measure of one model over the ranked groups of a chunk.
 
@@ -185,7 +190,7 @@ class Sums:
         if not state.add(m, settled.used, settled.weights, groups.rows, groups.positives, mine):
             raise too_large(self._plan.measures[m])
 
-    def add_empty(self, model: int, groups: RankedGroups, lines: np.ndarray = ONE_LINE) -> None:
+    def add_empty(self, model: int, groups: RankedGroups, lines: np.ndarray = NO_SLICES) -> None:
         """Add the groups of a chunk that were not ranked to every measure of a model."""
         if groups.ranked is None:
             return
@@ -200,7 +205,7 @@ class Sums:
                 self.means[model].add_zeros(m, number, rows)
 
     def pair(
-        self, model: int, m: int, base: Measured, other: Measured, lines: np.ndarray = ONE_LINE
+        self, model: int, m: int, base: Measured, other: Measured, lines: np.ndarray = NO_SLICES
     ) -> None:
         """Add a measure of the base model and another over the groups of a chunk."""
         state = self.pairs[model]
@@ -225,26 +230,36 @@ class Sums:
 
     @classmethod
     def of(
-        cls, plan: Plan, seen: np.ndarray, means: list[MeanState], pairs: dict[int, PairedState]
+        cls,
+        plan: Plan,
+        counts: Mapping[str, np.ndarray],
+        means: list[MeanState],
+        pairs: dict[int, PairedState],
     ) -> Self:
-        """These sums; `seen` holds groups, rows and positives of each line."""
+        """Return these sums, with the counts that `counts` wrote."""
         sums = cls(plan)
-        sums._seen, sums.means, sums.pairs = LineCounts.of(seen), means, pairs
+        table = counts["counts"].copy()
+        sums._seen, sums.means, sums.pairs = LineCounts.of(table), means, pairs
+        sums._sizes = ExactSums.loaded(_SIZES, counts, "sizes", len(table))
         return sums
 
-    def seen(self, lines: np.ndarray) -> np.ndarray:
-        """The counters of some lines, in that order. int64, shape (lines, 5)."""
-        return self._seen.take(lines).table
+    def counts(self, lines: np.ndarray) -> Parts:
+        """Write groups, rows and positives of some lines, and sums of powers of groups' rows."""
+        sizes = self._sizes.take(lines)
+        return {"counts": self._seen.take(lines).table, **sizes.saved("sizes", len(lines))}
 
     def of_measures(self, plan: Plan, chosen: Sequence[int]) -> Sums:
         """The sums of some measures, of which `plan` is."""
         means = [state.of_measures(chosen) for state in self.means]
         pairs = {model: pair.of_measures(chosen) for model, pair in self.pairs.items()}
-        return Sums.of(plan, self._seen.table, means, pairs)
+        sums = Sums(plan)
+        sums._seen, sums._sizes, sums.means, sums.pairs = self._seen, self._sizes, means, pairs
+        return sums
 
     def merge(self, other: Sums) -> None:
         """Add the sums of another thread."""
         self._seen.merge(other._seen)
+        self._sizes.merge(other._sizes)
         for mine, theirs in zip(self.means, other.means, strict=True):
             mine.merge(theirs)
         for model, pair in self.pairs.items():
@@ -262,11 +277,10 @@ class Sums:
         """Rows of grade >= 1 seen."""
         return self._seen.at(line, _POSITIVES)
 
-    def effective_groups(self, line: int = 0) -> float:
-        """``(sum of n)^2 / sum of n^2`` over the rows n of groups; 0 without a row."""
-        above = self._seen.at(line, _UPPER_SQUARES) << _HALF_BITS
-        squares = above + self._seen.at(line, _SQUARES)
-        return self.rows(line) ** 2 / squares if squares else 0.0
+    def carriers(self, line: int = 0) -> float:
+        """Compute ``(sum of n^2)^2 / sum of n^4`` over the rows n of groups; NaN without a row."""
+        squares, fourth = (self._sizes.total(term, line) for term in range(2))
+        return carriers(squares, fourth)
 
     @property
     def lines(self) -> np.ndarray:

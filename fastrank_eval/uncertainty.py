@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
-#: Under this effective number of groups a line says so.
-FEW_GROUPS = 30
+from fastrank_eval.exact import quotient
+
+#: Under this effective number of groups a result says so.
+FEW_GROUPS = 40
 #: From this many degrees of freedom on, the expansion of Student's t is exact to the last digits.
 _MANY = 1000
+#: Below this share of its terms a sum of fourth powers is lost in their rounding.
+_ROUGH = 2.0**-40
 #: Gamma(a + 1/2) / (sqrt(a) Gamma(a)) in powers of 1 / a, the highest first.
 _GAMMA_STEP = (869 / 4194304, -399 / 262144, -21 / 32768, 5 / 1024, 1 / 128, -1 / 8, 1.0)
 
@@ -31,6 +36,8 @@ class Moments:
         Sums of p w and of w squared; None where every weight is 1.
     unit : int
         How many of that unit are 1, as a power of two.
+    fourth : tuple of float
+        Sums of p^4, p^3 w, p^2 w^2, p w^3 and w^4, each term rounded.
     """
 
     groups: int
@@ -40,14 +47,29 @@ class Moments:
     products: int | None
     squared_weights: int | None
     unit: int
+    fourth: tuple[float, ...]
 
-    @property
-    def effective_groups(self) -> float:
-        """``(sum of w)^2 / sum of w^2``: groups of equal weight that would tell as much."""
+    def support(self) -> Support:
+        """Return what the variance of ``sum of p / sum of w`` rests on."""
+        if not self.weights:
+            return Support(self.groups)
+        mean = self.values / self.weights
+        influence = carriers_of_difference(
+            quotient(self.deviations(), self.weights**2 << (2 * self.unit)), self.fourth, mean
+        )
+        return Support(self.groups, self.carriers_by_weight(), influence)
+
+    def support_of_sum(self) -> Support:
+        """Return what the variance of ``sum of p`` rests on."""
+        if self.products is not None or not self.groups:
+            return Support(self.groups)
+        return self.support()
+
+    def carriers_by_weight(self) -> float:
+        """Return ``(sum of w^2)^2 / sum of w^4``; the number of groups where w is 1."""
         if self.squared_weights is None:
             return float(self.groups)
-        below = self.squared_weights
-        return self.weights**2 / below if below else 0.0
+        return carriers(quotient(self.squared_weights, 1 << (2 * self.unit)), self.fourth[4])
 
     def error_of_mean(self) -> float:
         """The standard error of ``sum of p / sum of w``; NaN of less than two groups.
@@ -85,6 +107,110 @@ class Moments:
 
 
 @dataclass(frozen=True, slots=True)
+class Support:
+    """Groups that a variance rests on.
+
+    A variance is a sum of u^2 over groups, u being the influence of a group. Where few groups have
+    nearly all of it, it is as uncertain as one of few groups. ``(sum of u^2)^2 / sum of u^4`` says
+    how many carry it, and so do the weights w of the groups, as if groups of one weight varied
+    alike: ``(sum of w^2)^2 / sum of w^4``, which sees more groups that the next sample may hold.
+
+    Parameters
+    ----------
+    groups : int
+        Independent clusters.
+    weights : float
+        Carriers by weight; NaN where not known.
+    influence : float
+        Carriers by influence; NaN where not known.
+    difference : bool
+        Whether the variance is that of a difference of two models. Its influences lie about 0 and
+        show their tail: where they are known, degrees of freedom follow them alone.
+
+    References
+    ----------
+    Satterthwaite (1946), doi:10.2307/3002019; Imbens & Kolesar (2016), doi:10.1162/REST_a_00552.
+
+    Examples
+    --------
+    >>> Support(100).degrees, Support(100, weights=20.0).degrees
+    (99.0, 50.0)
+    """
+
+    groups: int
+    weights: float = math.nan
+    influence: float = math.nan
+    difference: bool = False
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variance, from 1 to ``groups - 1``."""
+        by_influence = self._satterthwaite(self.influence)
+        if self.difference and not math.isnan(self.influence):
+            return by_influence
+        return min(self._satterthwaite(self.weights), by_influence)
+
+    @property
+    def effective_groups(self) -> float:
+        """Groups of equal weight whose variance would be as certain; 0 without a group."""
+        if not self.groups:
+            return 0.0
+        by_weight = float(self.groups) if math.isnan(self.weights) else self.weights
+        return min(float(self.groups), by_weight, 1.0 + self._satterthwaite(self.influence))
+
+    def _satterthwaite(self, carrying: float) -> float:
+        """Return degrees of freedom by the kurtosis ``groups / carrying``."""
+        most = max(self.groups - 1.0, 1.0)
+        if math.isnan(carrying) or carrying >= self.groups:
+            return most
+        return min(max(2.0 / (1.0 / carrying - 1.0 / self.groups), 1.0), most)
+
+
+def carriers(squares: float, fourth: float) -> float:
+    """Compute ``(sum of x^2)^2 / sum of x^4``, at least 1; NaN where not known.
+
+    Parameters
+    ----------
+    squares, fourth : float
+        The two sums.
+    """
+    if not (squares > 0 and fourth > 0):
+        return math.nan
+    # By powers of two, so that the square passes no double.
+    (above, p), (below, q) = math.frexp(squares), math.frexp(fourth)
+    shift = 2 * p - q
+    return max(math.ldexp(above * above / below, shift), 1.0) if abs(shift) < 1000 else math.nan
+
+
+def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float) -> float:
+    """Compute ``(sum of u^2)^2 / sum of u^4`` of ``u = x - slope y``.
+
+    Parameters
+    ----------
+    squares : float
+        The sum of u^2.
+    fourth : sequence of float
+        Sums of x^4, x^3 y, x^2 y^2, x y^3 and y^4.
+    slope : float
+
+    Returns
+    -------
+    float
+        At least 1; NaN where the sums of fourth powers are too rough to tell.
+    """
+    terms, factor = [], 1.0
+    for binomial, power in zip((1.0, -4.0, 6.0, -4.0, 1.0), fourth, strict=True):
+        terms.append(binomial * factor * power)
+        factor *= slope
+    if not all(map(math.isfinite, terms)):
+        return math.nan
+    total = math.fsum(terms)
+    if total <= _ROUGH * math.fsum(map(abs, terms)):
+        return math.nan
+    return carriers(squares, total)
+
+
+@dataclass(frozen=True, slots=True)
 class Uncertainty:
     """How sure a value is.
 
@@ -107,30 +233,28 @@ class Uncertainty:
     caution: str | None = None
 
 
-def around(
-    value: float, se: float, groups: int, confidence: float, effective_groups: float
-) -> Uncertainty:
-    """The interval of Student's t with ``groups - 1`` degrees of freedom about a value.
+def around(value: float, se: float, support: Support, confidence: float) -> Uncertainty:
+    """Compute the interval of Student's t about a value.
 
     Its ends may lie outside the range of the measure: nothing is cut off.
 
     Parameters
     ----------
     value, se : float
-    groups : int
-        Independent clusters behind the value.
+    support : Support
+        What `se` rests on.
     confidence : float
         In ]0, 1[.
-    effective_groups : float
     """
-    if groups < 2:
-        caution = "one_group" if groups else None
+    effective_groups = support.effective_groups
+    if support.groups < 2:
+        caution = "one_group" if support.groups else None
         return Uncertainty(effective_groups=effective_groups, caution=caution)
     if math.isnan(se):
         return Uncertainty(effective_groups=effective_groups)
-    reach = t_quantile(confidence, groups - 1) * se
+    half_width = t_quantile(confidence, support.degrees) * se
     caution = "few_groups" if effective_groups < FEW_GROUPS else None
-    return Uncertainty(se, value - reach, value + reach, effective_groups, caution)
+    return Uncertainty(se, value - half_width, value + half_width, effective_groups, caution)
 
 
 def of_geometric_mean(logs: Uncertainty, mean: float) -> Uncertainty:
@@ -156,14 +280,14 @@ def normal_quantile(confidence: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(confidence: float, degrees: int) -> float:
-    """The t for which P(abs(T) < t) is `confidence`, T being Student's.
+def t_quantile(confidence: float, degrees: float) -> float:
+    """Compute the t for which P(abs(T) < t) is `confidence`, T being Student's.
 
     Parameters
     ----------
     confidence : float
         In ]0, 1[.
-    degrees : int
+    degrees : float
         Degrees of freedom, at least 1.
 
     Returns
@@ -187,17 +311,20 @@ def t_quantile(confidence: float, degrees: int) -> float:
         )
     # The probability is concave in t and the start too small: Newton's steps never go too far.
     log_density = math.lgamma((n + 1) / 2) - math.lgamma(n / 2) - math.log(n * math.pi) / 2
-    t = x
+    t, whole = x, n.is_integer()
+    # Of a part of a degree the probability is good to 1e-11.
+    enough = 1e-15 if whole else 1e-11
     for _ in range(200):
         density = 2 * math.exp(log_density - (n + 1) / 2 * math.log1p(t * t / n))
-        step = (confidence - _within(t, degrees)) / density
+        within = _within(t, int(n)) if whole else 1 - t_tail(t, n)
+        step = (confidence - within) / density
         t += step
-        if step <= 1e-15 * t:
+        if step <= enough * t:
             break
     return t
 
 
-def t_tail(t: float, degrees: int) -> float:
+def t_tail(t: float, degrees: float) -> float:
     """P(abs(T) >= abs(t)), T being Student's: the two-sided p-value of a t statistic.
 
     The regularised incomplete beta function ``I_x(degrees / 2, 1 / 2)`` at
@@ -208,7 +335,7 @@ def t_tail(t: float, degrees: int) -> float:
     ----------
     t : float
         Infinite ones have probability 0.
-    degrees : int
+    degrees : float
         Degrees of freedom, at least 1.
 
     Returns

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from tests.oracles import NAN, Row, classes, is_relevant, oracle, read, reason, weight_of
 
@@ -93,21 +94,49 @@ def mean_over_groups(
     return mean
 
 
+def carriers(numbers: Sequence[float]) -> float:
+    """(sum of x^2)^2 / sum of x^4: how many numbers carry the sum of squares."""
+    squares = [Fraction(x) ** 2 for x in numbers]
+    below = sum(square**2 for square in squares)
+    return float(sum(squares) ** 2 / below) if below else NAN
+
+
+def degrees_of(carrying: float, groups: int) -> float:
+    """Degrees of freedom of a variance that so many of the groups carry (Satterthwaite)."""
+    most = max(groups - 1.0, 1.0)
+    if math.isnan(carrying) or carrying >= groups:
+        return most
+    return min(max(2 / (1 / carrying - 1 / groups), 1.0), most)
+
+
+def support(weights: Sequence[float], influences: Sequence[float]) -> tuple[float, float]:
+    """Effective number of groups, and degrees of freedom, by weights and by influences."""
+    groups, by_weight = len(weights), carriers(weights)
+    by_influence = degrees_of(carriers(influences), groups)
+    effective = min(float(groups), by_weight, 1 + by_influence)
+    return effective, min(degrees_of(by_weight, groups), by_influence)
+
+
 def two_pass(name: str, used: Sequence[tuple], value: float) -> tuple[float, float]:
     """Standard error with groups as clusters, from deviations; the effective number of groups."""
     many, weights = len(used), [w for w, _, _ in used]
-    effective = math.fsum(weights) ** 2 / math.fsum(w * w for w in weights)
     scale, values, below = 1.0, [v for _, v, _ in used], math.fsum(weights)
-    middle = value
-    if name in COUNTS:
+    middle, equal = value, name in COUNTS
+    if equal:
+        weighted = any(w != 1 for w in weights)
         values, weights = [w * v for w, v in zip(weights, values, strict=True)], [1.0] * many
-        middle, below, effective = value / many, 1.0, float(many)
+        middle, below = value / many, 1.0
     if name in ("GMAP", "GMbpref"):
         values = [math.log(max(v, 1e-5)) for v in values]
         middle, scale = math.log(value), value
+    influences = [w * (v - middle) for w, v in zip(weights, values, strict=True)]
+    if many < 2 or (equal and weighted):
+        effective = float(many)
+    else:
+        effective, _ = support(weights, influences)
     if many < 2:
         return NAN, effective
-    squares = math.fsum((w * (v - middle)) ** 2 for w, v in zip(weights, values, strict=True))
+    squares = math.fsum(u * u for u in influences)
     return scale * math.sqrt(squares * many / (many - 1)) / below, effective
 
 

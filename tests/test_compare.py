@@ -15,6 +15,7 @@ import fastrank_eval as fe
 from fastrank_eval.comparison.model_tests import TESTS
 from fastrank_eval.errors import ArgumentError, MeasureError
 from tests.comparing import click_log, mean_and_error, with_nulls
+from tests.oracle_means import carriers, degrees_of
 
 MEASURES = "GAUC,nDCG@3,AP,RR,P@3,GAUC(weight='positives')"
 COLUMNS = {"group": "user", "label": "click"}
@@ -56,19 +57,24 @@ def test_difference__has_the_error_of_two_passes(seed) -> None:
         base, value, se = mean_and_error(a, b, w, w)
         assert (line.base_value, line.value) == pytest.approx((base, value), rel=1e-12)
         assert line.delta == line.value - line.base_value
-        assert line.se == pytest.approx(se, rel=1e-6)
-        assert line.statistic == pytest.approx(line.delta / se, rel=1e-6)
-        degrees = np.count_nonzero(~np.isnan(a)) - 1
-        assert line.groups == degrees + 1
-        assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-6)
+        assert line.se == pytest.approx(se, rel=1e-9)
+        assert line.statistic == pytest.approx(line.delta / se, rel=1e-9)
+        used = ~np.isnan(a)
+        assert line.groups == np.count_nonzero(used)
+        d = np.where(used, w * (np.nan_to_num(b) - np.nan_to_num(a)), 0.0)[used]
+        degrees = degrees_of(carriers(d.tolist()), line.groups)
+        assert line.degrees == pytest.approx(degrees, rel=1e-9)
+        effective = min(line.groups, carriers(w[used].tolist()), 1 + degrees)
+        assert line.caution == ("few_groups" if effective < 40 else None)
+        assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-9)
         low, high = stats.t.interval(0.95, degrees, line.delta, se)
-        assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-6)
+        assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
         d = (b - a)[~np.isnan(a)]
         assert (line.wins, line.ties, line.losses) == tuple(
             np.count_nonzero(d * sign > 0) if sign else np.count_nonzero(d == 0)
             for sign in (1, 0, -1)
         )
-        assert line.effect_size == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-6)
+        assert line.effect_size == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-9)
         assert line.relative == pytest.approx(value / base - 1, rel=1e-9)
 
 
@@ -83,7 +89,7 @@ def test_groups_under_one_model_only__count_apart_and_in_the_error(measure) -> N
     (a, wa), (b, wb) = sides
     base, value, se = mean_and_error(a, b, wa, wb)
     assert (line.base_value, line.value) == pytest.approx((base, value), rel=1e-12)
-    assert line.se == pytest.approx(se, rel=1e-6)
+    assert line.se == pytest.approx(se, rel=1e-9)
     assert line.only_base == np.count_nonzero(~np.isnan(a) & np.isnan(b))
     assert line.only_candidate == np.count_nonzero(np.isnan(a) & ~np.isnan(b))
     assert line.groups == np.count_nonzero(~np.isnan(a) | ~np.isnan(b))
@@ -96,7 +102,7 @@ def test_sums_and_geometric_means__have_errors_of_their_own() -> None:
     a, b = (group_values(log, m, "NumRelRet", unretrieved="allow")[0] for m in ("old", "new"))
     line = found.line("NumRelRet")
     assert (line.aggregate, line.delta) == ("sum", b.sum() - a.sum())
-    assert line.se == pytest.approx(math.sqrt(len(a)) * np.std(b - a, ddof=1), rel=1e-6)
+    assert line.se == pytest.approx(math.sqrt(len(a)) * np.std(b - a, ddof=1), rel=1e-9)
     a, b = (group_values(log, m, "GMAP", unretrieved="allow")[0] for m in ("old", "new"))
     logs = [np.log(np.maximum(v[~np.isnan(v)], 1e-5)) for v in (a, b)]
     line = found.line("GMAP")
@@ -104,7 +110,7 @@ def test_sums_and_geometric_means__have_errors_of_their_own() -> None:
     assert line.delta == pytest.approx(means[1] - means[0], rel=1e-12)
     influence = means[1] * (logs[1] - logs[1].mean()) - means[0] * (logs[0] - logs[0].mean())
     n = len(influence)
-    assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)) / n, rel=1e-6)
+    assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)) / n, rel=1e-9)
 
 
 def test_rela_impr__of_auc_kinds_only() -> None:
@@ -134,8 +140,9 @@ def test_auc__asked_for_by_its_name__has_a_clustered_error() -> None:
     assert line == found.line("AUC(se='clustered')")
     assert found.measures == ("AUC(se='clustered')", "AUC(bins=64)")
     assert line.value == fe.evaluate(log, **COLUMNS, score="new", measures="AUC").value("AUC")
-    assert (line.caution, line.wins, line.groups) == (None, None, 60)
-    degrees = line.groups - 1
+    assert (line.caution, line.wins, line.groups) == ("few_groups", None, 60)
+    degrees = line.degrees
+    assert 20 < degrees <= 59
     assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-9)
     low, high = stats.t.interval(0.95, degrees, line.delta, line.se)
     assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
@@ -153,7 +160,7 @@ def test_measures_of_sums__have_the_error_of_their_linear_terms() -> None:
     influence = (sums - line.delta * rows) / rows.sum()
     n = len(users)
     assert line.delta == pytest.approx(np.mean(loss[1] - loss[0]), rel=1e-9)
-    assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)), rel=1e-6)
+    assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)), rel=1e-9)
     assert (line.groups, line.caution) == (n, None)
 
 
@@ -174,15 +181,17 @@ def test_lower_is_better__wins_are_lower_values() -> None:
 # ---- what is undefined ---------------------------------------------------------------------------
 
 
-def test_equal_models__differ_by_nothing_with_probability_one() -> None:
+def test_equal_models__differ_by_nothing__tests_by_an_error_give_no_p_value() -> None:
     log = click_log()
     log["new"] = log["old"]
     for test in ("clustered_t", "clustered_z", "paired_t", "wilcoxon", "sign", "randomisation"):
         for line in compare(log, test=test):
-            assert (line.delta, line.se, line.p_value) == (0, 0, 1)
+            assert (line.delta, line.se) == (0, 0)
+            by_error = test in ("clustered_t", "clustered_z", "paired_t")
+            assert line.p_value == (pytest.approx(math.nan, nan_ok=True) if by_error else 1)
             assert line.ties == line.groups
             assert math.isnan(line.effect_size)
-            assert line.caution is None
+            assert line.caution == "no_difference"
             assert line.verdict == (
                 f"no difference: {line.measure} of new and old is the same in every group"
             )

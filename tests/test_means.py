@@ -33,9 +33,8 @@ def assert_line(line: dict, wanted, text: str) -> None:
     assert value == pytest.approx(wanted.value, abs=1e-12, nan_ok=True), text
     assert (line["groups"], line["groups_used"]) == (wanted.groups, wanted.groups_used), text
     assert line["dropped"] == wanted.dropped, text
-    # Deviations are those of 26 bits of each number.
     error = math.nan if line["se"] is None else line["se"]
-    assert error == pytest.approx(wanted.se, rel=1e-6, abs=1e-7 * abs(value), nan_ok=True), text
+    assert error == pytest.approx(wanted.se, rel=1e-9, abs=1e-14 * abs(value), nan_ok=True), text
     effective = math.nan if line["effective_groups"] is None else line["effective_groups"]
     assert effective == pytest.approx(wanted.effective_groups, rel=1e-7, nan_ok=True), text
     for share in ("rows_share", "positives_share"):

@@ -73,7 +73,7 @@ def test_interval__of_gauc__is_that_of_the_delta_method() -> None:
     n = len(weight)
     wanted = math.sqrt(n / (n - 1) * np.sum(influence**2))
     assert line.rela_impr_se == pytest.approx(wanted, rel=1e-5)
-    half = t_quantile(0.95, n - 1) * line.rela_impr_se
+    half = t_quantile(0.95, line.degrees) * line.rela_impr_se
     ends = line.rela_impr_ci_low, line.rela_impr_ci_high
     assert ends == pytest.approx((line.rela_impr - half, line.rela_impr + half))
     assert line.rela_impr_caution is None

@@ -101,10 +101,12 @@ def test_newer_format__is_refused_and_names_its_writer(
     state: fe.State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as later:
-        later.setattr(state_files, "FORMAT", 2)
+        later.setattr(state_files, "FORMAT", 3)
         later.setattr(state_files, "__version__", "9.0")
         state.save(tmp_path / "new")
-    with pytest.raises(SourceError, match=r"format 2, written by fastrank_eval 9\.0;.* up to 1"):
+    with pytest.raises(
+        SourceError, match=r"format 3, written by fastrank_eval 9\.0;.* reads format 2"
+    ):
         fe.load_state(tmp_path / "new")
 
 
@@ -209,7 +211,7 @@ def test_arrow__reads_the_file_too(saved: Path) -> None:
     assert json.loads(table.schema.metadata[b"fastrank_eval.models"]) == ["pctr"]
 
 
-def test_golden_file__of_format_1__is_read() -> None:
+def test_golden_file__of_format_2__is_read() -> None:
     wanted = json.loads(VALUES.read_text(encoding="utf-8"))
     state = fe.load_state(GOLDEN)
     found = state.result()
@@ -227,11 +229,9 @@ def test_golden_file__of_format_1__is_read() -> None:
 def test_golden_file__has_what_is_written_today() -> None:
     today, golden = golden_result().state, fe.load_state(GOLDEN)
     assert today._header.keys() | {"writer"} == golden._header.keys()
-    assert {
-        # Which groups of two models are the same is told since.
-        place: [name for name in parts if name != "matched"]
-        for place, parts in today._states.items()
-    } == {place: list(parts) for place, parts in golden._states.items()}
+    assert {place: list(parts) for place, parts in today._states.items()} == {
+        place: list(parts) for place, parts in golden._states.items()
+    }
     both = golden.merge(today, allow_repeated=True, allow_crossing=True)
     assert both.rows == 2 * golden.rows
     once = both.result()

@@ -41,6 +41,7 @@ _SUMMARY = pa.schema(
         pa.field("p_adjusted", pa.float64()),
         pa.field("comparisons", pa.int64(), nullable=False),
         pa.field("groups", pa.int64(), nullable=False),
+        pa.field("degrees", pa.float64()),
         pa.field("wins", pa.int64()),
         pa.field("ties", pa.int64()),
         pa.field("losses", pa.int64()),
@@ -88,9 +89,8 @@ class ComparedValue:
         Standard error of `delta`, groups being clusters; with ``test="bootstrap"`` that of the
         bootstrap. NaN where none is known.
     ci_low, ci_high : float
-        Confidence interval of `delta`: of Student's t with one degree of freedom less than groups,
-        of the normal distribution with ``test="clustered_z"``, of percentiles with
-        ``test="bootstrap"``.
+        Confidence interval of `delta`: of Student's t with `degrees` degrees of freedom, of the
+        normal distribution with ``test="clustered_z"``, of percentiles with ``test="bootstrap"``.
     test : str
         What `p_value` is of.
     statistic, p_value : float
@@ -102,6 +102,9 @@ class ComparedValue:
         slices those of every slice of the slicing too.
     groups : int
         Groups that either model uses; 0 where `caution` says that no error is known.
+    degrees : float
+        Degrees of freedom of `se`, at most ``groups - 1``: fewer where few groups carry the
+        variance. NaN with ``test="clustered_z"`` and where no error is known.
     wins, ties, losses : int or None
         Groups that both use in which the candidate is better, equal and worse; None for a measure
         that groups have no values of.
@@ -114,9 +117,10 @@ class ComparedValue:
         Minimum detectable difference: the least true one of which the test would find 80 % at the
         level that the correction leaves to the first of so many comparisons; by `se`.
     caution : str or None
-        ``"few_groups"``: fewer than 30 effective groups, the interval is rough; ``"one_group"``,
+        ``"few_groups"``: fewer than 40 effective groups, the interval is rough; ``"one_group"``,
         ``"pooled"``, ``"not_paired"``: why there is no standard error; ``"undefined"``: a value is;
-        ``"no_variance"``: every group differs by the same, so that a test has no scale.
+        ``"no_variance"``: every group differs by the same, so that a test has no scale;
+        ``"no_difference"``: no group differs, so that a test by a standard error has no p-value.
     verdict : str
         The same in words.
     by : str or None
@@ -152,6 +156,7 @@ class ComparedValue:
     p_adjusted: float = math.nan
     comparisons: int = 0
     groups: int = 0
+    degrees: float = math.nan
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None

@@ -273,7 +273,7 @@ def _lines(
                     measure,
                     plan.threads,
                     sums.rows(line),
-                    sums.effective_groups(line),
+                    sums.carriers(line),
                 )
                 if isinstance(measure, PooledMeasure)
                 else of_groups(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastrank_eval.engine import sharing
 from fastrank_eval.mean_state import MeanState
@@ -17,6 +17,7 @@ from fastrank_eval.paired_state import (
 )
 from fastrank_eval.relative_improvement import has_chance, rela_impr, slopes_of_rela_impr
 from fastrank_eval.tally import PoolSet
+from fastrank_eval.uncertainty import Support
 
 __all__ = ["NOT_PAIRED", "NO_ERROR", "Evidence", "of_groups", "of_pool"]
 
@@ -29,10 +30,8 @@ class Evidence:
     ----------
     se : float
         Its standard error, groups being clusters; NaN where none is known.
-    groups : int
-        Clusters behind it.
-    effective_groups : float
-        The lesser of the two models'; NaN where groups do not count.
+    support : Support
+        The groups behind it.
     pairs : GroupPairs or None
         How the groups compare; None where they have no values.
     caution : str or None
@@ -42,8 +41,7 @@ class Evidence:
     """
 
     se: float = math.nan
-    groups: int = 0
-    effective_groups: float = math.nan
+    support: Support = field(default_factory=lambda: Support(0))
     pairs: GroupPairs | None = None
     caution: str | None = None
     rela_impr_se: float = math.nan
@@ -73,27 +71,26 @@ def of_groups(
     line : int
         Of which slice.
     """
-    weighted, rela_impr_se = measure.weight != "uniform", math.nan
+    weighted = measure.weight != "uniform"
     mine, theirs = base.moments(m, weighted, line), other.moments(m, weighted, line)
     cross, pairs = paired.cross(m, line), paired.pairs(m, line)
     if measure.aggregate == "sum":
         se = error_of_sums(mine, theirs, cross, pairs.groups)
-        effective = float(pairs.groups)
-    else:
-        slopes = 1.0, 1.0
-        means = base.mean(m, weighted, line), other.mean(m, weighted, line)
-        if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
-            slopes = math.exp(means[0]), math.exp(means[1])
-        se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
-        effective = min(mine.effective_groups, theirs.effective_groups)
-        if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
-            slopes = slopes_of_rela_impr(means[1], means[0])
-            rela_impr_se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
-    return Evidence(se, pairs.groups, effective, pairs, rela_impr_se=rela_impr_se)
+        return Evidence(se, Support(pairs.groups), pairs)
+    slopes = 1.0, 1.0
+    means = base.mean(m, weighted, line), other.mean(m, weighted, line)
+    if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
+        slopes = math.exp(means[0]), math.exp(means[1])
+    se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
+    support, rela_impr_se = paired.support(m, mine, theirs, line), math.nan
+    if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
+        slopes = slopes_of_rela_impr(means[1], means[0])
+        rela_impr_se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
+    return Evidence(se, support, pairs, rela_impr_se=rela_impr_se)
 
 
 def of_pool(
-    pools: PoolSet, model: int, measure: PooledMeasure, threads: int, rows: int, effective: float
+    pools: PoolSet, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
 ) -> Evidence:
     """The evidence on a measure of all rows together, whose groups have no values.
 
@@ -106,10 +103,10 @@ def of_pool(
     measure : PooledMeasure
     threads, rows : int
         How many threads may share how many rows.
-    effective : float
-        Groups of equally many rows that would tell as much.
+    by_rows : float
+        Groups that carry the variance, by their rows.
     """
-    se, groups = pools.difference_error(model, measure, sharing(threads, rows))
+    se, groups, carriers = pools.difference_error(model, measure, sharing(threads, rows))
     if not groups:
         return NO_ERROR
-    return Evidence(se, groups, min(effective, float(groups)))
+    return Evidence(se, Support(groups, by_rows, carriers, difference=True))

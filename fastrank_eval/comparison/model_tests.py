@@ -40,7 +40,7 @@ __all__ = [
     "refuse_pooled",
 ]
 
-_BY_ERROR = {"clustered_t": clustered_t, "clustered_z": clustered_z}
+_BY_ERROR = ("clustered_t", "clustered_z")
 _BY_DIFFERENCES = {"paired_t": paired_t, "wilcoxon": wilcoxon, "sign": sign_test}
 #: Those that draw replicates.
 RESAMPLING = ("randomisation", "bootstrap")
@@ -110,7 +110,10 @@ def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
 
 def by_error(test: str, delta: float, evidence: Evidence) -> Tested:
     """Test a difference by its standard error: ``clustered_z`` if chosen, else ``clustered_t``."""
-    return _said(_BY_ERROR.get(test, clustered_t)(delta, evidence.se, evidence.groups))
+    support = evidence.support
+    if test == "clustered_z":
+        return _said(clustered_z(delta, evidence.se, support.groups))
+    return _said(clustered_t(delta, evidence.se, support.groups, support.degrees))
 
 
 def by_groups(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.comparison.kept_groups import KeptGroups
 from fastrank_eval.plain_values import plain_value
-from fastrank_eval.states import ExactSums
+from fastrank_eval.states import RowSums
 
 __all__ = ["contributions", "movers_lines", "movers_table"]
 
@@ -69,7 +69,7 @@ def _plain_key(key: object) -> Any:
 
 def _total(terms: np.ndarray) -> float:
     """Their sum, the same for any order."""
-    sums = ExactSums(1)
+    sums = RowSums(1)
     sums.add(0, terms)
     return sums.total(0)
 

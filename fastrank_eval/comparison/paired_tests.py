@@ -45,7 +45,8 @@ class PairedTest:
         Groups the test is based on.
     note : str or None
         Why the test is undefined or what is special: ``"no_groups"``, ``"one_group"``,
-        ``"no_difference"`` (every difference is 0; the p-value is 1), ``"no_variance"`` (all differ
+        ``"no_difference"`` (every difference is 0; tests by a standard error have no p-value, the
+        others 1), ``"no_variance"`` (all differ
         by the same, other than 0), ``"undefined"`` (the difference or its error is not known).
     """
 
@@ -218,8 +219,10 @@ def clustered_z(difference: float, se: float, groups: int) -> PairedTest:
     return _clustered("z", difference, se, groups)
 
 
-def clustered_t(difference: float, se: float, groups: int) -> PairedTest:
-    """The same with Student's t of ``groups - 1`` degrees of freedom, which few groups ask for.
+def clustered_t(
+    difference: float, se: float, groups: int, degrees: float | None = None
+) -> PairedTest:
+    """Test a difference by its clustered standard error and Student's t.
 
     Parameters
     ----------
@@ -228,15 +231,19 @@ def clustered_t(difference: float, se: float, groups: int) -> PairedTest:
         Of the difference, groups being clusters.
     groups : int
         Clusters behind it.
+    degrees : float, optional
+        Degrees of freedom of `se`; by default ``groups - 1``.
 
     Returns
     -------
     PairedTest
     """
-    return _clustered("t_clustered", difference, se, groups)
+    return _clustered("t_clustered", difference, se, groups, degrees)
 
 
-def _clustered(name: str, difference: float, se: float, groups: int) -> PairedTest:
+def _clustered(
+    name: str, difference: float, se: float, groups: int, degrees: float | None = None
+) -> PairedTest:
     if se < 0:
         raise ArgumentError(f"se={se!r} is below 0; pass a standard error.")
     if groups < 2:
@@ -246,7 +253,10 @@ def _clustered(name: str, difference: float, se: float, groups: int) -> PairedTe
     if not se:
         return _without_variance(name, difference, groups)
     statistic = difference / se
-    p_value = normal_tail(statistic) if name == "z" else t_tail(statistic, groups - 1)
+    if name == "z":
+        p_value = normal_tail(statistic)
+    else:
+        p_value = t_tail(statistic, groups - 1 if degrees is None else degrees)
     return PairedTest(name, statistic, p_value, groups)
 
 
@@ -255,9 +265,7 @@ def _undefined(name: str, groups: int, note: str) -> PairedTest:
 
 
 def _without_variance(name: str, difference: float, groups: int) -> PairedTest:
-    if difference:
-        return _undefined(name, groups, "no_variance")
-    return PairedTest(name, 0.0, 1.0, groups, "no_difference")
+    return _undefined(name, groups, "no_variance" if difference else "no_difference")
 
 
 def _defined(differences: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ def effect_size(differences: np.ndarray) -> float:
 
 
 def minimum_detectable_difference(
-    se: float, *, alpha: float = 0.05, power: float = 0.8, degrees: int | None = None
+    se: float, *, alpha: float = 0.05, power: float = 0.8, degrees: float | None = None
 ) -> float:
     """The true difference that a two-sided test at level `alpha` finds with probability `power`.
 
@@ -61,7 +61,7 @@ def minimum_detectable_difference(
         Standard error of the difference, at least 0.
     alpha, power : float
         In ]0, 1[.
-    degrees : int, optional
+    degrees : float, optional
         Degrees of freedom, at least 1; None for the normal distribution.
 
     Returns
@@ -151,7 +151,7 @@ def groups_needed(
     return high
 
 
-def _reach(alpha: float, power: float, degrees: int | None) -> float:
+def _reach(alpha: float, power: float, degrees: float | None) -> float:
     alpha, power = open_share("alpha", alpha), open_share("power", power)
     if degrees is None:
         normal = NormalDist()

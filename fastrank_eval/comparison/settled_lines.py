@@ -27,8 +27,8 @@ from fastrank_eval.uncertainty import FEW_GROUPS, normal_quantile, t_quantile
 
 __all__ = ["compared", "compared_model", "corrected"]
 
-#: What cutting a difference to the upper bits of its mantissa moves it by, at most.
-_CUT = 2.0**-25
+#: Differences that vary by no more than this share of their mean vary by rounding.
+_ROUNDING = 2.0**-50
 #: Why RelaImpr has no interval, or no value.
 _NEAR, _NOT_ABOVE = "near_chance", "not_above_chance"
 
@@ -75,7 +75,8 @@ def compared(
         test=test,
         statistic=tested.statistic,
         p_value=tested.p_value,
-        groups=evidence.groups,
+        groups=evidence.support.groups,
+        degrees=_degrees(evidence, test),
         caution=_caution(delta, evidence, tested),
     )
     if has_chance(measure):
@@ -83,8 +84,7 @@ def compared(
     pairs = evidence.pairs
     if pairs is None:
         return line
-    # Deviations are of 26 bits: below that, differences vary by what was cut off.
-    varies = pairs.deviation > _CUT * abs(pairs.mean)
+    varies = pairs.deviation > _ROUNDING * abs(pairs.mean)
     wins, losses = pairs.higher, pairs.lower
     if not measure.higher_is_better:
         wins, losses = losses, wins
@@ -165,13 +165,20 @@ def _around(
 ) -> tuple[float, float, float]:
     """The standard error and the interval about a difference; NaN where none is known."""
     se = evidence.se
-    if math.isnan(delta) or math.isnan(se) or evidence.groups < 2:
+    if math.isnan(delta) or math.isnan(se) or evidence.support.groups < 2:
         return math.nan, math.nan, math.nan
     if test == "clustered_z":
         reach = normal_quantile(confidence) * se
     else:
-        reach = t_quantile(confidence, evidence.groups - 1) * se
+        reach = t_quantile(confidence, evidence.support.degrees) * se
     return se, delta - reach, delta + reach
+
+
+def _degrees(evidence: Evidence, test: str) -> float:
+    """Return the degrees of freedom of the standard error; NaN where the test has none."""
+    if test == "clustered_z" or evidence.support.groups < 2:
+        return math.nan
+    return evidence.support.degrees
 
 
 def _caution(delta: float, evidence: Evidence, tested: Tested) -> str | None:
@@ -179,17 +186,20 @@ def _caution(delta: float, evidence: Evidence, tested: Tested) -> str | None:
         return "undefined"
     if evidence.caution:
         return evidence.caution
-    if evidence.groups < 2:
-        return "one_group" if evidence.groups else None
+    support = evidence.support
+    if support.groups < 2:
+        return "one_group" if support.groups else None
+    if not delta and not evidence.se:
+        return "no_difference"
     if tested.note == "no_variance":
         return "no_variance"
-    return "few_groups" if evidence.effective_groups < FEW_GROUPS else None
+    return "few_groups" if support.effective_groups < FEW_GROUPS else None
 
 
 def _least_detectable(line: ComparedValue, alpha: float) -> float:
     if math.isnan(line.se) or line.groups < 2:
         return math.nan
-    degrees = None if line.test == "clustered_z" else line.groups - 1
+    degrees = None if math.isnan(line.degrees) else line.degrees
     return minimum_detectable_difference(line.se, alpha=alpha, degrees=degrees)
 
 

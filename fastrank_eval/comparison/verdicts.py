@@ -56,6 +56,8 @@ def verdict_on(line: ComparedValue, measure: Measure, confidence: float) -> str:
         return f"not tested: {shift}; one group tells no standard error"
     if line.caution == "no_variance":
         return f"not tested: {shift} in every group; without variance there is no scale"
+    if line.caution == "no_difference":
+        return f"no difference: {what} of {name} and {base} is the same in every group"
     interval = interval_text(line, digits)
     known = f", {100 * confidence:.12g}% CI {interval}" if interval else ""
     if is_shown(line, confidence):
@@ -67,8 +69,6 @@ def verdict_on(line: ComparedValue, measure: Measure, confidence: float) -> str:
                 f"not ({line.wins:,} to {line.losses:,}), yet {shift}{known}"
             )
         return f"{name} is {_direction(line.delta, measure)}: {shift}{known}"
-    if not line.delta and line.p_value == 1 and not line.se > 0:
-        return f"no difference: {what} of {name} and {base} is the same in every group"
     said = f"{_UNDECIDED}: {shift}{known}"
     if line.p_value <= 1 - confidence:
         said += f"; p {_share(line.p_adjusted)} among {line.comparisons} comparisons"

@@ -21,7 +21,7 @@ from fastrank_eval.measures.pooled_measure import (
 )
 from fastrank_eval.measures.probabilities import SAMPLING_RATE, recalibrated
 from fastrank_eval.measures.probability_bins import Outcomes
-from fastrank_eval.states import ExactSums
+from fastrank_eval.states import RowSums
 
 if TYPE_CHECKING:
     from fastrank_eval.chunk import Scored
@@ -38,10 +38,10 @@ class _Spread(PooledMeasure):
     def state_key(self) -> Hashable:
         return "variance of clicks", self.rate
 
-    def new_state(self, weighted: bool, threads: int) -> ExactSums:
-        return ExactSums(2)
+    def new_state(self, weighted: bool, threads: int) -> RowSums:
+        return RowSums(2)
 
-    def add_rows(self, state: ExactSums, scored: Scored) -> None:
+    def add_rows(self, state: RowSums, scored: Scored) -> None:
         if scored.weight is None:
             return
         p = np.asarray(recalibrated(scored.score, self.rate), np.float64)

@@ -103,18 +103,20 @@ class PooledAUC(OrderedMeasure):
         area = scores.auc(self.max_fpr, in_order)
         if math.isnan(area):
             return undefined(scores.missing(in_order))
-        details, error, clusters = {}, math.nan, 0
+        details, error, clusters, carriers = {}, math.nan, 0, math.nan
         if self.se is not None:
             from fastrank_eval.auc_variance import row_variance
 
             details[SE_OF_ROWS] = _root(row_variance(scores, area, in_order))
         if self.se == "clustered":
-            variance, clusters = state.variance(area, in_order)
+            variance, clusters, carriers = state.variance(area, in_order)
             error = _root(variance)
             details |= {SE_OF_CLUSTERS: error, CLUSTERS: clusters}
-        return PooledValue(area, None, details, error, clusters)
+        return PooledValue(area, None, details, error, clusters, carriers)
 
-    def difference_error(self, base: Any, other: Any, in_order: InOrder) -> tuple[float, int]:
+    def difference_error(
+        self, base: Any, other: Any, in_order: InOrder
+    ) -> tuple[float, int, float]:
         if self.se != "clustered":
             return super().difference_error(base, other, in_order)
         from fastrank_eval.clustered_scores import variance_of_difference
@@ -124,9 +126,11 @@ class PooledAUC(OrderedMeasure):
             state.scores.steps(in_order)
             areas.append(state.scores.auc(None, in_order))
         if not all(map(math.isfinite, areas)):
-            return math.nan, 0
-        variance, clusters = variance_of_difference(base, other, (areas[0], areas[1]), in_order)
-        return _root(variance), clusters
+            return math.nan, 0, math.nan
+        variance, clusters, carriers = variance_of_difference(
+            base, other, (areas[0], areas[1]), in_order
+        )
+        return _root(variance), clusters, carriers
 
 
 AUC = PooledAUC()

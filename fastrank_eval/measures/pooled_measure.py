@@ -37,6 +37,8 @@ class PooledValue:
         Its standard error with groups as clusters; NaN where none is known.
     clusters : int
         Groups that `se` rests on.
+    carriers : float
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups; NaN where not known.
     """
 
     value: float
@@ -44,6 +46,7 @@ class PooledValue:
     details: Mapping[str, float] = field(default_factory=dict)
     se: float = math.nan
     clusters: int = 0
+    carriers: float = math.nan
 
 
 def undefined(reason: str) -> PooledValue:
@@ -96,7 +99,9 @@ class PooledMeasure(Measure):
         """What the rows come to; `in_order` maps a function over jobs, in threads."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def difference_error(self, base: Any, other: Any, in_order: InOrder) -> tuple[float, int]:
+    def difference_error(
+        self, base: Any, other: Any, in_order: InOrder
+    ) -> tuple[float, int, float]:
         """The standard error of the difference of two models' values, and the groups behind it.
 
         Parameters
@@ -111,8 +116,10 @@ class PooledMeasure(Measure):
         se : float
             NaN where none is known.
         groups : int
+        carriers : float
+            As that of `PooledValue`.
         """
-        return math.nan, 0
+        return math.nan, 0, math.nan
 
 
 class OrderedMeasure(PooledMeasure):

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fastrank_eval.comparison.evidence import of_groups, of_pool
+from fastrank_eval.comparison.evidence import Evidence, of_groups, of_pool
 from fastrank_eval.comparison.multiplicity import adjusted
 from fastrank_eval.comparison.paired_tests import clustered_t
 from fastrank_eval.evaluation import Evaluation
@@ -68,9 +68,10 @@ def from_baseline(
                 delta = theirs - mine
                 # Formulas have slopes only where they have values.
                 missing = math.isnan(delta)
-                se, groups = (math.nan, 0) if missing else _error(done, place, model, m)
-                test = clustered_t(delta, se, groups)
-                reach = t_quantile(confidence, groups - 1) * se if groups > 1 else math.nan
+                sure = Evidence() if missing else _evidence(done, place, model, m)
+                se, groups, degrees = sure.se, sure.support.groups, sure.support.degrees
+                test = clustered_t(delta, se, groups, degrees)
+                reach = t_quantile(confidence, degrees) * se if groups > 1 else math.nan
                 line = NightDifference("baseline", score, base, *at, delta, se)
                 found.append(_with_test(line, reach, mine, test.p_value))
     return _settled(found, confidence)
@@ -110,19 +111,17 @@ def from_earlier(
     return _settled(found, confidence)
 
 
-def _error(done: Evaluation, place: Place, model: int, m: int) -> tuple[float, int]:
-    """The standard error of a model's value less that of the baseline, and the groups behind it."""
+def _evidence(done: Evaluation, place: Place, model: int, m: int) -> Evidence:
+    """Return how sure a model's value less that of the baseline is."""
     plan, sums = done.plan, place.sums
     measure, baseline = plan.measures[m], plan.baseline
     if baseline is None:
-        return math.nan, 0
+        return Evidence()
     if isinstance(measure, PooledMeasure):
-        effective = sums.effective_groups(place.line)
-        known = of_pool(place.pools, model, measure, plan.threads, sums.rows(place.line), effective)
-    else:
-        means = sums.means[baseline], sums.means[model]
-        known = of_groups(measure, m, *means, sums.pairs[model], place.line)
-    return known.se, known.groups
+        by_rows = sums.carriers(place.line)
+        return of_pool(place.pools, model, measure, plan.threads, sums.rows(place.line), by_rows)
+    means = sums.means[baseline], sums.means[model]
+    return of_groups(measure, m, *means, sums.pairs[model], place.line)
 
 
 def _with_test(line: NightDifference, reach: float, base: float, p_value: float) -> NightDifference:
