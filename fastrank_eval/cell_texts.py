@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def decimals(size: float) -> int | None:
     """Decimals that show a number to two digits; None where they are too many."""
     if size == 0 or size >= 1e9:
         return None
-    digits = max(1 - math.floor(math.log10(size)), 0)
+    digits = max(1 - Decimal(size).adjusted(), 0)
     return digits if digits <= 7 else None
 
 

@@ -160,7 +160,9 @@ class Criterion:
         if self.by == "product":
             return ratio(c.tp * c.tn, classes)
         if self.by == "closest":
-            return ratio(np.hypot(c.fp * c.positive, c.fn * c.negative), classes)
+            return ratio(
+                np.sqrt(np.square(c.fp * c.positive) + np.square(c.fn * c.negative)), classes
+            )
         if self.by == "accuracy":
             if self.pos is None:
                 return ratio(c.tp + c.tn, c.all)

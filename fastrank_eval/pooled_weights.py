@@ -386,7 +386,8 @@ def area_under(others: np.ndarray, positives: np.ndarray, max_fpr: float | None)
         return float("nan")
     fpr, tpr = np.append(0.0, fpr / fpr[-1]), np.append(0.0, tpr / tpr[-1])
     stop = int(np.searchsorted(fpr, max_fpr, side="right"))
-    inside = np.interp(max_fpr, fpr[stop - 1 : stop + 1], tpr[stop - 1 : stop + 1])
+    slope = (tpr[stop] - tpr[stop - 1]) / (fpr[stop] - fpr[stop - 1])
+    inside = slope * (max_fpr - fpr[stop - 1]) + tpr[stop - 1]
     fpr, tpr = np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], inside)
     area = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2.0)
     least = max_fpr * max_fpr / 2.0

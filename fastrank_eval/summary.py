@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fastrank_eval.array_views import decoded
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
+from fastrank_eval.elementary import exp
 from fastrank_eval.engine import in_order, sharing
 from fastrank_eval.errors import MeasureError, UndefinedError
 from fastrank_eval.groups import Keys
@@ -131,7 +132,7 @@ def _over_groups(
     sure = around(mean, moments.error_of_mean(), moments.support(), confidence)
     if measure.aggregate != "geometric mean":
         return mean, sure
-    return math.exp(mean), of_geometric_mean(sure, mean)
+    return exp(mean), of_geometric_mean(sure, mean)
 
 
 def _of_pool(found: PooledValue, confidence: float, by_rows: float) -> Uncertainty:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 
+from fastrank_eval.elementary import atan, erfc, exp, inverse_normal, log, log1p
 from fastrank_eval.exact import quotient
 
 #: Under this effective number of groups a result says so.
@@ -265,9 +265,9 @@ def of_geometric_mean(logs: Uncertainty, mean: float) -> Uncertainty:
     largest double.
     """
     return Uncertainty(
-        math.exp(mean) * logs.se,
-        _exp(logs.low),
-        _exp(logs.high),
+        exp(mean) * logs.se,
+        exp(logs.low),
+        exp(logs.high),
         logs.effective_groups,
         logs.caution,
     )
@@ -276,7 +276,7 @@ def of_geometric_mean(logs: Uncertainty, mean: float) -> Uncertainty:
 def normal_quantile(confidence: float) -> float:
     """The z for which P(abs(Z) < z) is `confidence`, in ]0, 1[, Z being standard normal."""
     # Of the double before 1 the half of the sum is rounded to 1.
-    return NormalDist().inv_cdf(min((1 + confidence) / 2, math.nextafter(1.0, 0.0)))
+    return inverse_normal(min((1 + confidence) / 2, math.nextafter(1.0, 0.0)))
 
 
 @lru_cache(maxsize=4096)
@@ -305,17 +305,17 @@ def t_quantile(confidence: float, degrees: float) -> float:
         return x * (
             1
             + (s + 1) / (4 * n)
-            + ((5 * s + 16) * s + 3) / (96 * n**2)
-            + (((3 * s + 19) * s + 17) * s - 15) / (384 * n**3)
-            + ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / (92160 * n**4)
+            + ((5 * s + 16) * s + 3) / (96 * n * n)
+            + (((3 * s + 19) * s + 17) * s - 15) / (384 * n * n * n)
+            + ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / (92160 * n * n * n * n)
         )
     # The probability is concave in t and the start too small: Newton's steps never go too far.
-    log_density = math.lgamma((n + 1) / 2) - math.lgamma(n / 2) - math.log(n * math.pi) / 2
+    log_density = log(_gamma_step(n / 2)) - log(n * math.pi) / 2
     t, whole = x, n.is_integer()
     # Of a part of a degree the probability is good to 1e-11.
     enough = 1e-15 if whole else 1e-11
     for _ in range(200):
-        density = 2 * math.exp(log_density - (n + 1) / 2 * math.log1p(t * t / n))
+        density = 2 * exp(log_density - (n + 1) / 2 * log1p(t * t / n))
         within = _within(t, int(n)) if whole else 1 - t_tail(t, n)
         step = (confidence - within) / density
         t += step
@@ -355,18 +355,18 @@ def t_tail(t: float, degrees: float) -> float:
     # u^2 / (1 + u^2) and log(1 + u^2), also where the square passes the largest double.
     far = u > 1e100
     share = 1.0 if far else u * u / (1 + u * u)
-    log_rest = 2 * math.log(u) if far else math.log1p(u * u)
-    density = math.exp(-n / 2 * log_rest) * math.sqrt(share / math.pi) * _gamma_step(n / 2)
+    log_rest = 2 * log(u) if far else log1p(u * u)
+    density = exp(-n / 2 * log_rest) * math.sqrt(share / math.pi) * _gamma_step(n / 2)
     if t * t < 2:
         return 1 - density * _fraction_within(n, share)
     # What x lacks to the turning point of the distribution, without the rounding of x.
     lacking = n / 2 if far else n / 2 * (t * t - 1) / (n + t * t)
-    return density * _fraction_beyond(n / 2, math.exp(-log_rest), lacking)
+    return density * _fraction_beyond(n / 2, exp(-log_rest), lacking)
 
 
 def normal_tail(z: float) -> float:
     """P(abs(Z) >= abs(z)), Z being standard normal: the two-sided p-value of a z statistic."""
-    return math.erfc(abs(z) / math.sqrt(2))
+    return erfc(abs(z) / math.sqrt(2))
 
 
 def _gamma_step(a: float) -> float:
@@ -400,7 +400,8 @@ def _fraction_beyond(a: float, x: float, lacking: float) -> float:
     above, below = (0.0, 1.0), (1.0, a / (a + 1) * (lacking + 1))
     value = 0.0
     for m in range(1, 10_000):
-        link = (a + m - 1) * (a + m - 0.5) / (a + 2 * m - 1) ** 2 * m * (0.5 - m) * x * x
+        wide = a + 2 * m - 1
+        link = (a + m - 1) * (a + m - 0.5) / (wide * wide) * m * (0.5 - m) * x * x
         term = (
             m
             + m * (0.5 - m) * x / (a + 2 * m - 1)
@@ -419,23 +420,18 @@ def _fraction_beyond(a: float, x: float, lacking: float) -> float:
 
 def _within(t: float, degrees: int) -> float:
     """P(abs(T) < t), in closed form."""
-    angle = math.atan(t / math.sqrt(degrees))
-    sine, square = math.sin(angle), math.cos(angle) ** 2
+    tangent = t / math.sqrt(degrees)
+    secant = math.sqrt(1 + tangent * tangent)
+    sine, cosine = tangent / secant, 1 / secant
+    square = cosine * cosine
     odd = degrees % 2
-    term = total = math.cos(angle) if odd else 1.0
+    term = total = cosine if odd else 1.0
     for k in range(2 + odd, degrees - 1, 2):
         term *= square * (k - 1) / k
         total += term
     if not odd:
         return sine * total
-    return 2 / math.pi * (angle + sine * total * (degrees > 1))
-
-
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
+    return 2 / math.pi * (atan(tangent) + sine * total * (degrees > 1))
 
 
 def root_of_quotient(above: int, below: int) -> float:

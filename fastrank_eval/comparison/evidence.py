@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from fastrank_eval.elementary import exp
 from fastrank_eval.engine import sharing
 from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures import Measure
@@ -80,7 +81,7 @@ def of_groups(
     slopes = 1.0, 1.0
     means = base.mean(m, weighted, line), other.mean(m, weighted, line)
     if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
-        slopes = math.exp(means[0]), math.exp(means[1])
+        slopes = exp(means[0]), exp(means[1])
     se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
     support, rela_impr_se = paired.support(m, mine, theirs, line), math.nan
     if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):

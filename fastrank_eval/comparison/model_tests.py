@@ -26,6 +26,7 @@ from fastrank_eval.comparison.resampling_inference import (
     bootstrap_p_value,
     randomisation_p_value,
 )
+from fastrank_eval.elementary import exp_each
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.measures import Measure
 
@@ -182,7 +183,7 @@ def _value(measure: Measure, sums: np.ndarray) -> np.ndarray:
         found[there] = above[there]
         return found
     np.divide(above, below, out=found, where=there)
-    return np.exp(found) if measure.aggregate == "geometric mean" else found
+    return exp_each(found) if measure.aggregate == "geometric mean" else found
 
 
 def _said(test: PairedTest) -> Tested:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 
 from fastrank_eval.arguments import open_share
+from fastrank_eval.elementary import inverse_normal
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.uncertainty import t_quantile
 
@@ -133,9 +133,10 @@ def groups_needed(
     ratio = groups * (se / difference) * (se / difference)
 
     def enough(many: int) -> bool:
-        return many >= ratio * _reach(alpha, power, many - 1 if clustered else None) ** 2
+        reach = _reach(alpha, power, many - 1 if clustered else None)
+        return many >= ratio * (reach * reach)
 
-    wanted = ratio * _reach(alpha, power, None) ** 2
+    wanted = ratio * (_reach(alpha, power, None) * _reach(alpha, power, None))
     if not math.isfinite(wanted):
         return None
     # Quantiles of t are above the normal ones and fall: the normal answer is the least it can be.
@@ -154,8 +155,7 @@ def groups_needed(
 def _reach(alpha: float, power: float, degrees: float | None) -> float:
     alpha, power = open_share("alpha", alpha), open_share("power", power)
     if degrees is None:
-        normal = NormalDist()
-        return normal.inv_cdf(power) - normal.inv_cdf(alpha / 2)
+        return inverse_normal(power) - inverse_normal(alpha / 2)
     if degrees < 1:
         raise ArgumentError(f"degrees={degrees!r} of freedom; a test has at least 1.")
     # The t below which T lies with probability `power`, from that about 0.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from fastrank_eval.elementary import exp, log, log1p
+
 __all__ = ["sign_tail"]
 
 #: Up to so many tosses, whole numbers tell.
@@ -39,25 +41,25 @@ def sign_tail(wins: int, losses: int) -> float:
         total += term
         term *= k / (tosses - k + 1)
         k -= 1
-    return min(1.0, 2 * total * math.exp(_log_probability(tosses, fewer)))
+    return min(1.0, 2 * total * exp(_log_probability(tosses, fewer)))
 
 
 def _log_probability(n: int, k: int) -> float:
     """The logarithm of ``C(n, k) / 2^n``, from what is left of Stirling's formula."""
     if not k:
-        return -n * math.log(2)
+        return -n * log(2)
     e = (n - 2 * k) / n
     if e < 0.5:
-        deviance = n / 2 * (math.log1p(-e * e) + 2 * e * math.atanh(e))
+        deviance = n / 2 * (log1p(-e * e) + e * log1p(2 * e / (1 - e)))
     else:
-        deviance = k * math.log(2 * k / n) + (n - k) * math.log(2 * (n - k) / n)
-    spread = math.log(n / (2 * math.pi * k * (n - k))) / 2
+        deviance = k * log(2 * k / n) + (n - k) * log(2 * (n - k) / n)
+    spread = log(n / (2 * math.pi * k * (n - k))) / 2
     return spread - deviance + _stirling_rest(n) - _stirling_rest(k) - _stirling_rest(n - k)
 
 
 def _stirling_rest(n: int) -> float:
     """``log n! - log(sqrt(2 pi n) (n / e)^n)``."""
     if n < 32:
-        return math.log(math.factorial(n)) - (n + 0.5) * math.log(n) + n - math.log(2 * math.pi) / 2
+        return log(math.factorial(n)) - (n + 0.5) * log(n) + n - log(2 * math.pi) / 2
     s = 1 / (n * n)
     return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - s / 1188) * s) * s) * s) / n

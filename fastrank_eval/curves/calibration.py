@@ -101,9 +101,10 @@ def wilson(rate: np.ndarray, rows: np.ndarray, confidence: float) -> tuple[np.nd
     ----------
     Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
-    squared = normal_quantile(confidence) ** 2 / rows
+    reach = normal_quantile(confidence)
+    squared = reach * reach / rows
     middle = (rate + squared / 2) / (1 + squared)
-    half = np.sqrt(rate * (1 - rate) * squared + squared**2 / 4) / (1 + squared)
+    half = np.sqrt(rate * (1 - rate) * squared + squared * squared / 4) / (1 + squared)
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 

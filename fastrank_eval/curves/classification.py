@@ -102,7 +102,12 @@ def at_depths(at: Thresholds, points: int) -> Thresholds:
     """Thresholds at evenly spaced depths, tied rows in the mean over their orders."""
     above = (at.tp + at.fp).astype(np.float64)
     wanted = np.linspace(0.0, above[-1], points)
-    tp = np.interp(wanted, above, at.tp)
+    # Not np.interp: some compilers fuse its product with its sum.
+    left = np.clip(np.searchsorted(above, wanted, side="right") - 1, 0, max(len(above) - 2, 0))
+    right = np.minimum(left + 1, len(above) - 1)
+    rows, found = above[right] - above[left], (at.tp[right] - at.tp[left]).astype(np.float64)
+    slope = np.divide(found, rows, out=np.zeros(points), where=rows > 0)
+    tp = slope * (wanted - above[left]) + at.tp[left]
     tp[-1] = at.tp[-1]
     fp = np.maximum(wanted - tp, 0.0)
     fp[-1] = at.fp[-1]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from fastrank_eval.elementary import log_each
 from fastrank_eval.errors import MeasureError, near
 from fastrank_eval.ranking import Ranking
 
@@ -290,7 +291,7 @@ class Measure:
     def settled(self, values: np.ndarray) -> np.ndarray:
         """What is added up over groups: the values, or their logarithm."""
         if self.aggregate == "geometric mean":
-            return np.log(np.maximum(values, LEAST_OF_GEOMETRIC))
+            return log_each(np.maximum(values, LEAST_OF_GEOMETRIC))
         return values
 
     def check_grades(self, ranking: Ranking) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from fastrank_eval.elementary import erfc, exp
+
 
 def maximum_exceeds(x: float) -> float:
     """The probability that the largest absolute value of Brownian motion on [0, 1] is above `x`.
@@ -29,7 +31,7 @@ def maximum_exceeds(x: float) -> float:
         inside = 0.0
         for k in range(50):
             odd = 2 * k + 1
-            inside += (-1) ** k / odd * math.exp(-((odd * math.pi / x) ** 2) / 8)
+            inside += (-1) ** k / odd * exp(-(odd * math.pi / x) * (odd * math.pi / x) / 8)
         return _share(1.0 - 4.0 / math.pi * inside)
     # From reflections at the walls.
     return _share(4.0 * sum((-1) ** k * _above((2 * k + 1) * x) for k in range(50)))
@@ -57,15 +59,16 @@ def range_exceeds(x: float) -> float:
     if x < 2.0:
         inside = 0.0
         for k in range(50):
-            a = ((k + 0.5) * math.pi) ** 2
-            inside += (8.0 / x**2 + 2.0 / a) * math.exp(-2.0 * a / x**2)
+            root = (k + 0.5) * math.pi
+            a = root * root
+            inside += (8.0 / (x * x) + 2.0 / a) * exp(-2.0 * a / (x * x))
         return _share(1.0 - inside)
     return _share(8.0 * sum((-1) ** (k - 1) * k * _above(k * x) for k in range(1, 50)))
 
 
 def _above(x: float) -> float:
     """The probability that a standard normal variable is above `x`."""
-    return 0.5 * math.erfc(x / math.sqrt(2.0))
+    return 0.5 * erfc(x / math.sqrt(2.0))
 
 
 def _share(value: float) -> float:

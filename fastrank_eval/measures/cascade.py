@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastrank_eval.elementary import exp2, exp2_each
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import (
@@ -71,7 +72,7 @@ class _Cascade(Measure):
             grade = np.maximum(grade, 0.0)
             if self.stop == "label":
                 return grade
-            return (np.exp2(grade) - 1.0) / 2.0**self.max_grade
+            return (exp2_each(grade) - 1.0) / exp2(self.max_grade)
 
         return ranking.of_grades(self._stop_key(), stops)
 
@@ -243,7 +244,7 @@ def _expected_cascade(  # type: ignore[no-untyped-def]
                 if mean <= 0.0:
                     m = min(m, 1)
                 elif mean < 1.0:
-                    deepest = -50.7 / np.log(mean)
+                    deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
                     if deepest < m:
                         m = np.int64(deepest) + 1
                 for j in range(m + 1):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fastrank_eval.elementary import powers
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number, whole
 from fastrank_eval.ranking import Ranking
@@ -98,7 +99,7 @@ def _weight_below(p: float, depth: int) -> np.ndarray:
     """Sum over d = m + 1 ... depth of p^(d-1)/d for each m, summed from the smallest term on."""
     ranks = np.arange(1, depth + 1, dtype=np.float64)
     weights = np.zeros(depth + 1)
-    weights[:-1] = np.cumsum((p ** (ranks - 1.0) / ranks)[::-1])[::-1]
+    weights[:-1] = np.cumsum((powers(p, depth) / ranks)[::-1])[::-1]
     weights.flags.writeable = False
     return weights
 

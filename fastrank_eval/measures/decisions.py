@@ -60,7 +60,11 @@ def _slopes_of_share(
     confusion: Confusion, above: Sequence[float], below: Sequence[float]
 ) -> Confusion:
     """The derivatives by each cell of one weighted sum of the cells over another."""
-    part, whole = (np.array(side) @ np.array(confusion) for side in (above, below))
+    # Not a product of matrices: it adds up as the processor likes best.
+    part, whole = (
+        sum((times * cell for times, cell in zip(side, confusion, strict=True)), np.zeros(()))
+        for side in (above, below)
+    )
     value = ratio(part, whole)
     return Confusion(*(ratio(a - value * b, whole) for a, b in zip(above, below, strict=True)))
 
@@ -237,7 +241,7 @@ class FScoreAtThreshold(Decision):
 
     @classmethod
     def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
-        recall = float(chosen["beta"]) ** 2
+        recall = float(chosen["beta"]) * float(chosen["beta"])
         # Both weights at most 1, so that no beta overflows.
         missed, false = (1.0, 1.0 / recall) if recall > 1 else (recall, 1.0)
         hits = missed + false

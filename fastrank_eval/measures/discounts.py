@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastrank_eval.elementary import log, log2_each, log_each, powers
+
 #: The deepest rank to which the discounts of a list without end are added.
 DEEPEST = 1 << 24
 
@@ -47,13 +49,13 @@ def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndar
     elif kind == "reciprocal":
         discount = 1.0 / rank
     elif kind == "log2":
-        discount = 1.0 / np.log2(rank + 1.0)
+        discount = 1.0 / log2_each(rank + 1.0)
     elif kind == "geometric":
-        discount = parameter ** (rank - 1.0)
+        discount = powers(parameter, ranks)
     elif kind == "inverse square":
         discount = np.square(parameter / (parameter + (rank - 1.0)))
     else:
-        discount = 1.0 / np.maximum(1.0, np.log(rank) / np.log(parameter))
+        discount = 1.0 / np.maximum(1.0, log_each(rank) / log(parameter))
         discount[rank < parameter] = 1.0
     summed = np.zeros(ranks + 1)
     np.cumsum(discount, out=summed[1:])

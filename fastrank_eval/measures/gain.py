@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fastrank_eval.elementary import exp2_each
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
@@ -64,8 +65,8 @@ class Gains(Measure):
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
         if self.gain == "exp":
-            # exp2, not expm1: exact for whole grades.
-            return np.exp2(grade) - 1.0
+            # Not expm1: exact for whole grades.
+            return exp2_each(grade) - 1.0
         if self.gain == "linear":
             return grade
         known = np.array([pair[0] for pair in self.gain], np.float64)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from fastrank_eval.elementary import log2_each
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import REL, WEIGHT, Measure
 from fastrank_eval.measures.discounts import discount_table
@@ -51,15 +51,10 @@ class LaggingGain(PositiveGain):
     ) -> None:
         first = measures[0]
         gains = first.gains(ranking)
-        value = np.empty(ranking.groups)
-        _lagging_gain(
-            ranking.offsets,
-            ranking.above,
-            gains,
-            ranking.descending(first.gain_key(), gains),
-            ranking.retrieved,
-            value,
-        )
+        ideal = ranking.descending(first.gain_key(), gains)
+        lag, value = np.empty(len(gains)), np.empty(ranking.groups)
+        _lags(ranking.offsets, ranking.above, gains, ideal, ranking.retrieved, lag)
+        _lagging_gain(ranking.offsets, gains, ideal, log2_each(lag), value)
         for out in outs:
             # The order of addition may pass 1 by one unit in the last place.
             np.minimum(value, 1.0, out=out)
@@ -91,7 +86,7 @@ class BinaryLaggingGain(Measure):
     ) -> None:
         rel = float(measures[0].rel)
         relevant = ranking.relevant(rel)
-        _, summed = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)))
+        discount, summed = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
         value = np.empty(ranking.groups)
         _expected_lag(
             ranking.offsets,
@@ -100,6 +95,7 @@ class BinaryLaggingGain(Measure):
             ranking.grade,
             rel,
             ranking.retrieved,
+            discount,
             summed,
             value,
         )
@@ -114,17 +110,11 @@ binG = BinaryLaggingGain()
 
 
 @kernel
-def _lagging_gain(offsets, above, gain, ideal_gain, retrieved, out):  # type: ignore[no-untyped-def]
+def _lags(offsets, above, gain, ideal_gain, retrieved, out):  # type: ignore[no-untyped-def]
+    """2 plus the gain that the list is short of the ideal one; inf where a row counts nothing."""
     for g in range(offsets.shape[0] - 1):
         first = offsets[g]
         end = offsets[g + 1]
-        whole = 0.0
-        for e in range(first, end):
-            whole += ideal_gain[e]
-        if whole <= 0.0:
-            out[g] = np.nan
-            continue
-        total = 0.0
         gained = 0.0
         ideal = 0.0
         ranks = 0
@@ -138,15 +128,26 @@ def _lagging_gain(offsets, above, gain, ideal_gain, retrieved, out):  # type: ig
                     ideal += above[e] + 1 - ranks
                     ranks = above[e] + 1
             gained += gain[e]
-            if gain[e] > 0.0:
-                total += gain[e] / math.log2(2.0 + max(ideal - gained, 0.0))
+            out[e] = 2.0 + max(ideal - gained, 0.0)
             e += 1
-        out[g] = total / whole
+        for lost in range(e, end):
+            out[lost] = np.inf
+
+
+@kernel
+def _lagging_gain(offsets, gain, ideal_gain, logarithm, out):  # type: ignore[no-untyped-def]
+    for g in range(offsets.shape[0] - 1):
+        whole = 0.0
+        total = 0.0
+        for e in range(offsets[g], offsets[g + 1]):
+            whole += ideal_gain[e]
+            total += gain[e] / logarithm[e]
+        out[g] = total / whole if whole > 0.0 else np.nan
 
 
 @kernel
 def _expected_lag(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, summed, out
+    offsets, above, size, grade, rel, retrieved, discount, summed, out
 ):
     """A relevant row of a block has 0 to z of its z other rows before it, each as likely."""
     for g in range(offsets.shape[0] - 1):
@@ -167,7 +168,7 @@ def _expected_lag(  # type: ignore[no-untyped-def]
             others = c - before
             levels = n - r + 1
             if levels == 1:
-                total += r / math.log2(2.0 + others)
+                total += r * discount[others]
             else:
                 total += r * ((summed[others + levels] - summed[others]) / levels)
             before += r

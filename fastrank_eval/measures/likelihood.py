@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fastrank_eval.columns import frozen
+from fastrank_eval.elementary import log, log1p
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import REL, Param, number
 from fastrank_eval.measures.pooled_measure import (
@@ -173,7 +174,7 @@ class NormalizedEntropy(_Likelihood):
         if self.background != "slice":
             return 1 / _entropy(float(self.background)), 0.0
         entropy = _entropy(rate)
-        return 1 / entropy, -loss / entropy / entropy * (math.log1p(-rate) - math.log(rate))
+        return 1 / entropy, -loss / entropy / entropy * (log1p(-rate) - log(rate))
 
 
 class InformationGain(NormalizedEntropy):
@@ -202,7 +203,7 @@ RIG = InformationGain()
 
 def _entropy(share: float) -> float:
     """Of a share in ]0, 1[, in nats."""
-    return -(share * math.log(share) + (1 - share) * math.log1p(-share))
+    return -(share * log(share) + (1 - share) * log1p(-share))
 
 
 def losses(probability: np.ndarray, positive: np.ndarray, clamp: float) -> tuple[np.ndarray, int]:

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fastrank_eval.elementary import powers
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import WEIGHT, Param, distinct_cutoffs, number
 from fastrank_eval.measures.discounts import discount_table, longest
@@ -90,7 +91,7 @@ class _Independent(_Novelty):
         ranks = self.cutoff if self.cutoff is not None else np.maximum(ranking.retrieved, 1)
         most = int(np.max(ranks, initial=1))
         discount, _ = discount_table(*self.discounts(), most)
-        best = np.cumsum(discount[:most] * (1.0 - self.alpha) ** np.arange(most))
+        best = np.cumsum(discount[:most] * powers(1.0 - self.alpha, most))
         value: np.ndarray = mean / best[np.asarray(ranks) - 1]
         return np.minimum(value, 1.0)
 
@@ -270,7 +271,7 @@ def _expected_gain(  # type: ignore[no-untyped-def]
                 if mean <= 0.0:
                     ranks = min(ranks, 1)
                 elif mean < 1.0:
-                    deepest = -50.7 / np.log(mean)
+                    deepest = 25.35 * (1.0 + mean) / (1.0 - mean)
                     if deepest < ranks:
                         ranks = np.int64(deepest) + 1
                 for t in range(ranks):

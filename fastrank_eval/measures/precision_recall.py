@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fastrank_eval.elementary import log1p_each
 from fastrank_eval.kernel import kernel
 from fastrank_eval.measures.base import REL, Param, one_of
 from fastrank_eval.measures.pooled_measure import PooledValue, SteppedMeasure
@@ -24,8 +24,13 @@ class _PrecisionRecall(SteppedMeasure):
 
     def of_steps(self, steps: ScoreSteps) -> PooledValue:
         others, positives = steps.runs()
-        areas = np.empty(len(steps.score))
-        _areas(others, positives, self.rule(), areas)
+        areas, rule, logs = np.empty(len(steps.score)), self.rule(), np.zeros(0)
+        if rule == _DAVIS:
+            rows = positives + others
+            before = np.append(0.0, np.cumsum(rows)[:-1])
+            grown = np.divide(rows, before, out=np.zeros(len(rows)), where=before > 0)
+            logs = log1p_each(np.where(positives > 0, grown, 0.0))
+        _areas(others, positives, rule, logs, areas)
         # Each is at most the positives there; rounding may carry their sum a little further.
         return PooledValue(min(float(np.sum(areas) / np.sum(positives)), 1.0))
 
@@ -81,7 +86,7 @@ PRAUC = PrecisionRecallArea()
 
 
 @kernel
-def _areas(others, positives, rule, areas):  # type: ignore[no-untyped-def]
+def _areas(others, positives, rule, logs, areas):  # type: ignore[no-untyped-def]
     """The area that each score of positives adds, times all positives.
 
     Between two points of the curve, n rows with t positives and n + d with t + p, the correct one
@@ -102,7 +107,7 @@ def _areas(others, positives, rule, areas):  # type: ignore[no-untyped-def]
             elif rule == _LINEAR:
                 areas[n] = p * (precision + after) / 2.0
             elif rows > 0.0:
-                log = math.log1p(d / rows)
+                log = logs[i]
                 areas[n] = p / d * (p * max(1.0 - log / (d / rows), 0.0) + found * log)
             else:
                 areas[n] = p * (p / d)

@@ -53,7 +53,7 @@ class RBPResidual(Measure):
     ) -> None:
         p = float(measures[0].p)
         judged = ranking.judged()
-        _, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)))
+        below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
         unknown, found = np.empty((2, ranking.groups))
         _unknown_weight(
             ranking.offsets,
@@ -68,7 +68,7 @@ class RBPResidual(Measure):
             unknown,
             found,
         )
-        beyond = p ** ranking.retrieved.astype(np.float64)
+        beyond = below[ranking.retrieved]
         for m, out in zip(measures, outs, strict=True):
             out[:] = (1.0 - p) * unknown
             out += beyond if m.tail == "always" else np.where(found > 0, beyond, 0.0)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from statistics import NormalDist
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.measures.text import measure as measure_of
 from fastrank_eval.report.nights import NightDifference, NightValue
 from fastrank_eval.report.places import Place, places
-from fastrank_eval.uncertainty import normal_tail, t_quantile
+from fastrank_eval.uncertainty import normal_quantile, normal_tail, t_quantile
 
 __all__ = ["from_baseline", "from_earlier"]
 
@@ -97,7 +96,7 @@ def from_earlier(
         slicing.
     """
     before = {(v.score, v.by, v.slice, v.measure): v for v in earlier}
-    normal, found = NormalDist().inv_cdf((1 + confidence) / 2), []
+    normal, found = normal_quantile(confidence), []
     for v in values:
         old = before.get((v.score, v.by, v.slice, v.measure))
         if old is None:

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from fastrank_eval.cell_texts import printable
 from fastrank_eval.report.nights import (
@@ -153,7 +154,7 @@ def digits_of(values: Iterable[NightValue]) -> int:
     ]
     if not halves:
         return 4
-    return min(max(1 - math.floor(math.log10(min(halves))), _FEWEST_DIGITS), _MOST_DIGITS)
+    return min(max(1 - Decimal(min(halves)).adjusted(), _FEWEST_DIGITS), _MOST_DIGITS)
 
 
 def amount(value: float, digits: int, sign: bool = False) -> str:

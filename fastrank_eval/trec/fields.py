@@ -12,7 +12,7 @@ __all__ = ["split_fields"]
 #: doubles that are whole and exact is the decimal, correctly rounded.
 _LETTERS = 18
 _EXACT = 1 << 53
-_POWERS = 10.0 ** np.arange(_LETTERS)
+_POWERS = np.array([float(10**k) for k in range(_LETTERS)])
 
 
 @kernel
