@@ -106,7 +106,11 @@ def _score_option(required: bool) -> Callable[[Any], Any]:
 label_option = _label_option(True)
 score_option = _score_option(True)
 weight_option = option(
-    "Columns", "-w", "--weight", metavar="COLUMN", help="Weight of each row, at least 0."
+    "Columns",
+    "-w",
+    "--weight",
+    metavar="COLUMN",
+    help="Weight of each row: 0, or from 1e-60 to 1e60.",
 )
 threads_option = option(
     "Reading",

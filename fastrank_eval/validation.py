@@ -16,6 +16,9 @@ from fastrank_eval.subtopics import subtopics_column
 
 __all__ = ["columns_of", "keys_of", "refuse_unhashable"]
 
+#: Weights other than 0: products and fourth powers of their sums are doubles that lose no bit.
+LEAST_WEIGHT, MOST_WEIGHT = 1e-60, 1e60
+
 
 def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     """Validate a batch and view it as arrays.
@@ -38,8 +41,9 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     Raises
     ------
     ColumnError
-        Null, NaN or infinite where not allowed, a negative weight, a type that has no meaning in
-        its part: names the column, the first row and how many rows there are.
+        Null, NaN or infinite where not allowed, a weight that is negative, above 1e60 or below
+        1e-60 but not 0, a type that has no meaning in its part: names the column, the first row
+        and how many rows there are.
     """
     keys = keys_of(batch, roles, first_row)
     labels = decoded(batch.column(roles.label))
@@ -160,4 +164,19 @@ def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarra
                 "is negative, NaN or infinite",
                 "weights must be finite and not negative",
             )
+        # Where the least is 0, smaller ones than allowed may hide behind it.
+        if most > MOST_WEIGHT or (least < LEAST_WEIGHT and _out_of_range(values).any()):
+            refuse(
+                _out_of_range,
+                values,
+                (name, part, column.type),
+                first_row,
+                "is above 1e60, or below 1e-60 but not 0,",
+                "weights must be 0 or from 1e-60 to 1e60; multiply all of them by one number",
+            )
     return values
+
+
+def _out_of_range(weights: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (weights > MOST_WEIGHT) | ((weights < LEAST_WEIGHT) & (weights > 0.0))
+    return found

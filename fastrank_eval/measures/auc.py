@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -206,11 +205,6 @@ def _weighted_auc(  # type: ignore[no-untyped-def]
         if positive <= 0.0 or negative <= 0.0:
             out[g] = np.nan
             continue
-        # Powers of two, so that products of two weights neither vanish nor overflow.
-        _, exponent = math.frexp(max(positive, negative))
-        half = -exponent // 2
-        down = math.ldexp(1.0, half)
-        up = math.ldexp(1.0, -exponent - half)
         won = 0.0
         others_above = 0.0
         e = offsets[g]
@@ -228,7 +222,6 @@ def _weighted_auc(  # type: ignore[no-untyped-def]
                 e += 1
             tied += others_here
             higher = zeros_above[first] + others_above
-            won += (relevant * down * up) * ((negative - higher - 0.5 * tied) * down * up)
+            won += relevant * (negative - higher - 0.5 * tied)
             others_above += others_here
-        pairs = (positive * down * up) * (negative * down * up)
-        out[g] = min(max(won / pairs, 0.0), 1.0) if pairs > 0.0 else np.nan
+        out[g] = min(max(won / (positive * negative), 0.0), 1.0)
