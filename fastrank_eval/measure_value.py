@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastrank_eval.plain_values import finite, plain_value
+from fastrank_eval.slices.spec_text import short_text
 
 __all__ = ["MeasureValue", "summary_csv", "summary_lines", "summary_table"]
 
@@ -116,7 +117,7 @@ def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
     rows = [
         {
             "score": v.score,
-            "by": v.by,
+            "by": short_text(v.by),
             "slice": v.slice,
             "measure": v.measure,
             "value": finite(v.value),
@@ -141,7 +142,11 @@ def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
 
 def summary_lines(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
     """The same as plain Python values, None for NaN."""
-    return [{name: plain_value(getattr(v, name)) for name in _SUMMARY.names} for v in values]
+    names = _SUMMARY.names
+    return [
+        {name: plain_value(getattr(v, name)) for name in names} | {"by": short_text(v.by)}
+        for v in values
+    ]
 
 
 def summary_csv(lines: Iterable[dict[str, Any]]) -> str:

@@ -102,11 +102,11 @@ class Result(NamedValues):
         Returns
         -------
         pyarrow.Table
-            score, by (the slicing; null where nothing was sliced), slice, measure, value (null if
-            undefined), se, ci_low, ci_high, effective_groups, weight, caution, groups, groups_used,
-            dropped (map of reason to count), rows_share, positives_share (null without rows or
-            positives), aggregate ("mean", "geometric mean", "sum" or "pooled"), details (map of
-            what else is known to its number).
+            score, by (the slicing without its edges; null where nothing was sliced), slice,
+            measure, value (null if undefined), se, ci_low, ci_high, effective_groups, weight,
+            caution, groups, groups_used, dropped (map of reason to count), rows_share,
+            positives_share (null without rows or positives), aggregate ("mean", "geometric mean",
+            "sum" or "pooled"), details (map of what else is known to its number).
         """
         return summary_table(self.values)
 

@@ -385,3 +385,28 @@ def test_command__has_the_same_slices(tmp_path):
     outcome = CliRunner().invoke(cli, ["evaluate", *arguments], catch_exceptions=False)
     assert outcome.exit_code == 0, outcome.output
     assert outcome.stdout == evaluate(measures="GAUC,AUC", by=["slot", "@rows:3,7"]).to_csv()
+
+
+def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on_each_line():
+    edges = ",".join(map(str, range(2000)))
+    table = {
+        "user": np.arange(100) // 4, "click": np.arange(100) % 3 == 0, "new": np.arange(100) % 7,
+        "old": np.arange(100) % 5, "x": np.arange(100) * 10,
+    }  # fmt: skip
+    asked = {"group": "user", "label": "click", "measures": "GAUC", "by": f"x:{edges},click"}
+    result = fastrank_eval.evaluate(table, score="new", **asked)
+    found = fastrank_eval.compare(table, score=["old", "new"], baseline="old", **asked)
+    assert result.slices()[:2] == ("x=[0,1),click=true", "x=[10,11),click=false")
+    for lines in (
+        result.to_dict()["results"],
+        found.to_dict()["comparisons"],
+        result.summary.to_pylist(),
+        found.summary.to_pylist(),
+    ):
+        assert {line["by"] for line in lines} == {None, "x,click"}
+    for text in (result.to_csv(), found.to_csv()):
+        assert '"x=[900,901),click=true"' in text
+        assert "900,901,902" not in text
+    assert {v.by for v in result} == {None, f"x:{edges},click"}
+    assert result.meta.conventions["by"] == [f"x:{edges},click"]
+    assert result.slices(f"x:{edges},click") == result.slices()

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastrank_eval.plain_values import plain_value
+from fastrank_eval.slices.spec_text import short_text
 
 __all__ = ["ComparedValue", "compared_csv", "compared_lines", "compared_table"]
 
@@ -191,7 +192,11 @@ def compared_table(values: Iterable[ComparedValue]) -> pa.Table:
 
 def compared_lines(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
     """The same as plain Python values, None for NaN."""
-    return [{name: plain_value(getattr(v, name)) for name in _SUMMARY.names} for v in values]
+    names = _SUMMARY.names
+    return [
+        {name: plain_value(getattr(v, name)) for name in names} | {"by": short_text(v.by)}
+        for v in values
+    ]
 
 
 def compared_csv(lines: Iterable[dict[str, Any]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import cached_property
 
 __all__ = [
     "ACTIVITIES",
@@ -128,8 +129,23 @@ class SliceSpec:
 
     parts: tuple[Part, ...]
 
-    def __str__(self) -> str:
+    @cached_property
+    def _text(self) -> str:
+        # Every value of every slice asks for it, and there may be thousands of edges.
         return ",".join(map(str, self.parts))
+
+    def __str__(self) -> str:
+        return self._text
+
+    @property
+    def short(self) -> str:
+        """The text without edges, which labels of slices show: ``age,country``.
+
+        Two slicings may share it, but a label under it is always the same slice.
+        """
+        return ",".join(
+            part.name if isinstance(part.binning, Edges) else str(part) for part in self.parts
+        )
 
 
 def column_text(column: str) -> str:

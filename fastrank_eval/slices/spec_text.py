@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import NoReturn
 
 from fastrank_eval.errors import ArgumentError, near
@@ -39,7 +40,7 @@ from fastrank_eval.slices.spec import (
     number_text,
 )
 
-__all__ = ["parse", "slices_asked"]
+__all__ = ["parse", "short_text", "slices_asked"]
 
 _MOST_QUANTILES = 1000
 _LARGEST_EXPONENT = 330
@@ -53,6 +54,7 @@ _MOMENT = re.compile(
     r"(Z|[+-][0-9]{2}:?[0-9]{2})?)?(?![\w.:])"
 )
 _EDGE_BEGINS = re.compile(r"[+\-.0-9]")
+_NEXT_EDGE = re.compile(r",\s*[+\-.0-9]")
 _BINNING = re.compile(r"[^\s,:]+")
 
 
@@ -86,6 +88,27 @@ Did you mean 'quantile5'? Write age:18,25,35, age:quantile5, age:width10 or age:
     if not isinstance(text, str):
         raise ArgumentError(f"by={text!r} is not a text such as 'slot' or 'age:18,25'.")
     return _Parser(text).spec()
+
+
+@lru_cache(maxsize=64)
+def short_text(by: str | None) -> str | None:
+    """Return the text of a slicing without edges, as each record of a slice has it.
+
+    Parameters
+    ----------
+    by : str or None
+        Text of a `SliceSpec`; None for all rows.
+
+    Returns
+    -------
+    str or None
+
+    Examples
+    --------
+    >>> short_text("age:18,25,country"), short_text("age:quantile5")
+    ('age,country', 'age:quantile5')
+    """
+    return None if by is None else parse(by).short
 
 
 def slices_asked(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[SliceSpec, ...]:
@@ -129,7 +152,7 @@ class _Parser:
         parts = [self._part()]
         while self._skip(","):
             parts.append(self._part())
-        if self._rest():
+        if self._next():
             last = parts[-1].binning
             self._fail(
                 "',' or the end",
@@ -181,12 +204,12 @@ class _Parser:
             return name[1:-1].replace('""', '"')
         name = self._match(BARE)
         if not name:
-            rest = self._rest()
+            sign = self._next()
             remedy = "A name that begins with another sign than a letter or _ stands in double "
             remedy += 'quotes: "2nd slot".'
-            if rest[:1] == '"':
+            if sign == '"':
                 self._fail('a name and a closing "')
-            self._fail("a column, @rows or @positives", remedy if rest else "")
+            self._fail("a column, @rows or @positives", remedy if sign else "")
         return name
 
     def _binning(self, name: str) -> Binning:
@@ -238,7 +261,7 @@ class _Parser:
         return Edges(texts)
 
     def _edge(self) -> tuple[str, Decimal | tuple[datetime, str]]:
-        self._rest()
+        self._next()
         moment = _MOMENT.match(self._text, self._at)
         if moment:
             found = self._moment(moment)
@@ -277,27 +300,25 @@ class _Parser:
 
     def _goes_on(self) -> bool:
         """Whether a comma stands here and an edge after it, not the next part."""
-        if self._rest()[:1] != ",":
-            return False
-        return bool(_EDGE_BEGINS.match(self._text[self._at + 1 :].lstrip()))
+        return self._next() == "," and _NEXT_EDGE.match(self._text, self._at) is not None
 
     def _edge_here(self) -> bool:
-        return bool(_EDGE_BEGINS.match(self._rest()))
+        return _EDGE_BEGINS.match(self._next()) is not None
 
-    def _rest(self) -> str:
-        """What has not been read, from its first sign that is no blank."""
-        while self._at < len(self._text) and self._text[self._at].isspace():
+    def _next(self) -> str:
+        """The next sign that is no blank, or an empty text at the end; goes on to it."""
+        while self._text[self._at : self._at + 1].isspace():
             self._at += 1
-        return self._text[self._at :]
+        return self._text[self._at : self._at + 1]
 
     def _skip(self, sign: str) -> bool:
-        if self._rest()[:1] != sign:
+        if self._next() != sign:
             return False
         self._at += 1
         return True
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        self._rest()
+        self._next()
         match = pattern.match(self._text, self._at)
         if match is None:
             return ""
@@ -305,8 +326,8 @@ class _Parser:
         return match.group()
 
     def _fail(self, expected: str, remedy: str = "") -> NoReturn:
-        rest = self._rest()
-        found = f"found {_short(rest)}" if rest else "found the end"
+        rest = self._text[self._at :] if self._next() else "the end"
+        found = f"found {_short(rest)}"
         self._refuse(
             f"expected {expected} at character {self._at + 1}, {found}."
             + f" {remedy.strip()}" * bool(remedy.strip())
