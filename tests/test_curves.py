@@ -389,6 +389,16 @@ def test_activity__standard_error__is_that_of_a_mean():
     assert math.isnan(alone.of()["standard_error"][0])
 
 
+def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_bucket():
+    names = ["pctr", "other"]
+    found = curve("gauc-by-activity", buckets=[5, 9, 1000], score=names)
+    every = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": names}, measures="GAUC")
+    assert found.values == {name: {"GAUC": every.value("GAUC", name)} for name in names}
+    assert found.undefined == {}  # though the last bucket is empty
+    beyond = curve("gauc-by-activity", buckets=[1000], score="pctr")
+    assert beyond.undefined == {"pctr": "no_groups"}
+
+
 # ---- one pass, texts -----------------------------------------------------------------------------
 
 

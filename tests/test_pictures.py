@@ -119,6 +119,15 @@ def test_svg__of_every_kind__says_what_it_shows(curves, kind: str, tmp_path: Pat
     assert len(svg) < 150_000
 
 
+def test_legend_of_activity__says_the_value_of_all_rows(curves, tmp_path: Path) -> None:
+    options = {"group": "user", "label": "click", "score": ["pctr", "ctr_old"]}
+    result = fastrank_eval.evaluate(LOG, measures="GAUC", **options)
+    curves["gauc-by-activity"].plot(tmp_path / "picture.svg")
+    words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
+    for value in result:
+        assert f"{value.score}  GAUC {value.value:.4f}" in words
+
+
 class _References(html.parser.HTMLParser):
     """Collects scripts, handlers and everything that a browser would fetch."""
 

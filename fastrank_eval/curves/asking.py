@@ -252,9 +252,11 @@ def _of_groups(kind: str, result: Result, rows: Rows, chosen: dict[str, Any], na
         meta = replace(meta, conventions={**meta.conventions, "measures": kept})
     else:
         for value in result:
-            values[value.score][value.measure] = value.value
-    missing = {score for score, of in values.items() if all(np.isnan(v) for v in of.values())}
-    undefined = dict.fromkeys((s for s in result.scores if s in missing), "no_groups")
+            if value.by is None:  # of all rows, not of a bucket
+                values[value.score][value.measure] = value.value
+    undefined = {
+        score: "no_groups" for score in result.scores if np.isnan(columns[score]["value"]).all()
+    }
     return Curve(kind, columns, values, undefined, chosen, meta, name)
 
 
