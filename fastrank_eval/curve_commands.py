@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval.cell_texts import printable
-from fastrank_eval.errors import ArgumentError, OutputError
+from fastrank_eval.errors import ArgumentError
 from fastrank_eval.options import (
     choice,
     column_options,
@@ -168,12 +168,14 @@ def curve(
     KIND is roc, pr, det, lift or calibration, of all rows; k, of measures at cutoffs; or
     gauc-by-activity. SOURCES are as of evaluate. Each model is in the column score.
     """
+    from fastrank_eval.output import atomic_path, check_suffix
+
     if output is None:
         check_standard_output()
-    elif Path(output).suffix.lower() not in _FORMATS:
-        raise OutputError(f"--output {output!r}: unknown suffix; use {', '.join(_FORMATS)}.")
-    elif table_format is not None:
-        raise ArgumentError("--format is for standard output: the suffix of --output tells.")
+    else:
+        check_suffix("--output", output, list(_FORMATS))
+        if table_format is not None:
+            raise ArgumentError("--format is for standard output: the suffix of --output tells.")
     check_files({"--output": output}, overwrite, sources, options["input_format"])
     found = _found(kind, sources, quiet, options)
     for score, reason in found.undefined.items() if not quiet else ():
@@ -181,7 +183,6 @@ def curve(
     if output is None:
         emit(found.to_json() + "\n" if table_format == "json" else found.to_csv())
         return
-    from fastrank_eval.output import atomic_path
     from fastrank_eval.table_files import write_table
 
     with atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
@@ -235,7 +236,7 @@ def plot(
     from fastrank_eval.output import atomic_path
     from fastrank_eval.pictures import check_picture, draw_file
 
-    check_picture(output)
+    check_picture(output, "--output")
     check_files({"--output": output}, overwrite, sources, options["input_format"])
     found = _found(kind, sources, quiet, options)
     with signals_held(), atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):

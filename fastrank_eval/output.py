@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,43 @@ from typing import Any
 
 from fastrank_eval.errors import OutputError
 
-__all__ = ["atomic_path", "check_writable"]
+__all__ = ["atomic_path", "check_suffix", "check_writable"]
+
+
+def check_suffix(
+    argument: str, path: str | os.PathLike[str], known: Sequence[str], remedy: str = ""
+) -> None:
+    """Refuse a file whose name does not tell one of the formats.
+
+    Parameters
+    ----------
+    argument : str
+        The argument or option that names the file.
+    path : str or path
+    known : sequence of str
+        Suffixes that tell a format, at least two.
+    remedy : str, optional
+        What else helps than another name.
+
+    Raises
+    ------
+    OutputError
+        If the suffix is none of them; upper and lower case are the same.
+
+    Examples
+    --------
+    >>> check_suffix("--output", "report.html", [".json", ".csv"])
+    Traceback (most recent call last):
+    fastrank_eval.errors.OutputError: --output: must end in .json or .csv, got 'report.html', \
+an unknown suffix; name such a file.
+    """
+    shown = os.fspath(path)
+    suffix = Path(shown).suffix
+    if suffix.lower() not in known:
+        raise OutputError(
+            f"{argument}: must end in {', '.join(known[:-1])} or {known[-1]}, got {shown!r}, "
+            f"{'an unknown' if suffix else 'no'} suffix; name such a file{remedy}."
+        )
 
 #: Locks on files, which POSIX alone has.
 fcntl: Any = import_module("fcntl") if os.name == "posix" else None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrank_eval.errors import OutputError
 from fastrank_eval.options import choice, option, together
 from fastrank_eval.shell import check_files, check_standard_output, emit, note, rendered
 from fastrank_eval.stops import tidied
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReportFiles", "report_options", "report_text", "state_file_option"]
 
-_SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown"}
+_SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".md": "markdown"}
 _FILE_WIDTH = 120
 
 report_options = together(
@@ -31,7 +30,8 @@ report_options = together(
         "--format",
         "report_format",
         type=choice("table", "json", "csv", "markdown"),
-        help="Format of the report; by default the suffix of --output tells, else table.",
+        help="Format of the report; by default as the suffix of --output tells, and table on "
+        "standard output.",
     ),
     option(
         "Output",
@@ -39,7 +39,8 @@ report_options = together(
         "--output",
         type=click.Path(),
         metavar="FILE",
-        help="Write the report to FILE instead of standard output.",
+        help="Write the report to FILE instead of standard output: .txt, .json, .csv or .md; any "
+        "name with --format.",
     ),
     option(
         "Output",
@@ -92,7 +93,7 @@ class ReportFiles:
     Raises
     ------
     OutputError
-        If one cannot be written.
+        If one cannot be written, or its suffix tells no format.
     """
 
     def __init__(
@@ -105,19 +106,21 @@ class ReportFiles:
         state_file: str | None = None,
         input_format: str | None = None,
     ) -> None:
+        from fastrank_eval.output import check_suffix
         from fastrank_eval.table_files import SUFFIXES
 
         if output is None:
             check_standard_output()
-        if per_group_file is not None and Path(per_group_file).suffix.lower() not in SUFFIXES:
-            raise OutputError(
-                f"--per-group {per_group_file!r}: unknown suffix; use {', '.join(SUFFIXES)}."
-            )
+        if per_group_file is not None:
+            check_suffix("--per-group", per_group_file, SUFFIXES)
         named = {"--output": output, "--per-group": per_group_file, "--save-state": state_file}
         self._files = check_files(named, overwrite, sources, input_format)
+        self.form = report_format or "table"
+        if output is not None and report_format is None:
+            check_suffix("--output", output, list(_SUFFIXES), ", or choose --format")
+            self.form = _SUFFIXES[Path(output).suffix.lower()]
         self._output, self._per_group, self._overwrite = output, per_group_file, overwrite
         self._state = state_file
-        self.form = report_format or _SUFFIXES.get(Path(output or "").suffix.lower(), "table")
 
     def write(
         self,

@@ -279,6 +279,12 @@ def test_output__suffix__tells_the_format(folder: Path, name: str, start: str) -
     assert (folder / name).read_text().startswith(start)
 
 
+def test_output__of_any_name__is_written_where_format_says_how(folder: Path) -> None:
+    outcome = run("evaluate", "log.parquet", *COLUMNS, "--output", "new.tmp", "--format", "csv")
+    assert outcome.exit_code == 0
+    assert (folder / "new.tmp").read_text().startswith("score,by,slice,measure,value")
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     "arguments, complaint",
@@ -287,9 +293,16 @@ def test_output__suffix__tells_the_format(folder: Path, name: str, start: str) -
         (["--per-group", "there.parquet"], "'there.parquet' exists already"),
         (["--output", "no/such/r.json"], "does not exist; create it first"),
         (["--output", "."], "is a folder"),
-        (["--per-group", "groups.txt"], "unknown suffix; use .parquet, .arrow, .csv"),
+        (
+            ["--per-group", "groups.txt"],
+            "--per-group: must end in .parquet, .arrow or .csv",
+        ),
         (["--output", "a.csv", "--per-group", "./a.csv"], "both name 'a.csv'"),
         (["--output", "log.parquet", "--overwrite"], "part of the input"),
+        *(
+            (["--output", name], f"--output: must end in .txt, .json, .csv or .md, got {name!r}")
+            for name in ("report.html", "a.xlsx", "report", "report.json.gz")
+        ),
     ],
 )
 def test_output__impossible__is_refused_before_the_work(

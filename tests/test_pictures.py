@@ -372,8 +372,11 @@ def test_commands__refuse_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         ["plot", "roc", "log.parquet", *COLUMNS],
         ["curve", "k", "log.parquet", *COLUMNS],
     )
-    assert "unknown suffix" in refused(*plot, "-o", "roc.pdf")
-    assert "unknown suffix" in refused(*curve_of, "-o", "roc.txt")
+    pictures = "--output: must end in .png, .svg or .html, got "
+    assert f"{pictures}'roc.pdf', an unknown suffix" in refused(*plot, "-o", "roc.pdf")
+    assert f"{pictures}'roc', no suffix" in refused(*plot, "-o", "roc")
+    tables = "--output: must end in .json, .csv, .parquet or .arrow, got 'roc.txt'"
+    assert tables in refused(*curve_of, "-o", "roc.txt")
     assert "--format is for standard output" in refused(*curve_of, "-o", "k.csv", "-f", "json")
     assert "exists already" in refused(*curve_of, "-o", "log.parquet")
     assert "part of the input" in refused(*curve_of, "-o", "log.parquet", "--overwrite")

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval.errors import ArgumentError, OutputError, UndefinedError
+from fastrank_eval.errors import ArgumentError, UndefinedError
+from fastrank_eval.output import check_suffix
 
 if TYPE_CHECKING:
     from fastrank_eval.curves import Curve
@@ -36,8 +37,14 @@ _STYLE = (
 )
 
 
-def check_picture(path: str | os.PathLike[str]) -> None:
+def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
     """Refuse a picture that cannot be drawn, before the work for it.
+
+    Parameters
+    ----------
+    path : str or path
+    argument : str
+        What names it.
 
     Raises
     ------
@@ -46,9 +53,7 @@ def check_picture(path: str | os.PathLike[str]) -> None:
     ArgumentError
         If matplotlib is not installed.
     """
-    shown = os.fspath(path)
-    if Path(shown).suffix.lower() not in SUFFIXES:
-        raise OutputError(f"picture {shown!r}: unknown suffix; use {', '.join(SUFFIXES)}.")
+    check_suffix(argument, path, SUFFIXES)
     if find_spec("matplotlib") is None:
         raise ArgumentError(
             "pictures need matplotlib, which is not installed: pip install 'fastrank_eval[plot]'."
