@@ -10,6 +10,7 @@ import click
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.options import (
     choice,
+    csv_safe_option,
     input_options,
     limit_option,
     option,
@@ -126,6 +127,7 @@ Examples:
     show_default=True,
     help="Format of the report; table and json have the values of the classes too.",
 )
+@csv_safe_option
 @option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
 def classes(
     sources: tuple[str, ...],
@@ -134,6 +136,7 @@ def classes(
     measures: tuple[str, ...],
     input_format: str | None,
     report_format: str,
+    csv_safe: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -161,6 +164,6 @@ def classes(
     if report_format == "json":
         emit(result.to_json() + "\n")
     elif report_format == "csv":
-        emit(result.to_csv())
+        emit(result.to_csv(safe=csv_safe))
     else:
         emit(result.to_markdown() if report_format == "markdown" else rendered(result))

@@ -23,6 +23,7 @@ from fastrank_eval.options import (
     column_options,
     confidence_option,
     convention_options,
+    csv_safe_option,
     measure_options,
     option,
     reading_options,
@@ -107,6 +108,7 @@ def evaluate(
     per_group_file: str | None,
     state_file: str | None,
     keep_groups: bool,
+    csv_safe: bool,
     overwrite: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
@@ -124,7 +126,14 @@ def evaluate(
     if keep_groups and state_file is None:
         raise ArgumentError("--keep-groups keeps groups in a saved state: name --save-state FILE.")
     files = ReportFiles(
-        report_format, output, per_group_file, overwrite, sources, state_file, input_format
+        report_format,
+        output,
+        per_group_file,
+        overwrite,
+        sources,
+        state_file,
+        input_format,
+        csv_safe=csv_safe,
     )
 
     with signals_held():
@@ -150,7 +159,7 @@ def evaluate(
         )
     raise_if_stopped()
     files.write(
-        lambda width: report_text(result, files.form, width),
+        lambda width: report_text(result, files.form, width, csv_safe),
         lambda: result.per_group,
         quiet,
         lambda: result.state,
@@ -289,6 +298,7 @@ Examples:
     show_default=True,
     help="Lines as trec_eval prints them, or all digits.",
 )
+@csv_safe_option
 def trec(
     qrels: str,
     runs: tuple[str, ...],
@@ -296,6 +306,7 @@ def trec(
     only_single: bool,
     version: str,
     report_format: str,
+    csv_safe: bool,
     duplicates: str,
     **options: Any,
 ) -> None:
@@ -328,7 +339,7 @@ def trec(
     if report_format == "json":
         emit(json.dumps([r.to_dict(**shown) for r in reports], indent=2, allow_nan=False) + "\n")
     elif report_format == "csv":
-        sheets = [report.to_csv(**shown) for report in reports]
+        sheets = [report.to_csv(**shown, safe=csv_safe) for report in reports]
         emit(sheets[0] + "".join(sheet.partition("\n")[2] for sheet in sheets[1:]))
 
 

@@ -42,6 +42,7 @@ _OF_BOTH = (
     "output",
     "per_group_file",
     "overwrite",
+    "csv_safe",
     "fail_if",
     "quiet",
 )
@@ -94,6 +95,7 @@ def compare(
     report_format: str | None,
     output: str | None,
     per_group_file: str | None,
+    csv_safe: bool,
     overwrite: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
@@ -115,7 +117,9 @@ def compare(
     saved = [path for path in sources if is_state(path)]
     if saved:
         _check_states(sources, saved, given)
-        files = ReportFiles(report_format, output, per_group_file, overwrite, sources)
+        files = ReportFiles(
+            report_format, output, per_group_file, overwrite, sources, csv_safe=csv_safe
+        )
         known = {"test": test, "threads": options["threads"]}
         known |= {name: options[name] for name in _OF_STATES if name in given and name != "test"}
         found, gates = _compared_states(sources, fail_if, quiet, known)
@@ -125,7 +129,13 @@ def compare(
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
     files = ReportFiles(
-        report_format, output, per_group_file, overwrite, sources, input_format=input_format
+        report_format,
+        output,
+        per_group_file,
+        overwrite,
+        sources,
+        input_format=input_format,
+        csv_safe=csv_safe,
     )
 
     with signals_held():
@@ -162,7 +172,7 @@ def _report(
     found: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int, quiet: bool
 ) -> None:
     files.write(
-        lambda width: comparison_text(found, files.form, movers, width),
+        lambda width: comparison_text(found, files.form, movers, width, files.csv_safe),
         lambda: found.per_group,
         quiet,
     )

@@ -87,12 +87,14 @@ def given_options(ctx: click.Context) -> dict[str, str]:
     }
 
 
-def comparison_text(found: Comparison, form: str, movers: int, width: int | None) -> str:
+def comparison_text(
+    found: Comparison, form: str, movers: int, width: int | None, csv_safe: bool = False
+) -> str:
     """A comparison in a form; tables are as wide as the terminal where no width is given."""
     if form == "json":
         return found.to_json(movers=movers) + "\n"
     if form == "csv":
-        return found.to_csv()
+        return found.to_csv(safe=csv_safe)
     if form == "markdown":
         return found.to_markdown(movers)
     return rendered(found.with_movers(movers), width)

@@ -14,6 +14,7 @@ from fastrank_eval.options import (
     choice,
     column_options,
     convention_options,
+    csv_safe_option,
     option,
     reading_options,
     together,
@@ -152,6 +153,7 @@ Examples:
     metavar="FILE",
     help="Write the points to FILE: .parquet, .arrow, .csv or .json.",
 )
+@csv_safe_option
 @_OVERWRITE
 @_QUIET
 def curve(
@@ -159,6 +161,7 @@ def curve(
     sources: tuple[str, ...],
     table_format: str | None,
     output: str | None,
+    csv_safe: bool,
     overwrite: bool,
     quiet: bool,
     **options: Any,
@@ -181,7 +184,7 @@ def curve(
     for score, reason in found.undefined.items() if not quiet else ():
         note(f"{printable(score)}: no curve ({reason})")
     if output is None:
-        emit(found.to_json() + "\n" if table_format == "json" else found.to_csv())
+        emit(found.to_json() + "\n" if table_format == "json" else found.to_csv(safe=csv_safe))
         return
     from fastrank_eval.table_files import write_table
 
@@ -189,7 +192,7 @@ def curve(
         if _FORMATS[Path(output).suffix.lower()] == "json":
             part.write_text(found.to_json() + "\n", encoding="utf-8")
         else:
-            write_table(found.table, part, output)
+            write_table(found.table, part, output, csv_safe)
     if not quiet:
         note(f"wrote {output}")
 

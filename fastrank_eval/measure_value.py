@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastrank_eval.csv_text import csv_text
 from fastrank_eval.plain_values import finite, plain_value
 from fastrank_eval.slices.spec_text import short_text
 
@@ -149,15 +148,14 @@ def summary_lines(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
     ]
 
 
-def summary_csv(lines: Iterable[dict[str, Any]]) -> str:
+def summary_csv(lines: Iterable[dict[str, Any]], safe: bool = False) -> str:
     """A header and these lines; maps as ``name=number`` joined by semicolons."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_SUMMARY.names)
-    for row in lines:
+
+    def cells(row: dict[str, Any]) -> Iterable[object]:
         maps = {
             name: ";".join(f"{key}={number}" for key, number in row[name].items())
             for name in ("dropped", "details")
         }
-        writer.writerow((row | maps).values())
-    return out.getvalue()
+        return (row | maps).values()
+
+    return csv_text(_SUMMARY.names, map(cells, lines), safe)

@@ -100,6 +100,7 @@ def merge(
     output: str | None,
     per_group_file: str | None,
     state_file: str | None,
+    csv_safe: bool,
     overwrite: bool,
     fail_if: tuple[str, ...],
     quiet: bool,
@@ -120,7 +121,9 @@ def merge(
             f"{', '.join(unused)} {'says' if len(unused) == 1 else 'say'} how models are compared: "
             "give --compare too."
         )
-    files = ReportFiles(report_format, output, per_group_file, overwrite, states, state_file)
+    files = ReportFiles(
+        report_format, output, per_group_file, overwrite, states, state_file, csv_safe=csv_safe
+    )
     with signals_held():
         from fastrank_eval.gates import gate
         from fastrank_eval.progress import report, reporting_to
@@ -148,9 +151,9 @@ def merge(
     raise_if_stopped()
     files.write(
         lambda width: (
-            report_text(found, files.form, width)
+            report_text(found, files.form, width, csv_safe)
             if isinstance(found, Result)
-            else comparison_text(found, files.form, movers, width)
+            else comparison_text(found, files.form, movers, width, csv_safe)
         ),
         lambda: found.per_group,
         quiet,

@@ -17,6 +17,7 @@ __all__ = [
     "column_options_of_rows",
     "confidence_option",
     "convention_options",
+    "csv_safe_option",
     "input_options",
     "label_option",
     "limit_option",
@@ -157,6 +158,14 @@ confidence_option = option(
     show_default=True,
     metavar="SHARE",
     help="Confidence of the intervals about the values, groups being independent clusters.",
+)
+
+csv_safe_option = option(
+    "Output",
+    "--csv-safe",
+    is_flag=True,
+    help="In CSV, put ' before text that begins with = + - @, a tab or a carriage return, which "
+    "a spreadsheet would take for a formula.",
 )
 
 

@@ -52,6 +52,7 @@ an unknown suffix; name such a file.
             f"{'an unknown' if suffix else 'no'} suffix; name such a file{remedy}."
         )
 
+
 #: Locks on files, which POSIX alone has.
 fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrank_eval.options import choice, option, together
+from fastrank_eval.options import choice, csv_safe_option, option, together
 from fastrank_eval.shell import check_files, check_standard_output, emit, note, rendered
 from fastrank_eval.stops import tidied
 
@@ -51,6 +51,7 @@ report_options = together(
         help="Also write the values of every group; .parquet, .arrow or .csv (bytes as "
         "hexadecimal).",
     ),
+    csv_safe_option,
     option("Output", "--overwrite", is_flag=True, help="Replace output files that exist."),
     option(
         "Output",
@@ -84,6 +85,8 @@ class ReportFiles:
         Where the state goes.
     input_format : str or None
         The format that sources are read by, whatever their suffix.
+    csv_safe : bool
+        Put an apostrophe before text of CSV that a spreadsheet takes for a formula.
 
     Attributes
     ----------
@@ -105,6 +108,8 @@ class ReportFiles:
         sources: Sequence[str],
         state_file: str | None = None,
         input_format: str | None = None,
+        *,
+        csv_safe: bool = False,
     ) -> None:
         from fastrank_eval.output import check_suffix
         from fastrank_eval.table_files import SUFFIXES
@@ -120,7 +125,7 @@ class ReportFiles:
             check_suffix("--output", output, list(_SUFFIXES), ", or choose --format")
             self.form = _SUFFIXES[Path(output).suffix.lower()]
         self._output, self._per_group, self._overwrite = output, per_group_file, overwrite
-        self._state = state_file
+        self._state, self.csv_safe = state_file, csv_safe
 
     def write(
         self,
@@ -150,7 +155,7 @@ class ReportFiles:
                 atomic_path(self._per_group, overwrite=self._overwrite) as part,
                 tidied(part.unlink),
             ):
-                write_table(per_group(), part, self._per_group)
+                write_table(per_group(), part, self._per_group, self.csv_safe)
         if self._state is not None and state is not None:
             state().save(self._state, overwrite=self._overwrite)
         if self._output is None:
@@ -162,12 +167,12 @@ class ReportFiles:
             note(f"wrote {file}")
 
 
-def report_text(result: Result, form: str, width: int | None) -> str:
+def report_text(result: Result, form: str, width: int | None, csv_safe: bool = False) -> str:
     """A result in a form; tables are as wide as the terminal where no width is given."""
     if form == "json":
         return result.to_json() + "\n"
     if form == "csv":
-        return result.to_csv()
+        return result.to_csv(safe=csv_safe)
     if form == "markdown":
         return result.to_markdown()
     return rendered(result, width)

@@ -57,8 +57,14 @@ class Reported:
         """
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def to_csv(self) -> str:
+    def to_csv(self, *, safe: bool = False) -> str:
         """Write the summary as CSV.
+
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that no spreadsheet takes it for a formula.
 
         Returns
         -------
@@ -66,7 +72,7 @@ class Reported:
             A header and one line a score, slice and measure; values with all their digits, empty
             where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
         """
-        return summary_csv(self.to_dict()["results"])
+        return summary_csv(self.to_dict()["results"], safe)
 
     def to_markdown(self) -> str:
         """Write the report as markdown tables with the conventions under them.

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 
+from fastrank_eval.csv_text import without_formula
 from fastrank_eval.errors import OutputError
 
-__all__ = ["SUFFIXES", "write_table"]
+__all__ = ["SUFFIXES", "write_csv", "write_table"]
 
 #: What the name of a file may end in.
 SUFFIXES = (".parquet", ".arrow", ".csv")
+_TEXTS = (pa.types.is_string, pa.types.is_large_string)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
 
-def write_table(table: pa.Table, part: Path, shown: str) -> None:
+def write_table(table: pa.Table, part: Path, shown: str, safe: bool = False) -> None:
     """Write a table to `part` in the format that the suffix of `shown` names.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    part : Path
+    shown : str
+    safe : bool
+        In CSV, put an apostrophe before text that a spreadsheet takes for a formula.
 
     Raises
     ------
@@ -33,15 +44,32 @@ def write_table(table: pa.Table, part: Path, shown: str) -> None:
             with pa.ipc.new_file(str(part), table.schema) as writer:
                 writer.write_table(table)
         else:
-            import pyarrow.csv as pacsv
-
-            pacsv.write_csv(_decoded(table), part)
+            write_csv(table, part, safe)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = (str(error).splitlines() or ["unknown fault"])[0]
         raise OutputError(f"cannot write {shown!r} as {suffix}: {reason}.") from error
 
 
-def _decoded(table: pa.Table) -> pa.Table:
+def write_csv(table: pa.Table, sink: Path | IO[bytes], safe: bool = False) -> None:
+    """Write a table as CSV, bytes in hexadecimal.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    sink : Path or binary file
+    safe : bool
+        Put an apostrophe before text that a spreadsheet takes for a formula, in names of columns
+        too.
+    """
+    import pyarrow.csv as pacsv
+
+    table = _decoded(table, safe)
+    if safe:
+        table = table.rename_columns([without_formula(name) for name in table.column_names])
+    pacsv.write_csv(table, sink)
+
+
+def _decoded(table: pa.Table, safe: bool) -> pa.Table:
     """Turn columns that CSV cannot hold into such as it can: no dictionaries, bytes in hex."""
     for place, field in enumerate(table.schema):
         column = table.column(place)
@@ -49,5 +77,12 @@ def _decoded(table: pa.Table) -> pa.Table:
             column = column.cast(column.type.value_type)
         if any(is_bytes(column.type) for is_bytes in _BYTES):
             column = pa.chunked_array([[key.hex() for key in column.to_pylist()]], pa.string())
+        elif safe and any(is_text(column.type) for is_text in _TEXTS):
+            column = _without_formulas(column)
         table = table.set_column(place, field.name, column)
     return table
+
+
+def _without_formulas(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = [text and without_formula(text) for text in column.to_pylist()]
+    return pa.chunked_array([texts], column.type)

@@ -9,6 +9,7 @@ import click
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.options import (
     choice,
+    csv_safe_option,
     input_options,
     label_option,
     limit_option,
@@ -144,12 +145,14 @@ Examples:
     show_default=True,
     help="Format of the report.",
 )
+@csv_safe_option
 @option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
 def threshold(
     sources: tuple[str, ...],
     score: list[str],
     input_format: str | None,
     report_format: str,
+    csv_safe: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
@@ -182,11 +185,6 @@ def threshold(
 
         emit(json.dumps(rows, indent=2, allow_nan=False) + "\n")
     else:
-        import csv
-        import io
+        from fastrank_eval.csv_text import csv_text
 
-        sheet = io.StringIO()
-        writer = csv.DictWriter(sheet, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        emit(sheet.getvalue())
+        emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastrank_eval.csv_text import csv_text
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.slices.spec_text import short_text
 
@@ -199,10 +198,6 @@ def compared_lines(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
     ]
 
 
-def compared_csv(lines: Iterable[dict[str, Any]]) -> str:
+def compared_csv(lines: Iterable[dict[str, Any]], safe: bool = False) -> str:
     """A header and these lines."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_SUMMARY.names)
-    writer.writerows(line.values() for line in lines)
-    return out.getvalue()
+    return csv_text(_SUMMARY.names, (line.values() for line in lines), safe)

@@ -96,9 +96,20 @@ class ReportedComparison(ABC):
         """
         return json.dumps(self.to_dict(movers), indent=indent, allow_nan=False)
 
-    def to_csv(self) -> str:
-        """Write the summary as CSV: numbers with all their digits, empty where undefined."""
-        return compared_csv(compared_lines(self.values))
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Write the summary as CSV: numbers with all their digits, empty where undefined.
+
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that no spreadsheet takes it for a formula.
+
+        Returns
+        -------
+        str
+        """
+        return compared_csv(compared_lines(self.values), safe)
 
     def to_markdown(self, movers: int = 0) -> str:
         """Write the report as markdown.

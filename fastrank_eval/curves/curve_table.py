@@ -16,6 +16,7 @@ from fastrank_eval.arrow_values import arrow_value, bytes_column, column_with_nu
 from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.meta import Meta, plain_meta
 from fastrank_eval.plain_values import plain_value
+from fastrank_eval.table_files import write_csv
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -179,12 +180,21 @@ class Curve:
         """Write :meth:`to_dict` as strictly valid JSON in ASCII; null for what is not finite."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def to_csv(self) -> str:
-        """Write the table as CSV: all digits, ``inf`` as a threshold, empty where undefined."""
-        import pyarrow.csv as pacsv
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Write the table as CSV: all digits, ``inf`` as a threshold, empty where undefined.
 
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that no spreadsheet takes it for a formula.
+
+        Returns
+        -------
+        str
+        """
         out = io.BytesIO()
-        pacsv.write_csv(self.table, out)
+        write_csv(self.table, out, safe)
         return out.getvalue().decode()
 
     def plot(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
+from fastrank_eval.csv_text import csv_text
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.evaluate import evaluate
 from fastrank_eval.trec.keyed import Keyed
@@ -72,14 +71,17 @@ class TrecReport:
             for line, query, value in self.rows(single, summary)
         )
 
-    def to_csv(self, single: bool = False, summary: bool = True) -> str:
-        """Columns run, measure, query, value, with a header; numbers with all their digits."""
-        sheet = io.StringIO()
-        writer = csv.writer(sheet, lineterminator="\n")
-        writer.writerow(["run", "measure", "query", "value"])
-        for line, query, value in self.rows(single, summary):
-            writer.writerow([self.run, line.name, query, _plain(line, value)])
-        return sheet.getvalue()
+    def to_csv(self, single: bool = False, summary: bool = True, *, safe: bool = False) -> str:
+        """Columns run, measure, query, value, with a header; numbers with all their digits.
+
+        With `safe` an apostrophe stands before text that a spreadsheet takes for a formula.
+        """
+        rows = self.rows(single, summary)
+        return csv_text(
+            ["run", "measure", "query", "value"],
+            ([self.run, line.name, query, _plain(line, value)] for line, query, value in rows),
+            safe,
+        )
 
     def to_dict(self, single: bool = False, summary: bool = True) -> dict[str, object]:
         """Values by query and name, in plain types; ``"all"`` sums up."""
