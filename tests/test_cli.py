@@ -24,6 +24,7 @@ import fastrank_eval.evaluate
 from fastrank_eval.cli import cli
 from fastrank_eval.measures import parse_measures, registry
 from fastrank_eval.options import DEFAULT_MEASURES
+from tests.signals import default_signals
 
 COLUMNS = ["--group", "user", "--label", "click", "--score", "pctr"]
 ROWS = {
@@ -445,7 +446,8 @@ def start(*arguments: str, **keywords: Any) -> subprocess.Popen[bytes]:
 )
 def test_process__signal_while_reading__ends_cleanly(number: int, code: int, said: bytes) -> None:
     reader, writer = os.pipe()
-    process = start("evaluate", "-", *COLUMNS, "-o", "report.json", stdin=reader)
+    outputs = ["-o", "report.json"]
+    process = start("evaluate", "-", *COLUMNS, *outputs, stdin=reader, preexec_fn=default_signals)
     table = pa.table(ROWS)
     # Two batches and no end. That the second is taken shows that the first was evaluated.
     with os.fdopen(writer, "wb", buffering=0) as pipe:

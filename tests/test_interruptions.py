@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from select import select
 from threading import Thread
@@ -21,6 +22,7 @@ import pytest
 from pyarrow import csv, ipc, parquet
 
 import fastrank_eval as fe
+from tests.signals import default_signals
 from tests.terminal import shown
 
 if os.name != "posix":
@@ -57,9 +59,18 @@ class Run:
         Where it runs.
     terminal : bool
         Whether it has one, which standard output and standard error are.
+    nohup : bool
+        Whether it is started with SIGHUP ignored.
     """
 
-    def __init__(self, *arguments: str, folder: Path, terminal: bool, **environment: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        folder: Path,
+        terminal: bool,
+        nohup: bool = False,
+        **environment: str,
+    ) -> None:
         self.seen, self.gone, ours = b"", False, None
         output: int = subprocess.PIPE
         if terminal:
@@ -76,7 +87,7 @@ class Run:
             stderr=output,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=_take_terminal if terminal else None,
+            preexec_fn=partial(_prepare, terminal=terminal, nohup=nohup),
         )
         assert self.process.stdin is not None
         self.input = self.process.stdin
@@ -153,8 +164,12 @@ class Run:
         self.input.close()
 
 
-def _take_terminal() -> None:
-    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+def _prepare(*, terminal: bool, nohup: bool) -> None:
+    default_signals()
+    if nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if terminal:
+        fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture
@@ -162,9 +177,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Starts a `Run` in `tmp_path` that does not outlive the test."""
     runs: list[Run] = []
 
-    def begin(*arguments: str, terminal: bool = True, **environment: str) -> Run:
-        runs.append(Run(*arguments, folder=tmp_path, terminal=terminal, **environment))
-        return runs[-1]
+    def begin(
+        *arguments: str, terminal: bool = True, nohup: bool = False, **environment: str
+    ) -> Run:
+        run = Run(*arguments, folder=tmp_path, terminal=terminal, nohup=nohup, **environment)
+        runs.append(run)
+        return run
 
     yield begin
     for run in runs:
@@ -298,12 +316,32 @@ def test_terminal__goes_away_midway__ends_the_run_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [True, False])
+def test_hang_up__where_the_caller_ignores_it__leaves_the_run_alone(
+    start: Callable[..., Run], tmp_path: Path, terminal: bool
+) -> None:
+    run = start(*OUTPUTS, terminal=terminal, nohup=True)
+    if terminal:
+        run.feed_until(" rows/s")
+        run.hang_up()
+    else:
+        run.feed_until_read()
+    run.process.send_signal(signal.SIGHUP)
+    run.feed(0.5)
+    run.end_of_input()
+    code, written = run.end()
+    assert (code, "hung up" in written) == (0, False)
+    assert {path.name for path in tmp_path.iterdir()} == {"report.json", "groups.parquet"}
+
+
 def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=default_signals,
     )
 
 

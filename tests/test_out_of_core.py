@@ -18,6 +18,7 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, SpillError
 from fastrank_eval.cli import cli
 from fastrank_eval.memory import Budget, budget, bytes_of
+from tests.signals import default_signals
 from tests.strategies import EVERY_KIND
 from tests.test_engine import bits
 
@@ -260,6 +261,7 @@ def test_process__ended_in_the_middle_leaves_no_spill(tmp_path, end):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        preexec_fn=default_signals,
     )
     with process:
         assert process.stdout.readline() == b"spilling\n"

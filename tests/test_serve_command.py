@@ -18,6 +18,7 @@ from fastrank_eval import serve_command
 from fastrank_eval.cli import cli
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.serve_command import bound
+from tests.signals import default_signals
 
 # A process of its own, whose history is the month of the tests.
 SERVER = """
@@ -85,6 +86,7 @@ def test_serve__until_interrupted__answers_and_ends_quietly() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=default_signals,
     )
     try:
         assert process.stderr is not None
