@@ -82,6 +82,7 @@ endef
 demo: $(VENV)/.report
 	@mkdir -p build/demo/month
 	$(call run_demo,$(BIN),build/demo)
+	$(BIN)/python -m data_gen.samples build/demo
 	cp docs/month.toml build/demo/month/nightly.toml
 	$(BIN)/python -m data_gen.month build/demo/month/logs
 	$(BIN)/fastrank-eval nightly build/demo/month/nightly.toml --backfill 2026-11-01..2026-11-30 \

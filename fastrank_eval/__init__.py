@@ -5,7 +5,7 @@ Columns in (Arrow, Parquet, CSV, pandas, polars, NumPy), exact numbers out::
     import fastrank_eval as fe
 
     result = fe.evaluate(
-        "impressions.parquet", group="user_id", label="click", score="pctr",
+        "impressions.parquet", group="user_id", label="click", score="score_a",
         measures=[fe.GAUC, fe.nDCG @ 10],
     )
 

@@ -58,14 +58,15 @@ def cli() -> None:
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval evaluate impressions.parquet --group user_id --label click --score pctr
-  fastrank-eval evaluate 'logs/day=*' -g user_id -l click -s model_a,model_b \\
+  fastrank-eval evaluate impressions.parquet --group user_id --label click --score score_a
+  fastrank-eval evaluate 'logs/day=*' -g user_id -l click -s score_a,score_b \\
       -m "GAUC(weight='positives'),nDCG@10" --format json --output report.json
   fastrank-eval evaluate judged.csv -g query -l grade -s bm25 -m "nDCG@10,ERR@20,AP(rel=2)"
-  fastrank-eval evaluate logs -g user_id -l click -s pctr --where "day = '2026-11-19' and slot < 3"
-  fastrank-eval evaluate logs -g user_id -l click -s pctr --by slot,country --by @rows:1,5,20
-  producer | fastrank-eval evaluate - -g session -l click -s pctr --presorted
-  fastrank-eval evaluate logs -g user_id -l click -s pctr --fail-if "GAUC ci_low < 0.6"
+  fastrank-eval evaluate logs -g user_id -l click -s score_a \\
+      --where "day = '2026-11-19' and slot = 'side'"
+  fastrank-eval evaluate logs -g user_id -l click -s score_a --by slot,country --by @rows:1,5,20
+  producer | fastrank-eval evaluate - -g session -l click -s score_a --presorted
+  fastrank-eval evaluate logs -g user_id -l click -s score_a --fail-if "GAUC ci_low < 0.6"
 
 Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
 143 terminated, 129 hung up.""",
@@ -172,7 +173,7 @@ def evaluate(
     cls=SectionedCommand,
     epilog="""\b
 Example:
-  fastrank-eval explain impressions.parquet --profile catboost -g user_id -l click -s pctr""",
+  fastrank-eval explain impressions.parquet --profile catboost -g user_id -l click -s score_a""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @column_options

@@ -52,12 +52,12 @@ _OF_BOTH = (
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval compare impressions.parquet -g user_id -l click -s base,cand_a,cand_b -b base
+  fastrank-eval compare impressions.parquet -g user_id -l click -s score_a,score_b -b score_a
   fastrank-eval compare judged.csv -g query -l grade -s bm25 -s ours --baseline bm25 \\
       -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
-  fastrank-eval compare logs -g user_id -l click -s old,new -b old -m "GAUC,RR" \\
+  fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a -m "GAUC,RR" \\
       --correction bh --movers 20 --output report.json
-  fastrank-eval compare logs -g user_id -l click -s old,new -b old \\
+  fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a \\
       --fail-if "GAUC delta_ci_low < -0.001"
   fastrank-eval compare base.state candidate.state --test wilcoxon
 

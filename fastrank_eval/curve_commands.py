@@ -127,9 +127,10 @@ _QUIET = option(
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval curve roc impressions.parquet -g user_id -l click -s pctr,ctr_old -o roc.parquet
-  fastrank-eval curve lift impressions.parquet -g user_id -l click -s pctr --points 11
-  fastrank-eval curve k impressions.parquet -g user_id -l click -s pctr -m nDCG,R --cutoffs 1-20""",
+  fastrank-eval curve roc impressions.parquet -g user_id -l click -s score_a,score_b -o roc.csv
+  fastrank-eval curve lift impressions.parquet -g user_id -l click -s score_a --points 11
+  fastrank-eval curve k impressions.parquet -g user_id -l click -s score_a -m nDCG,R \\
+      --cutoffs 1-20""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
@@ -201,8 +202,8 @@ def curve(
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval plot roc impressions.parquet -g user_id -l click -s pctr,ctr_old -o roc.png
-  fastrank-eval plot calibration impressions.parquet -g user_id -l click -s pctr -o bins.html""",
+  fastrank-eval plot roc impressions.parquet -g user_id -l click -s score_a,score_b -o roc.png
+  fastrank-eval plot calibration impressions.parquet -g user_id -l click -s score_a -o bins.html""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")

@@ -32,9 +32,9 @@ fail_if_option = option(
     multiple=True,
     metavar="CONDITION",
     help="Exit with code 3, the reason on standard error, if this holds or cannot be told: "
-    "'GAUC < 0.6', 'pctr:GAUC[slot=1] ci_low < 0.55 or AUC dropped_share > 0.1'; for any model if "
-    "none is named, for any slice with [*]. The report is written all the same. Repeat it for "
-    "several.",
+    "'GAUC < 0.6', 'score_a:GAUC[slot=feed] ci_low < 0.55 or AUC dropped_share > 0.1'; for any "
+    "model if none is named, for any slice with [*]. The report is written all the same. Repeat it "
+    "for several.",
 )
 fail_if_compared_option = option(
     "Output",

@@ -26,8 +26,8 @@ _OF_COMPARISONS = ("baseline", "test", "correction", "replicates", "seed", "move
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval evaluate logs/day=2026-11-19 -g user_id -l click -s pctr --save-state 19.state
-  fastrank-eval evaluate logs/day=2026-11-20 -g user_id -l click -s pctr --save-state 20.state
+  fastrank-eval evaluate logs/day=2026-11-19 -g user_id -l click -s score_a --save-state 19.state
+  fastrank-eval evaluate logs/day=2026-11-20 -g user_id -l click -s score_a --save-state 20.state
   fastrank-eval merge 19.state 20.state
   fastrank-eval merge 19.state 20.state --compare --correction bh
 

@@ -17,7 +17,7 @@ __all__ = ["spark_submit_example"]
     epilog="""\b
 Examples:
   fastrank-eval spark-submit-example > job.py
-  spark-submit job.py --parquet impressions/ --group user_id --score pctr""",
+  spark-submit job.py --parquet impressions/ --group user_id --score score_a""",
 )
 def spark_submit_example() -> None:
     """Print a complete job for spark-submit.

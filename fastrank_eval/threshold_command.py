@@ -47,9 +47,9 @@ def _costs(ctx: click.Context, param: click.Parameter, given: str | None) -> Any
     cls=SectionedCommand,
     epilog="""\b
 Examples:
-  fastrank-eval threshold impressions.parquet --label click --score pctr
-  fastrank-eval threshold logs -l click -s model_a,model_b --by recall --target 0.9 -f csv
-  fastrank-eval threshold logs -l click -s pctr --by cost --costs fp=1,fn=20 --pos 0.02""",
+  fastrank-eval threshold impressions.parquet --label click --score score_a
+  fastrank-eval threshold logs -l click -s score_a,score_b --by recall --target 0.9 -f csv
+  fastrank-eval threshold logs -l click -s score_a --by cost --costs fp=1,fn=20 --pos 0.02""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
 @label_option

@@ -121,7 +121,7 @@ def evaluate(
     --------
     >>> from fastrank_eval import spark
     >>> spark.evaluate(  # doctest: +SKIP
-    ...     session.table("impressions"), group="user_id", label="click", score="pctr",
+    ...     session.table("impressions"), group="user_id", label="click", score="score_a",
     ...     measures="GAUC,LogLoss", by="country",
     ... )
     """

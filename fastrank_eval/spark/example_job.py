@@ -27,7 +27,7 @@ def main() -> int:
     source.add_argument("--parquet", help="a folder of Parquet files")
     parser.add_argument("--group", nargs="+", default=["user_id"])
     parser.add_argument("--label", default="click")
-    parser.add_argument("--score", nargs="+", default=["pctr"], help="the first is the baseline")
+    parser.add_argument("--score", nargs="+", default=["score_a"], help="the first is the baseline")
     parser.add_argument("--measures", default="GAUC,AUC,LogLoss,PCOC")
     parser.add_argument("--by", nargs="*", default=[], help="slices: slot, age:18,35, ts:day")
     parser.add_argument("--where", help="which rows")

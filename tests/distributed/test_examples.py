@@ -21,7 +21,7 @@ from pyarrow import parquet
 import fastrank_eval as fe
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "DISTRIBUTED.md"
-NAMES = {"user": "user_id", "old": "pctr", "new": "ctr_old"}
+NAMES = {"user": "user_id", "old": "score_a", "new": "score_b"}
 
 
 def example(heading: str, **instead: tuple[str, str]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = {
         "user_id": pa.array([1, 1, 2, 2]),
         "click": pa.array([0, 1, 1, 0], pa.int8()),
-        "pctr": pa.array([0.1, 0.4, 0.2, 0.3], pa.float32()),
+        "score_a": pa.array([0.1, 0.4, 0.2, 0.3], pa.float32()),
         "slot": pa.array(["top", "top", "side", None]),
         "age": pa.array([30, 30, None, None], pa.int64()),
     }
@@ -125,7 +125,7 @@ def test_spark__the_lines_of_the_document(
     asked = here["asked"]
     sliced = {"measures": "GAUC,LogLoss", "by": ["country", "age:quantile5"]}
     assert bits(here["result"]) == bits(fe.evaluate(rows, per_group=False, **asked, **sliced))
-    lines = fe.compare(rows, **asked, baseline="ctr_old", measures="GAUC,nDCG@10")
+    lines = fe.compare(rows, **asked, baseline="score_a", measures="GAUC,nDCG@10")
     assert [repr(line) for line in here["found"]] == [repr(line) for line in lines]
     users = fe.evaluate(rows, **asked, measures="GAUC").per_group
     written = parquet.read_table(tmp_path / "users").cast(users.schema)
@@ -175,12 +175,12 @@ def test_dask__partitions_that_cut_users__are_refused_where_groups_are_kept(
 def test_dask__faulty_row__ends_the_job_with_our_message(
     dask_cluster: None, impressions: pa.Table, tmp_path: Path
 ) -> None:
-    place = impressions.column_names.index("pctr")
-    scores = impressions["pctr"].to_numpy().copy()
+    place = impressions.column_names.index("score_a")
+    scores = impressions["score_a"].to_numpy().copy()
     scores[77] = np.nan
-    rows = impressions.set_column(place, "pctr", pa.array(scores))
+    rows = impressions.set_column(place, "score_a", pa.array(scores))
     parquet.write_table(rows, tmp_path / "faulty.parquet")
-    with pytest.raises(fe.ColumnError, match="column 'pctr'"):
+    with pytest.raises(fe.ColumnError, match="column 'score_a'"):
         example("Dask")["evaluate"](str(tmp_path), 2)
 
 
