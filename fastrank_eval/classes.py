@@ -96,7 +96,7 @@ def evaluate_classes(
         the first in the order of `scores`; or every class whose score is at least the measure's
         `threshold`. By default argmax where a row has one class, threshold otherwise.
     weight : str, optional
-        Row weight: 0, or from 1e-60 to 1e60.
+        Row weight: 0, or from 1e-30 to 1e30.
     undefined : {"skip", "zero", "one", "error"} or mapping
         Value of a class for which a measure is undefined, such as PPV where no row is predicted:
         left out of means and counted by reason, or counted so. As `evaluate` takes it.

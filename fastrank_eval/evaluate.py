@@ -79,7 +79,7 @@ def evaluate(
     measures : str, Measure or sequence of them
         ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``.
     weight : str, optional
-        Row weight, 0 or from 1e-60 to 1e60: of the pairs of GAUC and of measures of all rows (AUC,
+        Row weight, 0 or from 1e-30 to 1e30: of the pairs of GAUC and of measures of all rows (AUC,
         LogLoss, PPV ...). Measures of rank positions have no weighted form: see `weight_rows`.
     item : str, optional
         Item id, for ``ties="item"``. In CSV and TSV files it is text, as `group` is.

@@ -111,7 +111,7 @@ weight_option = option(
     "-w",
     "--weight",
     metavar="COLUMN",
-    help="Weight of each row: 0, or from 1e-60 to 1e60.",
+    help="Weight of each row: 0, or from 1e-30 to 1e30.",
 )
 threads_option = option(
     "Reading",

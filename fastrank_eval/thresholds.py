@@ -168,7 +168,7 @@ def best_threshold(
     rel : float
         The least label of a positive row, above 0.
     weight : str, optional
-        Row weight: 0, or from 1e-60 to 1e60.
+        Row weight: 0, or from 1e-30 to 1e30.
     **options
         ``unretrieved``, ``unjudged``, ``score_type``, ``where``, ``limit``, ``threads``,
         ``format``, ``allow_unfinished``, ``progress``, as `evaluate` takes them.

@@ -17,7 +17,7 @@ from fastrank_eval.subtopics import subtopics_column
 __all__ = ["columns_of", "keys_of", "refuse_unhashable"]
 
 #: Weights other than 0: products and fourth powers of their sums are doubles that lose no bit.
-LEAST_WEIGHT, MOST_WEIGHT = 1e-60, 1e60
+LEAST_WEIGHT, MOST_WEIGHT = 1e-30, 1e30
 
 
 def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
@@ -41,8 +41,8 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     Raises
     ------
     ColumnError
-        Null, NaN or infinite where not allowed, a weight that is negative, above 1e60 or below
-        1e-60 but not 0, a type that has no meaning in its part: names the column, the first row
+        Null, NaN or infinite where not allowed, a weight that is negative, above 1e30 or below
+        1e-30 but not 0, a type that has no meaning in its part: names the column, the first row
         and how many rows there are.
     """
     keys = keys_of(batch, roles, first_row)
@@ -171,8 +171,8 @@ def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarra
                 values,
                 (name, part, column.type),
                 first_row,
-                "is above 1e60, or below 1e-60 but not 0,",
-                "weights must be 0 or from 1e-60 to 1e60; multiply all of them by one number",
+                "is above 1e30, or below 1e-30 but not 0,",
+                "weights must be 0 or from 1e-30 to 1e30; multiply all of them by one number",
             )
     return values
 

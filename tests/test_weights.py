@@ -1,4 +1,4 @@
-"""Weights of any size: used exactly between 1e-60 and 1e60, refused by name beyond."""
+"""Weights of any size: used exactly between 1e-30 and 1e30, refused by name beyond."""
 
 import math
 
@@ -64,12 +64,12 @@ def every_number(factor: float) -> list[tuple[str, str]]:
 def test_weights__up_to_both_limits_change_no_bit_of_any_number():
     once = every_number(1.0)
     assert len(once) > 1000
-    for power in (-195, 195):
+    for power in (-90, 90):
         again = every_number(2.0**power)
         assert [pair for pair in zip(once, again, strict=True) if pair[0] != pair[1]] == []
 
 
-@pytest.mark.parametrize("weights", [(1e-60, 1e60, 1.0), (0.0, 1e-60, 3e-60), (1e60, 4e59, 0.0)])
+@pytest.mark.parametrize("weights", [(1e-30, 1e30, 1.0), (0.0, 1e-30, 3e-30), (1e30, 4e29, 0.0)])
 def test_weights__of_every_size_at_once_give_every_measure_its_definition(weights):
     groups = probable_groups(4, 80, weights=weights)
     rows = [row for group in groups for row in group]
@@ -88,7 +88,7 @@ WEIGHT = {"weight": "weight", "unretrieved": "allow", "unjudged": "allow"}
 
 
 def test_ties_of_the_lightest_and_heaviest_rows__count_one_half():
-    for light, heavy in ((1e-60, 2e-60), (1e-60, 1e60), (1e60, 5e59)):
+    for light, heavy in ((1e-30, 2e-30), (1e-30, 1e30), (1e30, 5e29)):
         table = {"g": [1, 1], "s": [0.5, 0.5], "y": [1, 0], "w": [light, heavy]}
         columns = {"group": "g", "label": "y", "score": "s", "weight": "w"}
         result = fe.evaluate(table, measures="GAUC,AUC", **columns)
@@ -99,8 +99,8 @@ EXTREME = {
     "both vanish": [1e-323, 5e-324, 1.0],
     "far apart": [1e-200, 1e200, 1.0],
     "the largest": [1e308, 1e308, 1e308],
-    "just above": [1.0, math.nextafter(1e60, 2e60), 0.0],
-    "just below": [0.0, math.nextafter(1e-60, 0), 1.0],
+    "just above": [1.0, math.nextafter(1e30, 2e30), 0.0],
+    "just below": [0.0, math.nextafter(1e-30, 0), 1.0],
 }
 
 
@@ -109,7 +109,7 @@ def test_weights__beyond_the_limits_are_refused_by_name(weights):
     table = {"g": [1, 1, 2], "s": [0.5, 0.5, 0.25], "y": [1, 0, 1], "w": weights}
     table["t"] = table["s"]
     columns = {"label": "y", "score": "s", "weight": "w"}
-    said = r"weight column 'w' \(double\) is above 1e60, or below 1e-60 but not 0.*row.*; weights"
+    said = r"weight column 'w' \(double\) is above 1e30, or below 1e-30 but not 0.*row.*; weights"
     by_group = {"group": "g", "label": "y", "score": "s"}
     for refused in (
         lambda: fe.evaluate(table, group="g", measures="GAUC,Brier,PPV", **columns),

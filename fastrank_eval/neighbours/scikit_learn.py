@@ -72,7 +72,7 @@ def group_score(
         Integers, text, dates or bools, not null; in any order.
     measure : str or Measure
     sample_weight : array of shape (rows,), optional
-        Row weights, 0 or from 1e-60 to 1e60; measures of rank positions refuse them.
+        Row weights, 0 or from 1e-30 to 1e30; measures of rank positions refuse them.
     **options
         profile, ties, undefined, weight_rows, score_type and threads, as `evaluate` has them.
 

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 
 from fastrank_eval.gate_tree import ALL
 from fastrank_eval.report.nights import Finding, Night
@@ -227,7 +228,7 @@ def _digits(difference: float) -> int:
     size = abs(difference)
     if not math.isfinite(size) or size >= _SMALL or not size:
         return _DIGITS
-    return min(1 - math.floor(math.log10(size)), _MOST_DIGITS)
+    return min(1 - Decimal(size).adjusted(), _MOST_DIGITS)
 
 
 def _level_of(night: Night) -> str:
