@@ -131,13 +131,30 @@ class KeyedSums:
         Returns
         -------
         ndarray of float64, shape (terms, keys)
-            Each within two units of the last place; keys up to the last with a sum above 0.
+            Each rounded once; keys up to the last with a sum above 0.
         """
         whole = self._whole().limbs
         limbs = whole.shape[2]
         total = np.zeros(whole.shape[:2])
-        for limb in range(limbs):
-            total += np.ldexp(whole[:, :, limb].astype(np.float64), 32 * (limb - limbs))
+        there = whole.any(axis=2)
+        digits = whole[there]
+        if not len(digits):
+            return total
+        top = limbs - 1 - np.argmax(digits[:, ::-1] != 0, axis=1)
+        # The highest digits of each sum, below which others only matter as not being 0.
+        padded = np.concatenate([np.zeros((len(digits), 2), np.int64), digits], axis=1)
+        rows = np.arange(len(digits))
+        first, second, third = (padded[rows, top + 2 - k].astype(np.uint64) for k in range(3))
+        lower = np.concatenate([np.zeros((len(digits), 3), np.int64), digits], axis=1)
+        below = np.cumsum(lower != 0, axis=1)[rows, top] > 0
+        shift = (32 - np.frexp(first.astype(np.float64))[1]).astype(np.uint64)
+        upper = ((first << np.uint64(32)) | second) << shift
+        upper |= (third << shift) >> np.uint64(32)
+        rest = ((third << shift) & np.uint64(0xFFFFFFFF)) != 0
+        # 64 bits, of which the last says whether any bit is left: a double of them is rounded once.
+        upper |= (rest | below).astype(np.uint64)
+        exponent = 32 * (top + 1 - limbs) - shift.astype(np.int64) - 64
+        total[there] = np.ldexp(upper.astype(np.float64), exponent)
         return total
 
     def _whole(self) -> _Cells:
