@@ -18,7 +18,8 @@ from fastrank_eval.errors import ArgumentError, SourceError, near, text_keys_hin
 from fastrank_eval.sources.formats import DELIMITER, inspect_file, read_file
 from fastrank_eval.sources.paths import FORMATS, File, expand, folder_of
 from fastrank_eval.sources.ranges import Range, partition_ranges
-from fastrank_eval.sources.reading import checked, decoded, reading, select, type_name
+from fastrank_eval.sources.reading import decoded, reading, select, type_name
+from fastrank_eval.sources.soundness import checked
 from fastrank_eval.sources.source import Source, selected_row
 from fastrank_eval.sources.streams import open_stream
 from fastrank_eval.sources.unread import Part, read_parts

@@ -17,8 +17,9 @@ from fastrank_eval.arrow_values import arrow_value
 from fastrank_eval.errors import SourceError
 from fastrank_eval.sources.paths import File, begins_like, sniff
 from fastrank_eval.sources.ranges import Range
-from fastrank_eval.sources.reading import checked, decoded, first_line, reading, select
+from fastrank_eval.sources.reading import decoded, first_line, reading, select
 from fastrank_eval.sources.row_groups import open_parquet, unread
+from fastrank_eval.sources.soundness import checked
 from fastrank_eval.sources.streams import StreamBytes, open_stream
 from fastrank_eval.sources.unread import Part
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fastrank_eval.arrow_values import arrow_column
 from fastrank_eval.errors import ColumnError, SourceError
 from fastrank_eval.sources.reading import first_line, foreign, reading, select, type_name
+from fastrank_eval.sources.soundness import checked
 from fastrank_eval.sources.source import Source, selected_row
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "open_table",
 ]
 
+_REMEDY = "Make the table again."
 _SCAN = {"batch_size": 1 << 17, "batch_readahead": 4, "fragment_readahead": 1}
 
 
@@ -33,7 +35,8 @@ def open_table(table: pa.Table, name: str) -> Source:
     """Open a table; its chunks are the batches."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return iter(table.select(list(columns)).to_batches())
+        with reading(name, _REMEDY):
+            yield from checked(table.select(list(columns)).to_batches())
 
     return Source(name, table.schema, read, rows=table.num_rows)
 
@@ -43,7 +46,7 @@ def open_reader(reader: pa.RecordBatchReader, name: str) -> Source:
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(name, "Produce the stream again."):
-            yield from select(reader, columns)
+            yield from checked(select(reader, columns))
 
     return Source(name, reader.schema, read, rereadable=False)
 
@@ -69,7 +72,8 @@ def open_batches(batches: Iterable[Any], name: str) -> Source:
                         f"{name}: a batch has the columns {_columns(batch.schema)}, and the first "
                         f"one {_columns(schema)}: cast them to one schema."
                     )
-                yield batch.select(list(columns))
+                with reading(name, _REMEDY):
+                    yield from checked([batch.select(list(columns))])
 
     return Source(name, schema, read, rereadable=again)
 
@@ -95,7 +99,7 @@ def open_stream_object(source: object, name: str) -> Source:
         with foreign(name):
             reader = first.pop() if first else pa.RecordBatchReader.from_stream(source)
             with reader:
-                yield from select(reader, columns)
+                yield from checked(select(reader, columns))
 
     return Source(name, first[0].schema, read, rereadable=hasattr(source, "__len__"))
 
@@ -114,11 +118,11 @@ def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Sou
             fragments = list(dataset.get_fragments(filter=rows))
         except ValueError:  # a filtered dataset hides its fragments: errors name no file then
             with reading("the dataset", "Write the file again."):
-                yield from dataset.scanner(**scan).to_batches()
+                yield from checked(dataset.scanner(**scan).to_batches())
             return
         for fragment in fragments:
             with reading(repr(getattr(fragment, "path", name)), "Write the file again."):
-                yield from fragment.scanner(schema=dataset.schema, **scan).to_batches()
+                yield from checked(fragment.scanner(schema=dataset.schema, **scan).to_batches())
 
     locate = (lambda row: "") if rows is None else selected_row
     return Source(name, dataset.schema, read, locate=locate)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 
 from fastrank_eval.errors import FastRankEvalError, SourceError
 
-__all__ = ["checked", "decoded", "first_line", "foreign", "reading", "select", "type_name"]
+__all__ = ["decoded", "first_line", "foreign", "reading", "select", "type_name"]
 
 
 def type_name(value: object) -> str:
@@ -63,17 +63,10 @@ def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -
         raise SourceError(
             f"Cannot read {name}: permission denied. Allow this user to read it."
         ) from error
-    except (pa.ArrowException, OSError, EOFError, KeyError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, EOFError, KeyError, UnicodeError) as error:
         raise SourceError(
             f"Cannot read {name}: {condition()}{first_line(error)}. {remedy}"
         ) from error
-
-
-def checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Refuse what Arrow reads on trust: offsets and indices out of range, text that is no UTF-8."""
-    for batch in batches:
-        batch.validate(full=True)
-        yield batch
 
 
 def decoded(schema: pa.Schema) -> pa.Schema:

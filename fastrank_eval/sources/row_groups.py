@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 from fastrank_eval.errors import SourceError
 from fastrank_eval.sources.paths import File
 from fastrank_eval.sources.ranges import Range, row_group_ranges
-from fastrank_eval.sources.reading import checked
+from fastrank_eval.sources.soundness import checked
 from fastrank_eval.sources.unread import Unread
 
 __all__ = ["open_parquet", "unread"]
