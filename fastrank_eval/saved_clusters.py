@@ -189,7 +189,13 @@ def _rows_of(parts: Mapping[str, np.ndarray]) -> _Rows:
     columns = [codes, parts["positive"]]
     if "weights" in parts:
         columns.append(of_planes(parts["weights"], "f"))
-    return _Rows(columns, parts["sizes"].astype(np.int64))
+    rows = _Rows(columns, parts["sizes"].astype(np.int64))
+    # Kernels that read them look at no bounds.
+    if any(column.shape != codes.shape for column in columns) or (
+        rows.sizes.ndim != 1 or rows.sizes.min(initial=0) < 0 or rows.sizes.sum() != len(codes)
+    ):
+        raise ValueError("sizes of groups and rows of clustered scores contradict each other")
+    return rows
 
 
 def _edges(sizes: np.ndarray) -> list[int]:

@@ -11,6 +11,8 @@ import pyarrow as pa
 Parts = dict[str, np.ndarray]
 
 _LIMB = 32
+#: No sum has more digits: 64 of doubles, twice as many of products.
+_MOST_LIMBS = 1 << 10
 
 
 def limbs_of(numbers: Sequence[int]) -> Parts:
@@ -49,6 +51,8 @@ def numbers_of(parts: Mapping[str, np.ndarray]) -> list[int]:
     numbers, first = [], 0
     columns = (parts[name].tolist() for name in ("length", "lowest", "negative"))
     for length, lowest, negative in zip(*columns, strict=True):
+        if not (0 <= length <= _MOST_LIMBS and 0 <= lowest <= _MOST_LIMBS):
+            raise ValueError(f"a sum has {length} digits, the first worth 2^(32 * {lowest})")
         digits = parts["limbs"][first : first + length].astype("<u4").tobytes()
         size = int.from_bytes(digits, "little") << (_LIMB * lowest)
         numbers.append(-size if negative else size)

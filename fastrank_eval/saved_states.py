@@ -15,16 +15,18 @@ from fastrank_eval.output import atomic_path
 from fastrank_eval.result import Result
 from fastrank_eval.saved_groups import SavedGroups
 from fastrank_eval.saved_parts import Parts
+from fastrank_eval.sources.reading import first_line
 from fastrank_eval.state_evaluation import evaluation_of, places_in, plan_of
 from fastrank_eval.state_files import (
     Place,
     malformed,
     read_state,
+    sound,
     state_bytes,
     state_in,
     write_state,
 )
-from fastrank_eval.state_header import StateHeader
+from fastrank_eval.state_header import StateHeader, check_header
 from fastrank_eval.state_merging import (
     Content,
     added_up,
@@ -34,6 +36,7 @@ from fastrank_eval.state_merging import (
 )
 from fastrank_eval.state_places import ALL, VALUES, fingerprint_of, slicing_of
 from fastrank_eval.stops import tidied
+from fastrank_eval.typed_arguments import shown, typed
 
 if TYPE_CHECKING:
     from fastrank_eval.comparison.comparison import Comparison
@@ -42,6 +45,8 @@ __all__ = ["State", "load_state"]
 
 #: What a result may be asked for anew, and what it is called.
 _CHOSEN = {"confidence": "confidence", "min_groups": "least groups of slices"}
+#: What `as_one` is told of an evaluation.
+_TOLD = {"sources", "order", "where", "limit"}
 
 
 class State(StateHeader):
@@ -80,6 +85,7 @@ class State(StateHeader):
             f"{', '.join(self.measures)} of {', '.join(self.scores)}"
         )
 
+    @typed
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the state to a file, whole or not at all; docs/STATES.md describes it.
 
@@ -102,6 +108,7 @@ class State(StateHeader):
         return state_bytes(self._header, self._states)
 
     @classmethod
+    @typed
     def from_bytes(cls, content: bytes, *, name: str = "a state in bytes") -> State:
         """Read what `to_bytes` gave.
 
@@ -132,6 +139,7 @@ class State(StateHeader):
         """
         return _checked(*state_in(bytes(content), name), name)
 
+    @typed
     def merge(
         self, *others: State, allow_repeated: bool = False, allow_crossing: bool = False
     ) -> State:
@@ -158,15 +166,15 @@ class State(StateHeader):
             two states hold the same rows, or if a group is seen to have rows in both.
         """
         for other in others:
-            if not isinstance(other, State):
-                raise ArgumentError(f"merge() takes states, not {type(other).__name__}.")
-            check_agreement(self._content, other._content)
+            with sound(f"{self.shown} or {other.shown}"):
+                check_agreement(self._content, other._content)
         every = [self._content, *(other._content for other in others)]
         if not allow_repeated:
             check_repeated(every)
-        if not allow_crossing:
-            check_crossing(every)
-        states, kinds = added_up(every, plan_of(self._header))
+        with sound(" or ".join(dict.fromkeys(one.shown for one in every))):
+            if not allow_crossing:
+                check_crossing(every)
+            states, kinds = added_up(every, plan_of(self._header))
         agreed = {name: {one.header[name] for one in every} for name in _CHOSEN}
         header = {
             **self._header,
@@ -176,6 +184,7 @@ class State(StateHeader):
         }
         return State(header, states)
 
+    @typed
     def as_one(self, told: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
         """The same, as if one evaluation had seen all its rows.
 
@@ -186,6 +195,11 @@ class State(StateHeader):
         group : sequence of str, optional
             What the key columns are called.
         """
+        if set(told) != _TOLD:
+            raise ArgumentError(
+                f"told: must have the keys {', '.join(sorted(_TOLD))}, got {shown(list(told))}; "
+                "give all of them."
+            )
         header = dict(self._header)
         counts = {
             name: sum(getattr(one, name) for one in self.seen)
@@ -197,6 +211,7 @@ class State(StateHeader):
             header["columns"] = {**header["columns"], "group": list(group)}
         return State(header, self._states)
 
+    @typed
     def check_mergeable(self, other: State) -> None:
         """Refuse a state that rests on other columns, conventions, measures, models or edges.
 
@@ -209,7 +224,8 @@ class State(StateHeader):
         MergeError
             Naming the first difference with both values.
         """
-        check_agreement(self._content, other._content)
+        with sound(f"{self.shown} or {other.shown}"):
+            check_agreement(self._content, other._content)
 
     @property
     def _content(self) -> Content:
@@ -220,6 +236,7 @@ class State(StateHeader):
         states = {place: parts for place, parts in self._states.items() if place[2] != VALUES}
         return State({**self._header, "groups_kept": False}, states, self.shown)
 
+    @typed
     def without_slices(self, *by: str) -> State:
         """The same without the slices by some, or without any.
 
@@ -256,6 +273,7 @@ class State(StateHeader):
             told["by"] = list(left)
         return State({**self._header, "slicings": left, "conventions": told}, states, self.shown)
 
+    @typed
     def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
         """What one evaluation of all rows returns; values per group only if they were kept.
 
@@ -277,8 +295,11 @@ class State(StateHeader):
         ArgumentError
             If states of different confidence or `min_groups` were merged and none is given.
         """
-        return result_of(self.evaluation(confidence=confidence, min_groups=min_groups), state=self)
+        done = self.evaluation(confidence=confidence, min_groups=min_groups)
+        with sound(self.shown):
+            return result_of(done, state=self)
 
+    @typed
     def evaluation(
         self, *, confidence: float | None = None, min_groups: int | None = None
     ) -> Evaluation:
@@ -296,14 +317,11 @@ class State(StateHeader):
         """
         share = self._in_force("confidence", confidence, "0.95")
         fewest = self._in_force("min_groups", min_groups, "1")
-        return evaluation_of(
-            self._header,
-            self._states,
-            self.seen,
-            open_share("confidence", share),
-            at_least_one("min_groups", fewest, 1),
-        )
+        share, fewest = open_share("confidence", share), at_least_one("min_groups", fewest, 1)
+        with sound(self.shown):
+            return evaluation_of(self._header, self._states, self.seen, share, fewest)
 
+    @typed
     def compare(
         self, other: State | None = None, *, baseline: str | None = None, **choices: Any
     ) -> Comparison:
@@ -350,14 +368,14 @@ class State(StateHeader):
         """
         from fastrank_eval.comparison.comparing_states import compare_states
 
-        if other is not None and not isinstance(other, State):
-            raise ArgumentError(f"compare() takes a state, not {type(other).__name__}.")
         check_options("compare", choices, compare_states)
-        return compare_states(self, other, baseline, **choices)
+        with sound(" or ".join(one.shown for one in (self, other) if one is not None)):
+            return compare_states(self, other, baseline, **choices)
 
     def values_of_groups(self) -> SavedGroups | None:
         """Keys and values of every group; None if they were not kept."""
-        return SavedGroups.loaded(self._states[ALL, "", VALUES]) if self.groups_kept else None
+        with sound(self.shown):
+            return SavedGroups.loaded(self._states[ALL, "", VALUES]) if self.groups_kept else None
 
     def _in_force(self, name: str, given: Any, example: str) -> Any:
         chosen = self._header[name] if given is None else given
@@ -369,6 +387,7 @@ class State(StateHeader):
         return chosen
 
 
+@typed
 def load_state(path: str | os.PathLike[str]) -> State:
     """Read the state that `State.save` or ``--save-state`` has written.
 
@@ -389,16 +408,23 @@ def load_state(path: str | os.PathLike[str]) -> State:
 
 
 def _checked(header: dict[str, Any], states: dict[Place, Parts], shown: str) -> State:
-    """The state, if all that its header names is there."""
+    """The state, if all that its header names is there and can be read."""
+    told = ""
     try:
+        check_header(header)
         state = State(header, states, repr(shown))
-        missing = [
-            name + (f" of {score}" if score else "") + (f" in {where}" if where != ALL else "")
-            for where, score, name in places_in(header, states)
-            if (where, score, name) not in states
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise malformed(shown, error) from error
+        for where, _, _ in states:
+            slicing_of(where)
+        missing = []
+        for place, read in places_in(header, states):
+            where, score, name = place
+            told = name + (f" of {score}" if score else "") + f" in {where}" * (where != ALL)
+            if place in states:
+                read(states[place])
+            else:
+                missing.append(told)
+    except Exception as error:
+        raise malformed(repr(shown), f"{told}: {first_line(error)}" if told else error) from error
     if missing:
-        raise malformed(shown, f"it lacks the sums {', '.join(missing)}")
+        raise malformed(repr(shown), f"it lacks the sums {', '.join(missing)}")
     return state

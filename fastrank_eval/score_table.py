@@ -82,4 +82,9 @@ class ScoreTable:
     def counts_in(parts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes, ascending, with the number of their positives and of their others."""
         positives, others = (parts[name].astype(np.int64) for name in ("positives", "others"))
-        return of_steps(parts["codes"]), positives, others
+        codes = of_steps(parts["codes"])
+        if not codes.shape == positives.shape == others.shape or (codes[1:] <= codes[:-1]).any():
+            raise ValueError("codes do not ascend, or are not as many as their counts")
+        if min(positives.min(initial=0), others.min(initial=0)) < 0:
+            raise ValueError("counts of scores are below 0")
+        return codes, positives, others

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from fastrank_eval.arguments import processors
 from fastrank_eval.cluster_moments import ClusterMoments
 from fastrank_eval.columns import Roles
 from fastrank_eval.evaluation import Evaluation
+from fastrank_eval.field_values import FieldValues
 from fastrank_eval.mean_state import MeanState
 from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.meta import Meta
@@ -39,6 +41,8 @@ from fastrank_eval.state_places import (
     pair_of,
     paired_by,
     slice_of,
+    totals_in,
+    values_of,
 )
 from fastrank_eval.summary import slices_left_out, summary_lines
 from fastrank_eval.tally import PoolSet, Sums, Tally
@@ -73,26 +77,31 @@ def plan_of(header: Mapping[str, Any], confidence: float = 0.95, min_groups: int
     )
 
 
-def places_in(header: Mapping[str, Any], states: Mapping[Place, Parts]) -> Iterable[Place]:
-    """Every place that a state must have, of slices as far as they are there."""
+def places_in(
+    header: Mapping[str, Any], states: Mapping[Place, Parts]
+) -> Iterable[tuple[Place, Callable[[Parts], object]]]:
+    """Every place that a state must have, and what reads it; of slices as far as they are there."""
     plan = plan_of(header)
     sliced = [lines_of(by) for by in header["slicings"]]
     rivals = [plan.roles.scores[model] for model in plan.rivals]
     rows = [ALL]
     for where in (ALL, *sliced):
-        yield where, "", TOTALS
-        yield from ((where, score, GROUPS) for score in plan.roles.scores)
-        yield from ((where, score, PAIRS) for score in rivals)
+        yield (where, "", TOTALS), totals_in
+        yield from (((where, score, GROUPS), MeanState.loaded) for score in plan.roles.scores)
+        yield from (((where, score, PAIRS), PairedState.loaded) for score in rivals)
     for by, where in zip(header["slicings"], sliced, strict=True):
-        yield where, "", SLICES
+        yield (where, "", SLICES), SavedSlices.loaded
         if (where, "", SLICES) in states:
             labels = SavedSlices.loaded(states[where, "", SLICES]).labels
             rows += [slice_of(by, label) for label in labels]
     for where in rows:
         for names, scores in ((kept_by(plan), plan.roles.scores), (paired_by(plan), rivals)):
-            yield from ((where, score, name) for score in scores for name in names)
+            for score in scores:
+                yield from (((where, score, name), one.kind.loaded) for name, one in names.items())
     if header["groups_kept"]:
-        yield ALL, "", VALUES
+        yield (ALL, "", VALUES), SavedGroups.loaded
+    for field, kind in header["fields"].items():
+        yield values_of(field), partial(FieldValues.loaded, kind)
 
 
 def evaluation_of(

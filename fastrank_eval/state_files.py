@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import mmap
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval import __version__
-from fastrank_eval.errors import SourceError
+from fastrank_eval.errors import FastRankEvalError, SourceError
 from fastrank_eval.saved_parts import Parts
 
 #: The version of the format that is written and read.
@@ -63,11 +63,10 @@ def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Pa
     """
     with part.open("wb") as sink:
         _write(sink, header, states)
+    content = part.read_bytes()
+    digest = hashlib.sha256(content).hexdigest().encode()
     with part.open("r+b") as whole:
-        with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            places = _places(content, _MARK + _ZEROS)
-            digest = hashlib.sha256(content).hexdigest().encode()
-        for place in places:
+        for place in _places(content, _MARK + _ZEROS):
             whole.seek(place + len(_MARK))
             whole.write(digest)
 
@@ -129,17 +128,16 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place
     """
     shown = os.fspath(path)
     try:
+        # Not mapped: a file cut short meanwhile would end the process by a signal.
         with Path(shown).open("rb") as handle:
             if not os.fstat(handle.fileno()).st_size:
                 raise _foreign(shown, "it is empty")
-            with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                _check_digest(content, shown)
-        with pa.memory_map(shown) as source:
-            return _opened(source, shown)
+            content = handle.read()
     except OSError as error:
         raise SourceError(
             f"cannot read the saved state {shown!r}: {error.strerror or error}."
         ) from error
+    return state_in(content, shown)
 
 
 def state_in(
@@ -153,13 +151,33 @@ def state_in(
 
 
 def _opened(source: pa.NativeFile, shown: str) -> tuple[dict[str, Any], dict[Place, Parts]]:
+    with sound(repr(shown)), pa.ipc.open_file(source) as file:
+        return _read(file, shown)
+
+
+@contextmanager
+def sound(shown: str) -> Iterator[None]:
+    """Take whatever the content of a state makes fail for a fault of that content.
+
+    A digest says that bytes are those written, not who wrote them: arrays may lack, be of another
+    shape, or hold numbers that mean nothing.
+
+    Parameters
+    ----------
+    shown : str
+        What messages call the state, in quotes if it is a name.
+
+    Raises
+    ------
+    SourceError
+        Instead of any error that is not ours.
+    """
     try:
-        with pa.ipc.open_file(source) as file:
-            return _read(file, shown)
-    except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
-        if isinstance(error, SourceError):
-            raise
-        raise malformed(shown, error) from error
+        yield
+    except FastRankEvalError:
+        raise
+    except Exception as error:
+        raise malformed(shown, f"{type(error).__name__}: {error}") from error
 
 
 def is_state(path: str | os.PathLike[str]) -> bool:
@@ -176,15 +194,15 @@ def is_state(path: str | os.PathLike[str]) -> bool:
 
 
 def malformed(shown: str, why: object) -> SourceError:
-    """What is said of a file whose bytes are those written, but do not make a state."""
+    """What is said of content whose bytes are those written, but do not make a state."""
     reason = (str(why).splitlines() or ["unknown fault"])[0]
     return SourceError(
-        f"{shown!r} is no state that this version can read: {reason}; write it anew with "
+        f"{shown} is no state that this version can read: {reason}; write it anew with "
         "--save-state."
     )
 
 
-def _check_digest(content: mmap.mmap | bytes, shown: str) -> None:
+def _check_digest(content: bytes, shown: str) -> None:
     if content[:6] != _MAGIC:
         raise _foreign(shown, "it is no Arrow IPC file")
     at = content.find(_MARK)
@@ -205,7 +223,7 @@ def _check_digest(content: mmap.mmap | bytes, shown: str) -> None:
         )
 
 
-def _places(content: mmap.mmap | bytes, mark: bytes) -> list[int]:
+def _places(content: bytes, mark: bytes) -> list[int]:
     places, at = [], content.find(mark)
     while at >= 0:
         places.append(at)
@@ -237,6 +255,7 @@ def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], d
     states: dict[Place, Parts] = {}
     for number in range(file.num_record_batches):
         batch = file.get_batch(number)
+        batch.validate(full=True)
         names = [batch.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
         content = batch.column("content")
         for row, (of, model, state, part, kind, shape) in enumerate(zip(*names, strict=True)):

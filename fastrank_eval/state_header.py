@@ -8,9 +8,43 @@ from typing import Any
 
 from fastrank_eval.saved_parts import Parts
 from fastrank_eval.state_files import Place
-from fastrank_eval.state_places import ALL, TOTALS
+from fastrank_eval.state_places import ALL, TOTALS, totals_in
+from fastrank_eval.typed_arguments import is_of, shown
 
-__all__ = ["Seen", "StateHeader"]
+__all__ = ["Seen", "StateHeader", "check_header"]
+
+#: What a header must have, as annotations; what else it has is left alone.
+_HEADER = {
+    "conventions_version": "int",
+    "conventions": "Mapping[str, Any]",
+    "columns": "Mapping[str, Any]",
+    "score_types": "Mapping[str, str]",
+    "measures": "list[str]",
+    "asked": "Mapping[str, str]",
+    "models": "list[str]",
+    "baseline": "str | None",
+    "slicings": "Mapping[str, Mapping[str, list[str]]]",
+    "groups_kept": "bool",
+    "fields": "Mapping[str, str | None]",
+    "confidence": "float | None",
+    "min_groups": "int | None",
+    "seen": "list[Mapping[str, Any]]",
+    "writer": "str",
+}
+#: The same of entries of the header.
+_COLUMNS = {"group": "list[str]", "label": "str", "weight": "str | None"}
+_CONVENTIONS = {"undefined": "str", "groups": "str", "weight": "str | None"}
+_SEEN = {
+    "sources": "list[str]",
+    "order": "str",
+    "where": "str | None",
+    "limit": "int | None",
+    "rows": "int",
+    "positives": "int",
+    "groups": "int",
+    "writer": "str",
+    "fingerprint": "str",
+}
 
 
 @dataclass(frozen=True)
@@ -45,6 +79,36 @@ class Seen:
     fingerprint: str
 
 
+def check_header(header: Mapping[str, Any]) -> None:
+    """Refuse a header that lacks an entry, or has one of another type.
+
+    Raises
+    ------
+    ValueError
+        Naming the entry.
+    """
+    _check(header, _HEADER, "")
+    _check(header["columns"], _COLUMNS, "columns ")
+    _check(header["conventions"], _CONVENTIONS, "conventions ")
+    for entry in header["seen"]:
+        _check(entry, _SEEN, "seen ")
+        if set(entry) != set(_SEEN):
+            raise ValueError(f"seen has the entries {shown(list(entry))}")
+    models = header["models"]
+    if not models or len(set(models)) < len(models) or not header["measures"]:
+        raise ValueError("models or measures are empty, or models are there twice")
+    if header["baseline"] not in (None, *models):
+        raise ValueError(f"baseline {header['baseline']!r} is none of the models")
+
+
+def _check(entries: Mapping[str, Any], wanted: Mapping[str, str], of: str) -> None:
+    for name, kind in wanted.items():
+        if name not in entries:
+            raise ValueError(f"{of}{name} is missing in its header")
+        if not is_of(entries[name], kind):
+            raise ValueError(f"{of}{name} in its header is {shown(entries[name])}, no {kind}")
+
+
 class StateHeader:
     """What a state is of: models, measures, slices, how many rows, and where they came from.
 
@@ -69,7 +133,7 @@ class StateHeader:
         self.seen = tuple(
             Seen(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
         )
-        self._groups, self._rows = self._states[ALL, "", TOTALS]["counts"][0, :2].tolist()
+        self._groups, self._rows = totals_in(self._states[ALL, "", TOTALS])[0, :2].tolist()
         self.shown = shown or f"a state of {self.rows} rows"
 
     @property

@@ -104,6 +104,16 @@ def values_of(field: str) -> Place:
     return "", "", json.dumps(["values of a field", field])
 
 
+def totals_in(parts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return groups, rows and positives, a row a line."""
+    counts = parts["counts"]
+    if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[1] != 3:
+        raise ValueError(f"counts of totals are {counts.dtype} of shape {counts.shape}")
+    if counts.min(initial=0) < 0:
+        raise ValueError("counts of totals are below 0")
+    return counts
+
+
 def fingerprint_of(measures: list[str], states: Mapping[Place, Parts]) -> str:
     """What tells sums from others: the same for the same rows, whatever they were called."""
     digest = hashlib.sha256(json.dumps(measures).encode())

@@ -69,6 +69,22 @@ def test_cut_or_lengthened_file__is_refused(saved: Path) -> None:
         fe.load_state(saved)
 
 
+def test_file_cut_short_while_it_is_read__is_refused_and_kills_no_process(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = state_files._check_digest
+
+    def cut_first(content: Any, shown: str) -> None:
+        check(content, shown)
+        os.truncate(saved, 0)
+        assert len(bytes(content)) > 6
+
+    monkeypatch.setattr(state_files, "_check_digest", cut_first)
+    assert fe.load_state(saved).rows == 200
+    with pytest.raises(SourceError, match="it is empty"):
+        fe.load_state(saved)
+
+
 def foreign_files() -> dict[str, Callable[[Path], object]]:
     table = pa.table({"a": [1]})
 
