@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastrank_eval.errors import ArgumentError, near
+from fastrank_eval.typed_arguments import shown
 
 #: What arguments that are one of a few words may be.
 CHOICES = {
@@ -20,6 +21,10 @@ CHOICES = {
     "score_type": ("given", "float32"),
     "order": ("auto", "sorted", "grouped", "scattered"),
 }
+
+#: What counts rows must fit a signed integer of 64 bits.
+_MOST = 2**63 - 1
+_MOST_SPACES = 64
 
 
 def column_name(part: str, given: object) -> str:
@@ -93,13 +98,25 @@ def check_options(
             raise ArgumentError(f"{taker}() needs {name}=...")
 
 
-def at_least_one(part: str, given: Any, otherwise: Any) -> Any:
+def at_least_one(part: str, given: Any, otherwise: Any, most: float = _MOST) -> Any:
     """A whole number of at least 1; `otherwise` where none is given."""
     if given is None:
         return otherwise
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
         raise ArgumentError(f"{part}={given!r} is not a whole number of at least 1.")
+    if given > most:
+        raise ArgumentError(f"{part}: must be at most {most:,}, got {shown(given)}; pass less.")
     return int(given)
+
+
+def indent_of(given: int | None) -> int | None:
+    """Spaces a level of JSON, or None for one line."""
+    if given is not None and not 0 <= given <= _MOST_SPACES:
+        raise ArgumentError(
+            f"indent: must be None or a whole number from 0 to {_MOST_SPACES}, got {shown(given)}; "
+            "pass None for one line."
+        )
+    return given
 
 
 def open_share(part: str, given: Any) -> float:

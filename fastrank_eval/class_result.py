@@ -13,6 +13,7 @@ from fastrank_eval.measure_value import MeasureValue
 from fastrank_eval.meta import Meta
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.result import Result
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,6 +104,7 @@ class ClassResult(Result):
             )
         return self._confusion
 
+    @typed
     def value(  # type: ignore[override]  # averages take the place of slices
         self, measure: str | Measure, score: str | None = None, average: str | None = None
     ) -> float:
@@ -130,6 +132,7 @@ class ClassResult(Result):
         """
         return self._of_average(measure, score, average).value
 
+    @typed
     def interval(  # type: ignore[override]  # averages take the place of slices
         self, measure: str | Measure, score: str | None = None, average: str | None = None
     ) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.meta import Meta
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.sources import open_source
+from fastrank_eval.typed_arguments import typed
 from fastrank_eval.undefined import undefined_policies, undefined_text
 from fastrank_eval.ungrouped import each_stretch
 
@@ -44,6 +45,7 @@ DECIDE = ("argmax", "threshold")
 _LEAST_ROWS = 1 << 12
 
 
+@typed
 def evaluate_classes(
     source: object,
     *,
@@ -137,8 +139,6 @@ def evaluate_classes(
     """
     started, compiled = perf_counter(), compilations()
     policies = undefined_policies(undefined)
-    if progress is not None and not callable(progress):
-        raise ArgumentError(f"progress={progress!r} is not callable; pass a function or None.")
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"name={name!r} is not a name.")
     wanted = parse_measures(measures)
@@ -209,8 +209,6 @@ def evaluate_classes(
 def _averages(given: str | Sequence[str] | None) -> tuple[str, ...]:
     if given is None:
         return ()
-    if not isinstance(given, Iterable):
-        raise ArgumentError(f"average={given!r} is not one of {', '.join(AVERAGES)}.")
     words = [word.strip() for word in given.split(",")] if isinstance(given, str) else list(given)
     for word in words:
         check_choice("average", word, AVERAGES)

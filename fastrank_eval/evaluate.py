@@ -12,6 +12,7 @@ from fastrank_eval.plan import GroupValues
 from fastrank_eval.progress import Progress
 from fastrank_eval.result import Result
 from fastrank_eval.summary import per_group_table, score_tables
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fastrank_eval.slices import SliceSpec
 
 
+@typed
 def evaluate(
     source: object,
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -41,6 +42,7 @@ from fastrank_eval.sources import open_source, require_columns
 from fastrank_eval.summary import slices_left_out, summary_lines
 from fastrank_eval.tally import Tally
 from fastrank_eval.ties import TIES
+from fastrank_eval.typed_arguments import is_several, typed
 from fastrank_eval.undefined import undefined_policies, undefined_text
 from fastrank_eval.ways import evaluate_by_way
 
@@ -85,6 +87,7 @@ class Evaluation:
     asked: Mapping[str, str]
 
 
+@typed
 def run(
     source: object,
     *,
@@ -143,8 +146,6 @@ def run(
     for name, value in given.items():
         if name != "undefined":
             check_choice(name, value, _CHOICES[name])
-    if progress is not None and not callable(progress):
-        raise ArgumentError(f"progress={progress!r} is not callable; pass a function or None.")
     if presorted:
         if order not in ("auto", "sorted"):
             raise ArgumentError(f"presorted=True contradicts order={order!r}; give one of them.")
@@ -195,7 +196,8 @@ def run(
     opened = open_source(
         source, format=format, where=where, text=roles.ids(), allow_unfinished=allow_unfinished
     )
-    most = at_least_one("limit", limit, None)
+    most = at_least_one("limit", limit, None, math.inf)
+    by = tuple(by) if is_several(by) else by  # the truth of an array is ambiguous
     if by:
         from fastrank_eval.slices import open_slicing
 

@@ -12,6 +12,7 @@ from fastrank_eval.evaluate import evaluate
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.profiles import DEFAULTS, Profile, profile_of, with_options
 from fastrank_eval.sources import open_source
+from fastrank_eval.typed_arguments import typed
 from fastrank_eval.undefined import undefined_policies, undefined_text
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class Explanation:
             yield Text(line, style="dim")
 
 
+@typed
 def explain(
     source: object,
     *,

@@ -22,6 +22,7 @@ from fastrank_eval.gate_tree import (
     terms_of,
 )
 from fastrank_eval.measures.text import computed, measure
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["Gate", "GateFailure", "Line", "Verdict", "gate", "judge"]
 
@@ -122,6 +123,7 @@ class Gate:
     def __str__(self) -> str:
         return str(self.condition)
 
+    @typed
     def require(
         self, measures: Sequence[str], scores: Sequence[str], asked: Mapping[str, str] | None = None
     ) -> None:
@@ -148,6 +150,7 @@ class Gate:
                 raise ArgumentError(f'gate "{self}": {detail}{end} Add it to {option}.')
 
 
+@typed
 def gate(fail_if: str) -> Gate:
     """Read a gate: a condition on a result for which the result is not to pass.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastrank_eval.held_names import held_measure, held_score, held_slices, held_value
 from fastrank_eval.relative_improvement import refuse_without_chance, rela_impr
 from fastrank_eval.reported import Reported
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from fastrank_eval.measure_value import MeasureValue
@@ -22,6 +23,7 @@ class NamedValues(Reported):
     measures: tuple[str, ...]
     asked: dict[str, str]
 
+    @typed
     def value(
         self,
         measure: str | Measure,
@@ -55,6 +57,7 @@ class NamedValues(Reported):
         """
         return self._line(measure, score, slice).value
 
+    @typed
     def interval(
         self,
         measure: str | Measure,
@@ -93,6 +96,7 @@ class NamedValues(Reported):
         line = self._line(measure, score, slice)
         return line.ci_low, line.ci_high
 
+    @typed
     def slices(self, by: str | None = None) -> tuple[str, ...]:
         """Labels of the slices, in their order: by value, nulls last.
 
@@ -121,6 +125,7 @@ class NamedValues(Reported):
         least = self.meta.conventions.get("min_groups")
         return held_value(text, self._score(score), part or "all", self.values, least)
 
+    @typed
     def rela_impr(
         self,
         measure: str | Measure,

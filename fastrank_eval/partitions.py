@@ -10,10 +10,12 @@ from fastrank_eval.evaluate import evaluate
 from fastrank_eval.evaluation import run
 from fastrank_eval.measures import Measure
 from fastrank_eval.saved_states import State
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["partial"]
 
 
+@typed
 def partial(
     batches: object,
     *,

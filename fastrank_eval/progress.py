@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from threading import get_ident
 from time import monotonic
 
+from fastrank_eval.errors import ArgumentError
+
 __all__ = ["Progress", "report", "reporting_to"]
 
 #: Seconds between two reports of the same phase, at least.
@@ -51,7 +53,12 @@ class _Listener:
         begins = last is None or now.phase != last.phase or now.rows < last.rows
         if begins or now.rows == now.total or moment - self._when >= INTERVAL:
             self._last, self._when = now, moment
-            self._callback(now)
+            try:
+                self._callback(now)
+            except StopIteration as error:  # would end a generator of ours, without a word
+                raise ArgumentError(
+                    "progress: must not raise StopIteration; raise another exception to end a run."
+                ) from error
 
 
 _listener: ContextVar[_Listener | None] = ContextVar("listener", default=None)

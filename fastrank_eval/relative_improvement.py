@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from fastrank_eval.errors import ArgumentError, MeasureError
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
@@ -23,6 +24,7 @@ __all__ = [
 CHANCE = 0.5
 
 
+@typed
 def rela_impr(value: float, base: float) -> float:
     """Relative improvement of an AUC or GAUC over that of a base model, chance taken off both.
 

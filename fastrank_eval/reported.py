@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval.arguments import indent_of
 from fastrank_eval.measure_value import summary_csv, summary_lines
 from fastrank_eval.report_notes import meta_with_notes
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -42,6 +44,7 @@ class Reported:
             "results": summary_lines(self.values),
         }
 
+    @typed
     def to_json(self, indent: int | None = 2) -> str:
         """Write :meth:`to_dict` as JSON.
 
@@ -55,7 +58,7 @@ class Reported:
         str
             Strictly valid JSON in ASCII; a value that is undefined is null.
         """
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
 
     def to_csv(self, *, safe: bool = False) -> str:
         """Write the summary as CSV.

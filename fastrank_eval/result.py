@@ -15,6 +15,7 @@ from fastrank_eval.held_names import refuse_pooled
 from fastrank_eval.measure_value import MeasureValue, summary_table
 from fastrank_eval.meta import Meta
 from fastrank_eval.named_values import NamedValues
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,6 +153,7 @@ class Result(NamedValues):
             )
         return self._state
 
+    @typed
     def check(self, *fail_if: str | Gate) -> Verdict:
         """Tell whether the result passes gates, conditions that must not hold.
 
@@ -177,6 +179,7 @@ class Result(NamedValues):
             fail_if, self.values, rows=self.meta.rows, groups=self.meta.groups, asked=self.asked
         )
 
+    @typed
     def compare(
         self, other: Result | None = None, *, baseline: str | None = None, **choices: Any
     ) -> Comparison:
@@ -244,6 +247,7 @@ class Result(NamedValues):
         )
         return np.asarray(column.to_numpy(), dtype=np.float64)
 
+    @typed
     def score_table(self, score: str, rel: float = 1) -> ScoreTable:
         """Every distinct score of a model with its positives and its others.
 
@@ -276,6 +280,7 @@ class Result(NamedValues):
             )
         return table
 
+    @typed
     def curve(self, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
         """A curve over all rows, from the scores that ``evaluate(keep_scores=True)`` kept.
 

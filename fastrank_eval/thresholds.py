@@ -18,6 +18,7 @@ from fastrank_eval.errors import ArgumentError
 from fastrank_eval.measures.base import REL
 from fastrank_eval.measures.decisions import PositivePredictiveValue
 from fastrank_eval.score_table import ScoreTable
+from fastrank_eval.typed_arguments import typed
 from fastrank_eval.ungrouped import score_tables, states_of
 
 #: Which of equally good thresholds is taken.
@@ -134,6 +135,7 @@ def best_threshold(
 ) -> dict[str, BestThreshold]: ...
 
 
+@typed
 def best_threshold(
     source: object,
     *,
@@ -260,6 +262,7 @@ def _plain(cell: Any, scale: float) -> float:
     return int(cell) if isinstance(cell, np.integer) else float(cell) / scale
 
 
+@typed
 def confusion(
     source: object,
     *,

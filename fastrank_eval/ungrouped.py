@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.sources import Source, open_source, require_columns
 from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.typed_arguments import typed
 from fastrank_eval.validation import columns_of
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 _COUNTING = "counting bad rows"
 
 
+@typed
 def states_of(
     source: object,
     measures: Sequence[PooledMeasure],
@@ -144,7 +147,7 @@ def each_stretch(
     """
     for name, part in parts.items():
         require_columns(source.schema, [name], role=part)
-    reading = Reading(source, tuple(parts), at_least_one("limit", limit, None))
+    reading = Reading(source, tuple(parts), at_least_one("limit", limit, None, math.inf))
 
     def look(job: Stretch) -> None:
         work(in_scratch(read_stretch(job[0])), job[1])

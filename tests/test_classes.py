@@ -459,7 +459,7 @@ FAULTS = {
     "label as a score": ({}, {"scores": {"a": "kind"}}, ArgumentError, "plays two parts"),
     "column twice": ({}, {"scores": {"a": "x", "b": "x"}}, ArgumentError, "more than once"),
     "unknown average": ({}, {"average": "marco"}, ArgumentError, "Did you mean 'macro'"),
-    "average of none": ({}, {"average": 3}, ArgumentError, "average=3"),
+    "average of none": ({}, {"average": 3}, ArgumentError, "average: must be .*, got 3;"),
     "no such average": (
         {}, {"measures": "PPV", "average": "ovo"}, ArgumentError, "PPV has no average 'ovo'",
     ),
@@ -505,7 +505,7 @@ FAULTS = {
     "null list": ({"kind": [["a"], None]}, {}, ColumnError, "'kind' is null"),
     "unknown member": ({"kind": [["a"], ["b", "q"]]}, {}, ColumnError, "row 1 .*value 'q'"),
     "name": ({}, {"name": ""}, ArgumentError, "name=''"),
-    "progress": ({}, {"progress": 3}, ArgumentError, "progress=3"),
+    "progress": ({}, {"progress": 3}, ArgumentError, "progress: must be a function .* got 3;"),
 }  # fmt: skip
 
 

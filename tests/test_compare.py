@@ -457,7 +457,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     "options, said",
     [
         ({"baseline": "odl"}, "Did you mean 'old'"),
-        ({"baseline": None}, "baseline=None is not a column name"),
+        ({"baseline": None}, "baseline: must be text, got None;"),
         ({"score": "old"}, "no model to compare"),
         ({"test": "t"}, "test='t' is not one of 'clustered_t'"),
         ({"correction": "bonferroni"}, "correction='bonferroni' is not one of"),

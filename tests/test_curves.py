@@ -452,7 +452,7 @@ def test_texts__hold_every_point(tmp_path: Path):
     [
         ("rocc", {}, "Did you mean 'roc'"),
         ("roc", {"points": 1}, "points=1 is neither 'all' nor 'corners'"),
-        ("roc", {"points": True}, "points=True"),
+        ("roc", {"points": True}, "points: must be text or a whole number or None, got True"),
         ("roc", {"points": "most"}, "points='most'"),
         ("roc", {"bins": 5}, "a roc curve has no bins; it has points"),
         ("k", {"points": 5}, "a k curve has no points"),
@@ -462,7 +462,7 @@ def test_texts__hold_every_point(tmp_path: Path):
         ("calibration", {"confidence": 1.0}, "confidence=1.0"),
         ("calibration", {"sampling_rate": 2}, "sampling_rate=2"),
         ("k", {"cutoffs": [0]}, "cutoffs=\\[0\\]"),
-        ("k", {"cutoffs": 5}, "cutoffs=5"),
+        ("k", {"cutoffs": 5}, "cutoffs: must be several, each a whole number or None, got 5"),
         ("k", {"measure": "nDCG@5"}, "leave out this one"),
         ("k", {"measure": "GAUC"}, "takes no cutoff"),
         ("gauc-by-activity", {"measure": "AUC"}, "no mean over groups"),

@@ -294,7 +294,10 @@ def test_confusion__counts_what_the_definition_counts(case):
     [
         ({"threshold": []}, "names none"),
         ({"threshold": math.nan}, "threshold=nan"),
-        ({"threshold": "high"}, "threshold='high'"),
+        (
+            {"threshold": "high"},
+            "threshold: must be a number or several, each a number, got 'high';",
+        ),
         ({"rel": 0}, "rel=0"),
         ({"score": []}, "score names no column"),
         ({"label": ""}, "label=''"),

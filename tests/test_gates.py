@@ -187,7 +187,7 @@ def test_judge__nothing_at_all__fails() -> None:
 def test_judge__no_gate__is_refused() -> None:
     with pytest.raises(ArgumentError, match="no gate is given"):
         evaluated().check()
-    with pytest.raises(ArgumentError, match="not int"):
+    with pytest.raises(ArgumentError, match="fail_if: must be text or a Gate, got 3;"):
         evaluated().check(3)  # type: ignore[arg-type]
 
 

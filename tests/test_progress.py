@@ -196,7 +196,7 @@ def test_progress__callback_raises__the_run_and_its_threads_end(threads: int) ->
 
 
 def test_progress__not_callable__is_refused() -> None:
-    with pytest.raises(fe.ArgumentError, match="progress=True is not callable"):
+    with pytest.raises(fe.ArgumentError, match="progress: must be a function or None, got True;"):
         evaluate(TABLE, progress=True)
 
 

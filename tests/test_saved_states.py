@@ -263,7 +263,7 @@ def test_merge__other_groups_scores_or_conventions__are_refused() -> None:
     later = fe.State({**first._header, "conventions_version": 2}, first._states)
     with pytest.raises(MergeError, match="versions of the conventions differ: 1 in the first and"):
         first.merge(later)
-    with pytest.raises(ArgumentError, match="others: must be a State, got 'day.state'"):
+    with pytest.raises(ArgumentError, match=r"others: must be a State, got 'day\.state'"):
         first.merge("day.state")  # type: ignore[arg-type]
 
 

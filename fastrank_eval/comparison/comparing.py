@@ -37,10 +37,12 @@ from fastrank_eval.measures.text import measures_asked, spelled_out
 from fastrank_eval.meta import Meta
 from fastrank_eval.profiles import names_asked
 from fastrank_eval.tally import PoolSet, Sums
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["choices_of", "compare", "comparison_of", "measures_taken", "meta_of", "names_taken"]
 
 
+@typed
 def compare(
     source: object,
     *,

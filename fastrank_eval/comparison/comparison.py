@@ -22,6 +22,7 @@ from fastrank_eval.comparison.reported_comparison import ReportedComparison
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.held_names import held_measure, held_score, held_slicing, refuse_pooled
 from fastrank_eval.meta import Meta
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from fastrank_eval.gates import Gate, Verdict
@@ -118,6 +119,7 @@ class Comparison(ReportedComparison):
         """
         return self._groups().table()
 
+    @typed
     def line(
         self,
         measure: str | Measure,
@@ -160,6 +162,7 @@ class Comparison(ReportedComparison):
             f"{', '.join(map(repr, known))}."
         )
 
+    @typed
     def check(self, *fail_if: str | Gate) -> Verdict:
         """Tell whether the comparison passes gates, conditions that must not hold.
 
@@ -192,6 +195,7 @@ class Comparison(ReportedComparison):
             asked=self._asked,
         )
 
+    @typed
     def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
         """The groups that raised a measure most, then those that lowered it most.
 
@@ -228,6 +232,7 @@ class Comparison(ReportedComparison):
         base, model = kept.scores.index(self.baseline), kept.scores.index(name)
         return movers_table(kept, base, model, kept.measures.index(known), delta, top)
 
+    @typed
     def slice_movers(
         self, measure: str | Measure, score: str | None = None, top: int = 10
     ) -> list[ComparedValue]:
@@ -263,6 +268,7 @@ class Comparison(ReportedComparison):
         fell = sorted((v for v in slices if v.delta < 0), key=lambda v: v.delta)[:top]
         return [*rose, *reversed(fell)]
 
+    @typed
     def decomposition(
         self, measure: str | Measure, score: str | None = None, by: str | None = None
     ) -> Decomposition:
@@ -326,6 +332,7 @@ class Comparison(ReportedComparison):
             )
         return self._kept
 
+    @typed
     def moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """The movers of the first measure of groups by candidate and measure; none if not kept."""
         from fastrank_eval.measures import measure

@@ -6,10 +6,12 @@ import json
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval.arguments import indent_of
 from fastrank_eval.comparison.compared_value import ComparedValue, compared_csv, compared_lines
 from fastrank_eval.comparison.decomposing import decomposition_lines
 from fastrank_eval.comparison.movers import movers_lines
 from fastrank_eval.report_notes import meta_with_notes
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +48,7 @@ class ReportedComparison(ABC):
     def slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find the slices that moved most by the canonical text of a measure."""
 
+    @typed
     def to_dict(self, movers: int = 0) -> dict[str, Any]:
         """Build the JSON contract.
 
@@ -79,6 +82,7 @@ class ReportedComparison(ABC):
             ]
         return found
 
+    @typed
     def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
         """Write :meth:`to_dict` as JSON.
 
@@ -94,7 +98,7 @@ class ReportedComparison(ABC):
         str
             Strictly valid JSON in ASCII; a number that is undefined is null.
         """
-        return json.dumps(self.to_dict(movers), indent=indent, allow_nan=False)
+        return json.dumps(self.to_dict(movers), indent=indent_of(indent), allow_nan=False)
 
     def to_csv(self, *, safe: bool = False) -> str:
         """Write the summary as CSV: numbers with all their digits, empty where undefined.
@@ -111,6 +115,7 @@ class ReportedComparison(ABC):
         """
         return compared_csv(compared_lines(self.values), safe)
 
+    @typed
     def to_markdown(self, movers: int = 0) -> str:
         """Write the report as markdown.
 
@@ -128,6 +133,7 @@ class ReportedComparison(ABC):
 
         return markdown(self, self.moved(movers), movers)
 
+    @typed
     def with_movers(self, movers: int) -> Any:
         """The same for a terminal, with the groups that moved most.
 

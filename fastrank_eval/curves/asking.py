@@ -20,6 +20,7 @@ from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.result import Result
 from fastrank_eval.score_steps import ScoreSteps
 from fastrank_eval.score_table import ScoreTable
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["KINDS", "curve", "curve_of"]
 
@@ -44,6 +45,7 @@ _CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
+@typed
 def curve(
     kind: str,
     source: object,
@@ -155,6 +157,7 @@ def curve(
     return _of_groups(kind, result, rows, chosen, name)
 
 
+@typed
 def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
     """A curve over all rows, from a result that kept its scores; see `Result.curve`."""
     if kind not in _OF_SCORES:

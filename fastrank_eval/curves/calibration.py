@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastrank_eval.arguments import at_least_one
 from fastrank_eval.errors import ArgumentError, ColumnError
 from fastrank_eval.measures.probability_bins import Outcomes
 from fastrank_eval.score_table import ScoreTable
 from fastrank_eval.uncertainty import normal_quantile
 
 __all__ = ["BINNINGS", "expected_error", "of_bins", "wilson"]
+
+#: As many as ECE can have.
+_MOST_BINS = 10**6
 
 BINNINGS = ("equal-count", "equal-width")
 
@@ -122,8 +126,7 @@ def check_bins(bins: object, binning: object, confidence: object) -> None:
     ------
     ArgumentError
     """
-    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
-        raise ArgumentError(f"bins={bins!r} is not a whole number of at least 1.")
+    at_least_one("bins", bins, None, _MOST_BINS)
     if binning not in BINNINGS:
         raise ArgumentError(f"binning={binning!r} is not one of {', '.join(map(repr, BINNINGS))}.")
     if not isinstance(confidence, float) or not 0 < confidence < 1:

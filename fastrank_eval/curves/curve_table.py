@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval.arguments import indent_of
 from fastrank_eval.arrow_values import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.meta import Meta, plain_meta
 from fastrank_eval.plain_values import plain_value
 from fastrank_eval.table_files import write_csv
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,6 +126,7 @@ class Curve:
         ]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
+    @typed
     def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
         """The columns of one model.
 
@@ -176,9 +179,10 @@ class Curve:
             "meta": plain_meta(self.meta),
         }
 
+    @typed
     def to_json(self, indent: int | None = 2) -> str:
         """Write :meth:`to_dict` as strictly valid JSON in ASCII; null for what is not finite."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
 
     def to_csv(self, *, safe: bool = False) -> str:
         """Write the table as CSV: all digits, ``inf`` as a threshold, empty where undefined.
@@ -197,6 +201,7 @@ class Curve:
         write_csv(self.table, out, safe)
         return out.getvalue().decode()
 
+    @typed
     def plot(
         self, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
     ) -> None:

@@ -51,7 +51,8 @@ def one_of(*choices: Any) -> Callable[[Any], Any]:
     """Accept one of `choices`."""
 
     def read(value: Any) -> Any:
-        for choice in choices:
+        plain = value is None or isinstance(value, str | int | float | np.number | np.bool_)
+        for choice in choices if plain else ():
             if isinstance(value, bool) == isinstance(choice, bool) and value == choice:
                 return choice
         raise ValueError("one of " + ", ".join(repr(choice) for choice in choices))

@@ -55,7 +55,7 @@ _LN2_LOW = float(Decimal(2).ln() - Decimal(_LN2_HIGH))
 
 
 def _background(value: Any) -> str | float:
-    if value == "slice":
+    if isinstance(value, str) and value == "slice":
         return "slice"
     try:
         share: float = number(above=0, below=1)(value)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastrank_eval.errors import MeasureError
 from fastrank_eval.measures.base import Measure, registry, spelled, text_of
+from fastrank_eval.typed_arguments import is_several
 
 #: Names of trec_eval that carry a number, of ndeval with a hyphen, F1 with a cutoff, and how we
 #: write them.
@@ -236,10 +237,9 @@ def measures_asked(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
 
     A profile makes two measures of ``"nDCG"`` and ``"nDCG(gain='exp')"``, which are equal.
     """
-    if not isinstance(measures, Iterable) or isinstance(measures, str | Measure):
-        measures = [measures]
+    several: Iterable[Any] = measures if is_several(measures) else [measures]
     read: dict[tuple[Measure, frozenset[str]], Measure] = {}
-    for given in measures:
+    for given in several:
         for part in _split(given) if isinstance(given, str) else [given]:
             found = measure(part)
             found.check_complete()

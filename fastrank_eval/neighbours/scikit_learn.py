@@ -9,6 +9,7 @@ import numpy as np
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.measures import Measure
 from fastrank_eval.neighbours.grouping import Grouped, Grouping
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["GroupScore", "group_score", "scorer"]
 
@@ -51,6 +52,7 @@ class GroupScore:
         return self._grouped.value(grouping, label, score, sample_weight)
 
 
+@typed
 def group_score(
     y_true: Any,
     y_score: Any,
@@ -101,6 +103,7 @@ def group_score(
     return score(y_true, y_score, groups=groups, sample_weight=sample_weight)
 
 
+@typed
 def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
     """A measure as a metric ``(y_true, y_score, *, groups=None, sample_weight=None) -> float``.
 

@@ -10,6 +10,7 @@ import numpy as np
 from fastrank_eval.errors import ArgumentError
 from fastrank_eval.measures import Measure
 from fastrank_eval.neighbours.grouping import Grouped, Grouping, groupings, several
+from fastrank_eval.typed_arguments import shown, typed
 
 __all__ = ["CatBoostMetric", "catboost_metric", "lightgbm_metric", "xgboost_metric"]
 
@@ -131,6 +132,7 @@ class CatBoostMetric(_Training):
         return error
 
 
+@typed
 def lightgbm_metric(
     measure: str | Measure = "GAUC",
     *,
@@ -189,6 +191,7 @@ def lightgbm_metric(
     return _LightGBMMetric(measure, group, sizes, weighted, name, options)
 
 
+@typed
 def xgboost_metric(
     measure: str | Measure = "GAUC",
     *,
@@ -236,6 +239,7 @@ def xgboost_metric(
     return metric
 
 
+@typed
 def catboost_metric(
     measure: str | Measure = "GAUC",
     *,
@@ -289,6 +293,14 @@ def catboost_metric(
             "of each group, of every data set that is evaluated."
         )
     metric = CatBoostMetric(measure, group, sizes, weighted, None, options)
-    given = [] if label is None else [np.asarray(one, np.float32) for one in several(label)]
+    try:
+        given = [] if label is None else [np.asarray(one, np.float32) for one in several(label)]
+    except (TypeError, ValueError, OverflowError):
+        given = [np.empty((), np.float32)]
+    if any(one.ndim != 1 for one in given):
+        raise ArgumentError(
+            "label: must be an array of numbers, one a row, or a list of such, got "
+            f"{shown(label)}; pass the labels of each data set."
+        )
     metric.labels = {len(one): one for one in given}
     return metric

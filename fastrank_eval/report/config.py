@@ -29,6 +29,7 @@ from fastrank_eval.report.tables import (
 )
 from fastrank_eval.sources.paths import would_read
 from fastrank_eval.ties import TIES
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["TABLES", "GateTexts", "NightlyConfig", "QualityLimits", "read_config"]
 
@@ -216,6 +217,7 @@ class NightlyConfig:
         return None if self.where is None else dated(self.where, date)
 
 
+@typed
 def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     """Read a configuration and refuse whatever in it could fail later, all at once.
 

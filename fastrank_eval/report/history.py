@@ -19,6 +19,7 @@ from fastrank_eval.report.history_errors import HistoryErrors
 from fastrank_eval.report.night_rows import COLUMNS, findings_of, night_of, rows_of
 from fastrank_eval.report.nights import EarlierFindings, KeptStates, Night
 from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, VERSION
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["History"]
 
@@ -55,6 +56,7 @@ class History:
     []
     """
 
+    @typed
     def __init__(
         self, path: str | os.PathLike[str], *, readonly: bool = False, patience: float = 60.0
     ) -> None:

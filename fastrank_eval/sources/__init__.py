@@ -1,12 +1,12 @@
 """Open anything that holds columns and read it as one ordered stream of Arrow record batches.
 
 The rooms, each importing only from those named before it: `reading` (errors that name what is
-read), `source` (`Source`), `paths` (which files a path stands for), `literals` (values of a
-column's type), `ranges` (what is known of a column before it is read), `conditions` (which rows a
-condition selects, which it may), `expressions` (the same of a pyarrow Expression), `selection`
-(the rows of a source that a condition selects), `memory` (tables, readers, arrays), `streams`
-(Arrow streams, and whether they are whole), `formats` (one Parquet, Arrow or CSV file), `files`
-(many of them as one source).
+read), `soundness` (what Arrow takes on trust), `source` (`Source`), `paths` (which files a path
+stands for), `literals` (values of a column's type), `ranges` (what is known of a column before it
+is read), `conditions` (which rows a condition selects, which it may), `expressions` (the same of a
+pyarrow Expression), `selection` (the rows of a source that a condition selects), `memory` (tables,
+readers, arrays), `streams` (Arrow streams, and whether they are whole), `formats` (one Parquet,
+Arrow or CSV file), `files` (many of them as one source).
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from fastrank_eval.sources.memory import (
 from fastrank_eval.sources.paths import FORMATS
 from fastrank_eval.sources.reading import foreign, type_name
 from fastrank_eval.sources.source import Source, require_columns
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["Source", "open_source", "require_columns"]
 
 
+@typed
 def open_source(
     source: object,
     *,

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from fastrank_eval.errors import ColumnError, SourceError, near
 from fastrank_eval.sources.unread import Part, read_parts
+from fastrank_eval.typed_arguments import shown, typed
 
 __all__ = ["Source", "require_columns", "selected_row"]
 
@@ -61,6 +62,7 @@ class Source:
         rows = "" if self.rows is None else f", {self.rows} rows"
         return f"<Source {self.name}: {len(self.schema)} columns{rows}>"
 
+    @typed
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read the rows in their order, as batches of just these columns.
 
@@ -81,6 +83,7 @@ class Source:
         """
         return (batch for batch in read_parts(self.parts(columns)) if batch.num_rows)
 
+    @typed
     def parts(self, columns: Sequence[str]) -> Iterator[Part]:
         """The rows in their order, some of them not read yet.
 
@@ -152,15 +155,17 @@ Columns: user, label.
     prefix = f"{role}: " if role else ""
     where = f" in {source}" if source else ""
     for name in names:
+        if not isinstance(name, str):
+            raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; pass text.")
         times = len(schema.get_all_field_indices(name))
         if times > 1:
             raise ColumnError(
                 f"{prefix}column {name!r} occurs {times} times{where}. Rename all but one."
             )
         if times == 0:
-            shown = ", ".join(schema.names[:20]) or "none"
+            listed = ", ".join(schema.names[:20]) or "none"
             more = f", and {len(schema) - 20} more" if len(schema) > 20 else ""
             raise ColumnError(
                 f"{prefix}no column {name!r}{where}.{near(name, schema.names)} "
-                f"Columns: {shown}{more}."
+                f"Columns: {listed}{more}."
             )

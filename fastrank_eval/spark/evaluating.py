@@ -23,6 +23,7 @@ from fastrank_eval.measures.text import measures_asked
 from fastrank_eval.result import Result
 from fastrank_eval.spark.job import Job
 from fastrank_eval.spark.replies import Answer
+from fastrank_eval.typed_arguments import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +61,7 @@ def evaluate(
 ) -> DataFrame: ...
 
 
+@typed
 def evaluate(
     df: DataFrame,
     *,
@@ -142,6 +144,7 @@ def evaluate(
     return result_of(done, keep_scores, answer.state)
 
 
+@typed
 def compare(
     df: DataFrame,
     *,

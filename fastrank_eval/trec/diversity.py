@@ -15,10 +15,12 @@ from fastrank_eval.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.trec.reading import rows_of
 from fastrank_eval.trec.repeats import numbered
 from fastrank_eval.trec.tables import SUBTOPICS, is_nested
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["read_diversity_qrels"]
 
 
+@typed
 def read_diversity_qrels(
     source: object,
     *,

@@ -16,6 +16,7 @@ from fastrank_eval.trec.matching import Matched, match
 from fastrank_eval.trec.pairs import joined_chunks
 from fastrank_eval.trec.reading import keyed_qrels, keyed_run
 from fastrank_eval.trec.tables import is_nested
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["Joined", "join"]
 
@@ -53,6 +54,7 @@ class Joined:
     unanswered: dict[str, int]
 
 
+@typed
 def join(run: object, qrels: object, *, complete: bool = False) -> Joined:
     """Join runs with judgements by query and document, compared exactly.
 

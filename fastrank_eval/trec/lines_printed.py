@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from fastrank_eval.errors import ArgumentError, near
 from fastrank_eval.measures import Measure, measure
+from fastrank_eval.typed_arguments import shown
 
 __all__ = ["VERSIONS", "Line", "wanted_lines"]
 
@@ -224,6 +225,10 @@ def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -
     asked: dict[str, tuple[str, ...]] = {}
     given: dict[str, tuple[str, ...]] = {}
     for request in requests:
+        if not isinstance(request, str):
+            raise ArgumentError(
+                f"measures: must be names of trec_eval, got {shown(request)}; pass text."
+            )
         if request in _NICKNAMES:
             for root in _NICKNAMES[request]:
                 if _ROOTS[root].since <= version:

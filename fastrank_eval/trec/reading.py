@@ -22,12 +22,14 @@ from fastrank_eval.trec.keyed import Keyed
 from fastrank_eval.trec.lines import QRELS, RUN, Layout, Lines, columns_of_lines
 from fastrank_eval.trec.repeats import check_choice, without_repeats
 from fastrank_eval.trec.tables import batches_of_columns, batches_of_mapping, is_nested
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["keyed_qrels", "keyed_run", "read_qrels", "read_run", "rows_of"]
 
 _TREC = "trec"
 
 
+@typed
 def read_run(
     source: object,
     *,
@@ -93,6 +95,7 @@ def read_run(
     return _read(source, RUN, names, duplicates, format).table
 
 
+@typed
 def read_qrels(
     source: object,
     *,

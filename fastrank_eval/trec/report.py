@@ -16,6 +16,7 @@ from fastrank_eval.trec.lines_printed import VERSIONS, Line, wanted_lines
 from fastrank_eval.trec.matching import match
 from fastrank_eval.trec.ranked import Ranked, rank_documents
 from fastrank_eval.trec.reading import keyed_qrels, keyed_run
+from fastrank_eval.typed_arguments import typed
 
 __all__ = ["TrecReport", "trec_report"]
 
@@ -91,6 +92,7 @@ class TrecReport:
         return {"run": self.run, "queries": found}
 
 
+@typed
 def trec_report(
     run: object,
     qrels: object,
@@ -149,8 +151,8 @@ def trec_report(
     """
     if version not in VERSIONS:
         raise ArgumentError(f"trec_eval version {version!r} is not one of {VERSIONS}.")
-    if most is not None and most < 1:
-        raise ArgumentError(f"-M {most}: at least one document of each query must count.")
+    if most is not None and not 1 <= most < 1 << 63:
+        raise ArgumentError(f"-M {most}: from 1 to 2^63 - 1 documents of each query must count.")
     if not 0 < level < np.inf:
         raise ArgumentError(f"-l {level:g}: the least relevant grade must be a number above 0.")
     lines = wanted_lines(measures, version, level)

@@ -1,0 +1,90 @@
+"""Arguments of wrong types end in errors of ours, whichever function takes them."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from pathlib import Path
+
+import pytest
+
+import fastrank_eval as fe
+from tests.wrong_arguments import LOG, VALUES, Call, calls, foreign, of_measures
+
+#: Values that are tried for each argument; ``python -m tests.wrong_arguments`` tries all.
+TRIED = 8
+COLUMNS = {"group": "user", "label": "click", "score": "old", "measures": "GAUC"}
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
+    return [*calls(tmp_path_factory.mktemp("files")), *of_measures()]
+
+
+def test_arguments_that_the_others_replace__are_accepted(
+    every: list[Call], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in every:
+        if call.arguments and not call.name.startswith(("ClassResult.", "read_config")):
+            call.with_argument(*next(iter(call.arguments.items())))
+
+
+def test_wrong_types_for_every_public_argument__raise_errors_of_ours_only(
+    every: list[Call], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(18)  # noqa: S311
+    tries = 0
+    found = []
+    for call in every:
+        for name in call.names():
+            for value in rng.sample(sorted(VALUES), TRIED):
+                tries += 1
+                error = foreign(call, name, VALUES[value])
+                found += [f"{call.name}({name}={value}): {error}"] if error else []
+    assert not found
+    assert tries > 6000
+
+
+def test_every_public_function__is_tried(every: list[Call]) -> None:
+    tried = {call.name.split()[0] for call in every}
+    classes = {"Measure", "Progress", "Meta", "Seen", "MeasureValue", "ComparedValue"}
+    for name in fe.__all__:
+        one = getattr(fe, name)
+        if inspect.isfunction(one):
+            assert name in tried
+        elif inspect.isclass(one) and not issubclass(one, Exception) and name not in classes:
+            # Results, which functions return: their methods are tried.
+            methods = [m for m in vars(one).values() if inspect.isfunction(m)]
+            taking = [m for m in methods if len(inspect.signature(m).parameters) > 1]
+            public = [m for m in taking if not m.__name__.startswith("_")]
+            assert not public or any(call.startswith(f"{name}.") for call in tried)
+        elif isinstance(one, fe.Measure):
+            assert one.name in tried
+
+
+@pytest.mark.parametrize("name", ["presorted", "per_group", "keep_scores", "keep_state"])
+def test_text_for_a_truth_value__is_refused_by_name(name: str) -> None:
+    with pytest.raises(fe.ArgumentError, match=rf"^{name}: must be True or False, got 'no'; "):
+        fe.evaluate(LOG, **COLUMNS, **{name: "no"})
+
+
+@pytest.mark.parametrize("name", ["group", "label", "score", "weight", "item"])
+def test_half_a_surrogate_as_a_column__is_refused_by_name(name: str) -> None:
+    told = rf"^{name}: must be text .*without lone surrogates, got '\\ud800'; "
+    with pytest.raises(fe.ArgumentError, match=told):
+        fe.evaluate(LOG, **{**COLUMNS, name: "\ud800"})
+
+
+def test_progress_that_raises_stop_iteration__is_refused() -> None:
+    def stop(now: fe.Progress) -> None:
+        raise StopIteration
+
+    with pytest.raises(fe.ArgumentError, match="progress: must not raise StopIteration"):
+        fe.evaluate(LOG, **COLUMNS, progress=stop)
+
+
+def test_more_rows_than_a_file_can_hold__is_refused_by_name() -> None:
+    with pytest.raises(fe.ArgumentError, match=r"^batch_rows: must be at most 9,223,.*, got"):
+        fe.evaluate(LOG, **COLUMNS, batch_rows=2**70)
