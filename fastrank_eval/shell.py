@@ -35,6 +35,8 @@ __all__ = [
 
 
 _USUAL_WIDTH = 80
+#: Bytes of addresses that libraries take, and each of their threads; little of it is ever used.
+_LEAST_ADDRESSES, _ADDRESSES_OF_A_THREAD = 900_000_000, 64_000_000
 _FEW_OBJECTS = 50_000  # a collection for every 700, Python's choice, is a sixth of the start
 
 
@@ -45,6 +47,12 @@ class _Helpful(click.Command):
         """Read the arguments; where they ask for help, print it."""
         with _writing():
             return super().make_context(*args, **keywords)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, if there is room for what it imports."""
+        if not isinstance(self, click.Group):  # which runs before --help of its commands
+            _check_address_space()
+        return super().invoke(ctx)
 
 
 class Shell(_Helpful, click.Group):
@@ -80,9 +88,35 @@ class Shell(_Helpful, click.Group):
             )
         except KeyboardInterrupt:
             _leave(130, "interrupted.")
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            _leave(
+                1,
+                "error: the system starts no further thread; raise the limits of processes and "
+                "memory (ulimit -u, ulimit -v), or pass --threads 1.",
+            )
         except BrokenPipeError:
             _silence(sys.stdout)
             _leave(141)
+
+
+def _check_address_space() -> None:
+    """Refuse too low a limit of virtual memory: C++ libraries abort where Python raises."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    processors = os.cpu_count() or 1
+    needed = _LEAST_ADDRESSES + processors * _ADDRESSES_OF_A_THREAD
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        _leave(
+            1,
+            f"error: virtual memory is limited to {limit // 10**6} MB (ulimit -v), and a run needs "
+            f"{-(-needed // 10**6)} MB on {processors} processors; raise the limit, and bound "
+            "memory with --memory.",
+        )
 
 
 class _Closed(io.StringIO):

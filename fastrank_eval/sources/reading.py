@@ -55,7 +55,7 @@ def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -
     """
     try:
         yield
-    except (FastRankEvalError, pa.ArrowCancelled):
+    except (FastRankEvalError, pa.ArrowCancelled, MemoryError):  # ArrowMemoryError is one too
         raise
     except FileNotFoundError as error:
         raise SourceError(f"Cannot read {name}: no such file (any more).") from error

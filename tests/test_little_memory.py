@@ -1,0 +1,53 @@
+"""The command line under a limit of virtual memory: one line, no traceback, no abort."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as papq
+import pytest
+
+from fastrank_eval.sources.reading import reading
+
+KB = 1 << 10
+
+
+def run(folder: Path, *words: str, limit: int) -> subprocess.CompletedProcess[str]:
+    papq.write_table(pa.table({"user": [1, 1], "click": [0, 1], "pctr": [0.1, 0.2]}), folder / "a")
+    return subprocess.run(
+        [sys.executable, "-m", "fastrank_eval", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+
+
+@pytest.mark.parametrize("kilobytes", [200_000, 700_000])
+def test_evaluate_with_too_little_virtual_memory__says_so_in_one_line(
+    tmp_path: Path, kilobytes: int
+) -> None:
+    words = ("evaluate", "a", "-g", "user", "-l", "click", "-s", "pctr", "-m", "GAUC")
+    found = run(tmp_path, *words, limit=kilobytes * KB)
+    assert found.returncode == 1
+    assert found.stdout == ""
+    megabytes = kilobytes * KB // 10**6
+    assert found.stderr.startswith(f"error: virtual memory is limited to {megabytes} MB (ulimit")
+    assert found.stderr.count("\n") == 1
+
+
+def test_help_with_little_virtual_memory__is_printed(tmp_path: Path) -> None:
+    found = run(tmp_path, "evaluate", "--help", limit=200_000 * KB)
+    assert found.returncode == 0
+    assert found.stdout.startswith("Usage:")
+
+
+def test_memory_that_arrow_cannot_get__is_no_corrupt_file() -> None:
+    with pytest.raises(MemoryError), reading("'a.parquet'", "Copy it again."):
+        raise pa.ArrowMemoryError("realloc of size 160000 failed")
