@@ -166,9 +166,13 @@ def _distinct(column: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
             _mark(frozen(places), table)
             there = np.flatnonzero(table)
             return places, arrow_column(least + there.astype(values.dtype)), there
+    kind = column.type
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        # Arrow tells only wider ones apart.
+        column = column.cast(pa.decimal128(kind.precision, kind.scale))
     found = column.dictionary_encode(null_encoding="encode")
     places = frozen(as_array(found.indices).astype(np.int64))
-    return places, found.dictionary, np.arange(len(found.dictionary))
+    return places, found.dictionary.cast(kind), np.arange(len(found.dictionary))
 
 
 def _met(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:

@@ -113,6 +113,8 @@ def _value_text(key: pa.Array, i: int) -> str:
     try:
         return repr(key[i].as_py())
     except (OverflowError, ValueError, pa.ArrowException):  # beyond what Python's dates can hold
+        if pa.types.is_timestamp(key.type) and key.type.tz:  # of a zone that may be unknown
+            key = key.cast(pa.timestamp(key.type.unit, "UTC"))
         return str(key.slice(i, 1).cast(pa.string())[0].as_py())
 
 

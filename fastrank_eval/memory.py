@@ -120,12 +120,24 @@ def budget(memory: str | int | None, threads: int, pooled: bool, spill: str | No
     ArgumentError
         If `memory` is no amount or too little for any run, or if `spill` is no folder.
     """
-    if spill is not None and not (isinstance(spill, str | os.PathLike) and Path(spill).is_dir()):
-        raise ArgumentError(f"spill_dir={spill!r} is no folder: create it, or name another.")
+    if spill is not None and not _is_folder(spill):
+        raise ArgumentError(f"spill_dir={_short(spill)} is no folder: create it, or name another.")
     held = _resident()
     whole = _enough(held + int(_SHARE * _free()) if memory is None else bytes_of(memory), memory)
     beside = held + threads * _EACH_THREAD + (_POOLED if pooled else 0)
     return Budget(whole, max(whole - beside, whole // 4), spill)
+
+
+def _is_folder(path: object) -> bool:
+    try:
+        return isinstance(path, str | os.PathLike) and Path(path).is_dir()
+    except (OSError, ValueError):  # too long, or not a name at all
+        return False
+
+
+def _short(path: object) -> str:
+    text = repr(path)
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _free() -> int:

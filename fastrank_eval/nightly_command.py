@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -194,7 +195,13 @@ def _dates(date: str | None, backfill: str | None) -> list[dt.date]:
         return nights_of(backfill)
     if date is not None:
         return [date_of(date)]
-    return [dt.datetime.now().astimezone().date() - dt.timedelta(days=1)]
+    try:
+        return [dt.datetime.now().astimezone().date() - dt.timedelta(days=1)]
+    except (ValueError, OverflowError):
+        raise ArgumentError(
+            f"TZ={os.environ.get('TZ')!r}: no clock has that time zone; set another, "
+            "or name the night with --date."
+        ) from None
 
 
 def _write_example(path: str) -> None:

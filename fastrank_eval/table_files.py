@@ -39,12 +39,14 @@ def write_table(table: pa.Table, part: Path, shown: str, safe: bool = False) -> 
         if suffix == ".parquet":
             import pyarrow.parquet as papq
 
-            papq.write_table(table, part)
+            with part.open("wb") as sink:  # Arrow opens no file whose name is not UTF-8
+                papq.write_table(table, sink)
         elif suffix == ".arrow":
-            with pa.ipc.new_file(str(part), table.schema) as writer:
+            with part.open("wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
                 writer.write_table(table)
         else:
-            write_csv(table, part, safe)
+            with part.open("wb") as sink:
+                write_csv(table, sink, safe)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = (str(error).splitlines() or ["unknown fault"])[0]
         raise OutputError(f"cannot write {shown!r} as {suffix}: {reason}.") from error

@@ -158,7 +158,8 @@ def _word(kind: _Kind) -> str:
     if kind.name in _SEVERAL:
         inner = " or ".join(map(_word, kind.inner[0])) if kind.inner else "values"
         return f"several, each {inner}"
-    return _WORDS.get(kind.name, f"a {kind.name}")
+    article = "an" if kind.name[0] in "AEIOU" else "a"
+    return _WORDS.get(kind.name, f"{article} {kind.name}")
 
 
 def _fits(value: Any, kind: _Kind) -> bool:

@@ -9,7 +9,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from fastrank_eval.errors import ColumnError
 from fastrank_eval.slices.spec import number_text
+from fastrank_eval.sources.reading import first_line
 
 __all__ = ["NULL", "bin_texts", "count_texts", "text_value", "value_texts"]
 
@@ -53,7 +55,15 @@ def value_texts(values: pa.Array) -> list[str]:
     unit = ""
     if pa.types.is_duration(kind):
         values, unit = values.cast(pa.int64()), kind.unit
-    texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    try:
+        texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    except pa.ArrowInvalid as error:
+        if not (pa.types.is_timestamp(kind) and kind.tz):
+            raise
+        raise ColumnError(
+            f"by: the time zone {kind.tz!r} of a column cannot be used ({first_line(error)}). Cast "
+            "it to UTC, or install the time zone database."
+        ) from None
     if pa.types.is_floating(kind):
         return [NULL if text is None else _float_text(text) for text in texts]
     if pa.types.is_decimal(kind):

@@ -88,8 +88,12 @@ class _Among:
     keys: list[Any] | None
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        column = operand(self.column)
-        found = pc.is_in(column, options=pc.SetLookupOptions(self.values))
+        column, values = operand(self.column), self.values
+        if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
+            # Arrow looks up wider ones only.
+            kind = pa.decimal128(values.type.precision, values.type.scale)
+            column, values = column.cast(kind), values.cast(kind)
+        found = pc.is_in(column, options=pc.SetLookupOptions(values))
         if not exact:
             return found
         return pc.if_else(pc.is_valid(column), found, _UNSET)

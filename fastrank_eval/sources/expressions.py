@@ -152,7 +152,7 @@ def _value(key: Any, kind: pa.DataType) -> pa.Scalar | None:
         return None
     try:
         return pa.scalar(key, pa.binary()).cast(kind) if is_textual(kind) else pa.scalar(key, kind)
-    except (pa.ArrowException, ValueError, TypeError):
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return None
 
 

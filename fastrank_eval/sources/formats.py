@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -27,7 +28,8 @@ __all__ = ["DELIMITER", "inspect_file", "read_file"]
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
 _CSV_SAMPLE = 4 << 20
-_CSV_HEADER = 1 << 16  # bytes: a file of fewer may be a header alone
+_HEAD = 1 << 10  # bytes that tell text from what is none
+_CSV_HEADER = 1 << 16  # bytes: a file of fewer may hold a header alone
 
 
 def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
@@ -178,6 +180,11 @@ def _csv_bytes(file: File) -> Iterator[Any]:
     """
     with _csv_stream(file) as handle:
         begin = _first_bytes(handle, _CSV_HEADER)
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in begin[:_HEAD]:
+        raise SourceError(
+            f"Cannot read {file.name!r}: it is no UTF-8 text, but UTF-16 or binary. Write it as "
+            "UTF-8."
+        )
     if len(begin) == _CSV_HEADER:
         with _csv_stream(file) as handle:
             yield handle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["fit", "is_textual", "order_key", "plain_type"]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_EXPONENTS = 10_000  # numbers beyond take long, and no column holds them
 _DIGITS = 40  # more than any number of a column has before its point
 
 
@@ -133,7 +134,13 @@ def _truth(literal: Literal) -> bool:
 def _decimal(text: str) -> Decimal:
     if not _NUMBER.fullmatch(text):
         raise ValueError("it is no number")
-    return Decimal(text)
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal("NaN")
+    if not abs(value.adjusted() if value.is_finite() else _EXPONENTS + 1) <= _EXPONENTS:
+        raise OverflowError("its exponent is out of range")
+    return value
 
 
 def _whole(text: str) -> int:

@@ -14,6 +14,7 @@ from fastrank_eval.errors import ColumnError, SourceError
 from fastrank_eval.sources.reading import first_line, foreign, reading, select, type_name
 from fastrank_eval.sources.soundness import checked
 from fastrank_eval.sources.source import Source, selected_row
+from fastrank_eval.typed_arguments import is_of
 
 if TYPE_CHECKING:
     from fastrank_eval.sources.selection import Where
@@ -140,6 +141,8 @@ def open_arrays(arrays: Mapping[Any, Any]) -> Source:
     for name, values in arrays.items():
         if not isinstance(name, str):
             raise ColumnError(f"Column name {name!r} is {type_name(name)}: use a string.")
+        if not is_of(name, "str"):
+            raise ColumnError(f"Column name {name!r} holds a lone surrogate: rename the column.")
         columns[name] = _arrow_column(name, values)
     first, *others = columns
     for name in others:

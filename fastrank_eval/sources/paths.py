@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 
 from fastrank_eval.errors import SourceError, near
 from fastrank_eval.sources.reading import reading
+from fastrank_eval.typed_arguments import is_of
 
 __all__ = ["FORMATS", "File", "begins_like", "expand", "folder_of", "sniff", "would_read"]
 
@@ -82,6 +83,10 @@ def expand(place: str | os.PathLike[Any], forced: str | None) -> list[File]:
     text = os.fsdecode(os.fspath(place))
     if not text:
         raise SourceError("The path is empty. Name a file, a folder or a glob.")
+    if not is_of(text, "str"):
+        raise SourceError(
+            f"Cannot read {text!r}: its name is not UTF-8, and Arrow opens no such file. Rename it."
+        )
     scheme, separator, rest = text.partition("://")
     with reading(repr(text), "Check the address, the credentials and the connection."):
         if separator:

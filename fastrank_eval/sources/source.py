@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from fastrank_eval.errors import ColumnError, SourceError, near
 from fastrank_eval.sources.unread import Part, read_parts
-from fastrank_eval.typed_arguments import shown, typed
+from fastrank_eval.typed_arguments import is_of, shown, typed
 
 __all__ = ["Source", "require_columns", "selected_row"]
 
@@ -155,7 +155,7 @@ Columns: user, label.
     prefix = f"{role}: " if role else ""
     where = f" in {source}" if source else ""
     for name in names:
-        if not isinstance(name, str):
+        if not is_of(name, "str"):
             raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; pass text.")
         times = len(schema.get_all_field_indices(name))
         if times > 1:
