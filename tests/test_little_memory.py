@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as papq
 import pytest
 
+import fastrank_eval as fe
 from fastrank_eval.sources.reading import reading
 
 KB = 1 << 10
@@ -51,3 +52,7 @@ def test_help_with_little_virtual_memory__is_printed(tmp_path: Path) -> None:
 def test_memory_that_arrow_cannot_get__is_no_corrupt_file() -> None:
     with pytest.raises(MemoryError), reading("'a.parquet'", "Copy it again."):
         raise pa.ArrowMemoryError("realloc of size 160000 failed")
+    absurd = pa.ArrowMemoryError("malloc of size 2882303761517117440 failed")
+    told = pytest.raises(fe.SourceError, match="asks for more memory at once than there is")
+    with told, reading("'a.parquet'", "Copy it again."):
+        raise absurd

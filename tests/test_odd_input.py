@@ -41,7 +41,7 @@ def decimals(kind: pa.DataType) -> pa.Array:
 )
 @pytest.mark.parametrize("column", ["user", "pctr", "x"])
 def test_number_of_an_extreme_exponent_in_where__is_refused(literal: str, column: str) -> None:
-    with pytest.raises(fe.ArgumentError, match=rf"{column}.*exponent is out of range"):
+    with pytest.raises(fe.ArgumentError, match=rf"{column}.*it is out of range"):
         evaluate(log={"x": decimals(pa.decimal128(5, 2))}, where=f"{column} < {literal}")
 
 
@@ -93,6 +93,33 @@ def test_csv_in_utf_16__is_refused_as_such(tmp_path: Path, coding: str) -> None:
     (tmp_path / "a.csv").write_bytes("user,click,pctr\n1,0,0.1\n1,1,0.2\n".encode(coding))
     with pytest.raises(fe.SourceError, match=r"a\.csv'.*UTF-16.*Write it as UTF-8"):
         fe.evaluate(str(tmp_path / "a.csv"), **COLUMNS, measures="GAUC")
+
+
+def contradicting(content: bytes) -> bytes:
+    """A Parquet file whose row group calls the type of a column otherwise than its schema."""
+    for at in range(len(content) - 8 - int.from_bytes(content[-8:-4], "little"), len(content) - 8):
+        for value in range(0, 32, 2):
+            changed = bytearray(content)
+            changed[at] = value
+            try:
+                file = papq.ParquetFile(pa.BufferReader(bytes(changed)))
+                kind = file.metadata.row_group(0).column(0).physical_type
+            except (pa.ArrowException, OSError):
+                continue
+            if kind != file.schema.column(0).physical_type and file.schema_arrow.names == ["x"]:
+                return bytes(changed)
+    raise AssertionError("no byte does it")
+
+
+def test_parquet_whose_footer_contradicts_itself__is_refused(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    papq.write_table(pa.table({"x": pa.array([1, 2, 3], pa.int32())}), sink)
+    (tmp_path / "a.parquet").write_bytes(contradicting(sink.getvalue().to_pybytes()))
+    source = fe.open_source(str(tmp_path / "a.parquet"), where="x > 1")
+    with pytest.raises(
+        fe.SourceError, match=r"its footer calls column 'x' [A-Z0-9]+ and, in row group 0, "
+    ):
+        list(source.batches(["x"]))
 
 
 @pytest.fixture

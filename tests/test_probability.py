@@ -214,7 +214,7 @@ def test_sampling_rate__of_next_to_nothing__is_taken_quietly():
 
 @pytest.mark.parametrize("rate", [0, -0.1, 1.5, math.nan, "half", True])
 def test_sampling_rate__outside_0_and_1_is_refused(rate):
-    with pytest.raises(ArgumentError, match="sampling_rate="):
+    with pytest.raises(ArgumentError, match=r"^sampling_rate(=|: must be a number)"):
         evaluate({"g": [1], "y": [1], "p": [0.5]}, "NE", sampling_rate=rate)
 
 

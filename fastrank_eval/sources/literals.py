@@ -139,7 +139,7 @@ def _decimal(text: str) -> Decimal:
     except InvalidOperation:
         value = Decimal("NaN")
     if not abs(value.adjusted() if value.is_finite() else _EXPONENTS + 1) <= _EXPONENTS:
-        raise OverflowError("its exponent is out of range")
+        raise OverflowError("it is out of range")
     return value
 
 

@@ -78,7 +78,15 @@ def row_group_ranges(
         # Leaves of lists and structs are no columns.
         if target is None or leaf.name != leaf.path or leaf.max_repetition_level:
             continue
-        statistics = row_group.column(place).statistics
+        chunk = row_group.column(place)
+        if (
+            chunk.physical_type != leaf.physical_type
+        ):  # reading its statistics would end the process
+            raise pa.ArrowInvalid(
+                f"its footer calls column {leaf.path!r} {leaf.physical_type} and, in row group "
+                f"{group}, {chunk.physical_type}"
+            )
+        statistics = chunk.statistics
         if statistics is None:
             continue
         nulls, values = leaf.max_definition_level > 0, True

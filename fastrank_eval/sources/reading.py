@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -31,9 +33,11 @@ def foreign(name: str) -> Iterator[None]:
     """Turn errors of another library's export, whatever their type, into a SourceError."""
     try:
         yield
-    except (FastRankEvalError, pa.ArrowCancelled, MemoryError):
+    except (FastRankEvalError, pa.ArrowCancelled):
         raise
     except Exception as error:
+        if isinstance(error, MemoryError) and not _is_absurd(error):
+            raise
         raise SourceError(
             f"Cannot read {name} as a table of Arrow columns: {first_line(error)}. "
             "Pass a table whose columns Arrow can hold, or only the columns needed."
@@ -55,8 +59,15 @@ def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -
     """
     try:
         yield
-    except (FastRankEvalError, pa.ArrowCancelled, MemoryError):  # ArrowMemoryError is one too
+    except (FastRankEvalError, pa.ArrowCancelled):
         raise
+    except MemoryError as error:
+        if not _is_absurd(error):
+            raise
+        raise SourceError(
+            f"Cannot read {name}: {condition()}it asks for more memory at once than there is "
+            f"({first_line(error)}). {remedy}"
+        ) from error
     except FileNotFoundError as error:
         raise SourceError(f"Cannot read {name}: no such file (any more).") from error
     except PermissionError as error:
@@ -67,6 +78,14 @@ def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -
         raise SourceError(
             f"Cannot read {name}: {condition()}{first_line(error)}. {remedy}"
         ) from error
+
+
+def _is_absurd(error: MemoryError) -> bool:
+    """Whether more was asked for at once than the machine has: lengths in the data are damaged."""
+    asked = re.search(r"of size ([0-9]+) failed", str(error))
+    if asked is None or not hasattr(os, "sysconf"):
+        return False
+    return int(asked[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def decoded(schema: pa.Schema) -> pa.Schema:
