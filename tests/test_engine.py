@@ -368,7 +368,7 @@ def test_weight_rows__are_refused_or_ignored_where_ranks_have_no_weight():
         assert text not in other.measures or other.value(text) != same.value(text)
 
 
-@pytest.mark.parametrize("power", [-190, -40, 40, 190])
+@pytest.mark.parametrize("power", [-90, -40, 40, 90])
 def test_row_weights__of_any_magnitude_change_nothing(power):
     texts = ["GAUC", "GAUC(weight='uniform')", "GAUC(weight='positives')", "AUC"]
     once = evaluate(TABLE, texts, weight="weight")
