@@ -2,7 +2,7 @@
 # Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
-# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS, PROFILE_ARGS, TORCH (what pip is told to
+# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS, COVERAGE_ARGS, PROFILE_ARGS, TORCH (what pip is told to
 # install for conformance-full: a build without CUDA will do).
 
 VENV := .venv
@@ -51,7 +51,7 @@ WITHOUT_KERNELS := bench bench_scale bench_spark cli cli_profiles csv_safe error
 	package page_browser parity_page pictures progress readme report_page serve_command slices_options slices_spec sources \
 	sources_faults sources_files sources_memory sources_paths web_requests web_view where where_reading
 
-.PHONY: help demo test lint bench bench-scale bench-spark profile conformance \
+.PHONY: help demo test lint bench bench-scale bench-spark bench-coverage profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel-demo clean
 
 help:
@@ -61,6 +61,7 @@ help:
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
 	@echo "make bench-spark  beside Spark's own shuffle and sort (SPARK_ARGS), write bench/SPARK.md"
+	@echo "make bench-coverage  how often intervals hold the truth (COVERAGE_ARGS), write bench/COVERAGE.md"
 	@echo "make profile      where the time goes (PROFILE_ARGS: --input, --measures, --compile ...)"
 	@echo "make conformance  run the tools that profiles stand for beside them: those quick to install"
 	@echo "make conformance-full  all of them, and write docs/PARITY.md"
@@ -107,6 +108,9 @@ bench-scale: $(VENV)/.test
 
 bench-spark: $(VENV)/.test
 	$(BIN)/python -m bench.spark $(SPARK_ARGS)
+
+bench-coverage: $(VENV)/.test
+	$(BIN)/python -m bench.coverage $(COVERAGE_ARGS)
 
 profile: $(VENV)/.test
 	$(BIN)/python -m bench.profile $(PROFILE_ARGS)

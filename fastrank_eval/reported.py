@@ -60,6 +60,7 @@ class Reported:
         """
         return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
 
+    @typed
     def to_csv(self, *, safe: bool = False) -> str:
         """Write the summary as CSV.
 

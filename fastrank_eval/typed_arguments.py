@@ -77,8 +77,14 @@ def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return checked
 
 
+#: Types whose values messages show.
+_PLAIN = (str, bytes, int, float, complex, list, tuple, dict, set, type(None), type)
+
+
 def shown(value: object) -> str:
-    """A value as messages show it, whatever its own ``repr`` does."""
+    """Write a plain value as messages show it, and the type of any other."""
+    if not isinstance(value, _PLAIN):
+        return f"a value of type {type(value).__name__}"
     try:
         text = " ".join(reprlib.repr(value).split())
     except Exception:

@@ -66,18 +66,22 @@ def studies():
     return found
 
 
+def tested(delta, evidence):
+    return clustered_t(delta, evidence.se, evidence.support.groups, evidence.support.degrees)
+
+
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("model", ["same", "new"])
 def test_intervals__cover_the_difference_in_95_percent(studies, measure, model) -> None:
     deltas, known, truth = studies[measure, model]
-    reach = np.array([t_quantile(0.95, e.groups - 1) * e.se for e in known])
+    reach = np.array([t_quantile(0.95, e.support.degrees) * e.se for e in known])
     assert 0.935 <= np.mean(np.abs(deltas - truth) <= reach) <= 0.965
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_models_that_do_not_differ__are_told_apart_in_5_percent(studies, measure) -> None:
     deltas, known, _ = studies[measure, "same"]
-    p_values = [clustered_t(d, e.se, e.groups).p_value for d, e in zip(deltas, known, strict=True)]
+    p_values = [tested(d, e).p_value for d, e in zip(deltas, known, strict=True)]
     # Three standard errors of a share of so many studies.
     assert abs(np.mean(np.array(p_values) <= 0.05) - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / STUDIES)
 
@@ -86,9 +90,9 @@ def test_minimum_detectable_difference__is_found_in_80_percent(studies) -> None:
     from fastrank_eval.comparison.power import minimum_detectable_difference
 
     deltas, known, truth = studies["nDCG@5", "new"]
-    mdd = np.mean([minimum_detectable_difference(e.se, degrees=e.groups - 1) for e in known])
+    mdd = np.mean([minimum_detectable_difference(e.se, degrees=e.support.degrees) for e in known])
     shifted = deltas - truth + mdd
-    p_values = [clustered_t(d, e.se, e.groups).p_value for d, e in zip(shifted, known, strict=True)]
+    p_values = [tested(d, e).p_value for d, e in zip(shifted, known, strict=True)]
     assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.8, abs=0.03)
 
 

@@ -76,7 +76,7 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
     assert seen == {"▲", "▼", ""}
     text = repr(comparison)
     assert "▲ better, ▼ worse, p holm over all slices of a slicing; no mark: no diff" in text
-    assert "~ fewer than 30 effective groups: the interval is rough" in text
+    assert "~ fewer than 40 effective groups: the interval is rough" in text
     assert "≥ where measures differ" in text
 
 

@@ -131,7 +131,7 @@ def test_state_without_baseline__says_what_it_needs(log) -> None:
         state_of(log, "GAUC", keep=True, baseline=None).compare()
     with pytest.raises(ArgumentError, match="takes no tests"):
         state_of(log, "GAUC").compare(tests="sign")
-    with pytest.raises(ArgumentError, match="a state, not Result"):
+    with pytest.raises(ArgumentError, match="other: must be a State or None"):
         state_of(log, "GAUC").compare(state_of(log, "GAUC").result())  # type: ignore[arg-type]
 
 

@@ -330,5 +330,5 @@ def test_column__is_read_only_where_a_measure_asks():
         evaluate(table, "RR", subtopics="cover")
     with pytest.raises(ArgumentError, match=r"StRecall, NRBP must know .*subtopics=\.\.\."):
         evaluate(table, "StRecall,RR,NRBP", subtopics=None)
-    with pytest.raises(ArgumentError, match="subtopics=3 is not a column name"):
+    with pytest.raises(ArgumentError, match="subtopics: must be text or None, got 3"):
         evaluate(table, "RR", subtopics=3)

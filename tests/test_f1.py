@@ -22,7 +22,10 @@ def test_f1__without_a_cutoff__is_refused_with_both_candidates(text) -> None:
         lambda: fe.evaluate(LOG, measures=f"AUC,{text}", score="old", **COLUMNS),
         lambda: fe.compare(LOG, measures=text, score=["old", "new"], baseline="old", **COLUMNS),
         lambda: fe.evaluate_classes(
-            {"y": [0, 1], "p": [[0.5, 0.5], [0.2, 0.8]]}, label="y", scores="p", measures=text
+            {"y": [0, 1], "p": [0.5, 0.2], "q": [0.5, 0.8]},
+            label="y",
+            scores={0: "p", 1: "q"},
+            measures=text,
         ),
         lambda: fe.evaluate(LOG, measures="AUC", score="old", **COLUMNS).check("F1 < 0.5"),
     ):

@@ -256,9 +256,11 @@ class Comparison(ReportedComparison):
         MeasureError, ArgumentError
             As `line` does.
         """
-        return self.slices_moved(str(held_measure(measure, self.measures, self._asked)), score, top)
+        return self._slices_moved(
+            str(held_measure(measure, self.measures, self._asked)), score, top
+        )
 
-    def slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+    def _slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find what `slice_movers` does by the canonical text of a measure."""
         name = held_score(score, self.scores, self.measures)
         top = at_least_one("top", top, 10)

@@ -228,7 +228,7 @@ def _movers_title(comparison: ReportedComparison, score: str, measure: str) -> s
 
 def _slices_moved(comparison: ReportedComparison, score: str, top: int) -> Iterator[str]:
     """The slices in which the first measure moved most, on a line."""
-    moved = comparison.slices_moved(comparison.measures[0], score, top) if top else []
+    moved = comparison._slices_moved(comparison.measures[0], score, top) if top else []
     if moved:
         said = ", ".join(f"{value.slice} {_delta(value)}" for value in moved)
         title = f"slices that moved {comparison.measures[0]} most, {score} against "

@@ -45,7 +45,7 @@ class ReportedComparison(ABC):
         """The groups that moved most, by candidate and measure."""
 
     @abstractmethod
-    def slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+    def _slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find the slices that moved most by the canonical text of a measure."""
 
     @typed
@@ -100,6 +100,7 @@ class ReportedComparison(ABC):
         """
         return json.dumps(self.to_dict(movers), indent=indent_of(indent), allow_nan=False)
 
+    @typed
     def to_csv(self, *, safe: bool = False) -> str:
         """Write the summary as CSV: numbers with all their digits, empty where undefined.
 

@@ -184,6 +184,7 @@ class Curve:
         """Write :meth:`to_dict` as strictly valid JSON in ASCII; null for what is not finite."""
         return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
 
+    @typed
     def to_csv(self, *, safe: bool = False) -> str:
         """Write the table as CSV: all digits, ``inf`` as a threshold, empty where undefined.
 

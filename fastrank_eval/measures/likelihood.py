@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _clamp(value: Any) -> str | float:
-    if value == "type":
+    if isinstance(value, str) and value == "type":
         return "type"
     try:
         distance: float = number(above=0, below=0.5)(value)

@@ -97,7 +97,7 @@ def usual_movement(past: Sequence[float]) -> float:
 
     Examples
     --------
-    >>> usual_movement([0.70, 0.71, 0.70, 0.72, 0.71, 0.40, 0.71, 0.70])
+    >>> round(usual_movement([0.70, 0.71, 0.70, 0.72, 0.71, 0.40, 0.71, 0.70]), 4)
     0.0593
     """
     known = [value for value in past if not math.isnan(value)]

@@ -72,6 +72,7 @@ class TrecReport:
             for line, query, value in self.rows(single, summary)
         )
 
+    @typed
     def to_csv(self, single: bool = False, summary: bool = True, *, safe: bool = False) -> str:
         """Columns run, measure, query, value, with a header; numbers with all their digits.
 

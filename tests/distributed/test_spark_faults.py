@@ -113,7 +113,7 @@ def test_stream__is_refused(spark) -> None:
 
 
 def test_no_frame_of_spark__is_refused(log) -> None:
-    with pytest.raises(fe.ArgumentError, match="takes a DataFrame of Spark, not Table"):
+    with pytest.raises(fe.ArgumentError, match="df: must be a DataFrame, got"):
         fe.spark.evaluate(log, group="user", **OPTIONS)
 
 
