@@ -36,7 +36,7 @@ __all__ = [
 
 _USUAL_WIDTH = 80
 #: Bytes of addresses that libraries take, and each of their threads; little of it is ever used.
-_LEAST_ADDRESSES, _ADDRESSES_OF_A_THREAD = 900_000_000, 64_000_000
+_LEAST_ADDRESSES, _ADDRESSES_OF_A_THREAD = 1_200_000_000, 64_000_000
 _FEW_OBJECTS = 50_000  # a collection for every 700, Python's choice, is a sixth of the start
 
 
