@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval.csv_text import csv_text
 from fastrank_eval.plain_values import finite, plain_value
-from fastrank_eval.slices.spec_text import short_text
+from fastrank_eval.slices.spec_text import short_texts
 
 __all__ = ["MeasureValue", "summary_csv", "summary_lines", "summary_table"]
 
@@ -113,10 +113,12 @@ class MeasureValue:
 
 def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
     """One row a value; null where a number is undefined."""
+    values = list(values)
+    by = short_texts(v.by for v in values)
     rows = [
         {
             "score": v.score,
-            "by": short_text(v.by),
+            "by": by[v.by],
             "slice": v.slice,
             "measure": v.measure,
             "value": finite(v.value),
@@ -141,10 +143,10 @@ def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
 
 def summary_lines(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
     """The same as plain Python values, None for NaN."""
-    names = _SUMMARY.names
+    names, values = _SUMMARY.names, list(values)
+    by = short_texts(v.by for v in values)
     return [
-        {name: plain_value(getattr(v, name)) for name in names} | {"by": short_text(v.by)}
-        for v in values
+        {name: plain_value(getattr(v, name)) for name in names} | {"by": by[v.by]} for v in values
     ]
 
 

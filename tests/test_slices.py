@@ -387,6 +387,13 @@ def test_command__has_the_same_slices(tmp_path):
     assert outcome.stdout == evaluate(measures="GAUC,AUC", by=["slot", "@rows:3,7"]).to_csv()
 
 
+def test_records_of_two_slicings_of_one_column__keep_the_edges_that_tell_them_apart():
+    table = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "new": [1, 2, 2, 1], "x": [1, 6, 8, 9]}
+    asked = {"group": "user", "label": "click", "measures": "AUC", "by": ["x:5", "x:5,7", "user"]}
+    result = fastrank_eval.evaluate(table, score="new", **asked)
+    assert {line["by"] for line in result.to_dict()["results"]} == {None, "x:5", "x:5,7", "user"}
+
+
 def test_reports_of_many_edges__have_the_label_of_the_slice_and_not_all_edges_on_each_line():
     edges = ",".join(map(str, range(2000)))
     table = {

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastrank_eval.csv_text import csv_text
 from fastrank_eval.plain_values import plain_value
-from fastrank_eval.slices.spec_text import short_text
+from fastrank_eval.slices.spec_text import short_texts
 
 __all__ = ["ComparedValue", "compared_csv", "compared_lines", "compared_table"]
 
@@ -191,10 +191,10 @@ def compared_table(values: Iterable[ComparedValue]) -> pa.Table:
 
 def compared_lines(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
     """The same as plain Python values, None for NaN."""
-    names = _SUMMARY.names
+    names, values = _SUMMARY.names, list(values)
+    by = short_texts(v.by for v in values)
     return [
-        {name: plain_value(getattr(v, name)) for name in names} | {"by": short_text(v.by)}
-        for v in values
+        {name: plain_value(getattr(v, name)) for name in names} | {"by": by[v.by]} for v in values
     ]
 
 

@@ -19,6 +19,7 @@ next part. No shell gives any of these signs a meaning of its own, but for the q
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
@@ -40,7 +41,7 @@ from fastrank_eval.slices.spec import (
     number_text,
 )
 
-__all__ = ["parse", "short_text", "slices_asked"]
+__all__ = ["parse", "short_texts", "slices_asked"]
 
 _MOST_QUANTILES = 1000
 _LARGEST_EXPONENT = 330
@@ -91,24 +92,35 @@ Did you mean 'quantile5'? Write age:18,25,35, age:quantile5, age:width10 or age:
 
 
 @lru_cache(maxsize=64)
-def short_text(by: str | None) -> str | None:
-    """Return the text of a slicing without edges, as each record of a slice has it.
+def _without_edges(by: str) -> str:
+    return parse(by).short
+
+
+def short_texts(slicings: Iterable[str | None]) -> dict[str | None, str | None]:
+    """Map slicings to their texts without edges, as each record of a slice has them.
+
+    Slicings that would have one text keep their edges.
 
     Parameters
     ----------
-    by : str or None
-        Text of a `SliceSpec`; None for all rows.
+    slicings : iterable of str or None
+        Texts of `SliceSpec`; None for all rows.
 
     Returns
     -------
-    str or None
+    dict of str to str, and of None to None
 
     Examples
     --------
-    >>> short_text("age:18,25,country"), short_text("age:quantile5")
-    ('age,country', 'age:quantile5')
+    >>> short_texts(["age:18,25,country", "age:quantile5", None])
+    {'age:18,25,country': 'age,country', 'age:quantile5': 'age:quantile5', None: None}
+    >>> list(short_texts(["age:18", "age:18,25"]).values())
+    ['age:18', 'age:18,25']
     """
-    return None if by is None else parse(by).short
+    distinct = dict.fromkeys(slicings)
+    short = {by: None if by is None else _without_edges(by) for by in distinct}
+    often = Counter(short.values())
+    return {by: text if often[text] == 1 else by for by, text in short.items()}
 
 
 def slices_asked(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[SliceSpec, ...]:
