@@ -42,7 +42,7 @@ def evaluate(
     score_type: str | None = None,
     sampling_rate: float | None = None,
     confidence: float = 0.95,
-    by: str | SliceSpec | Sequence[str | SliceSpec] = (),
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None = (),
     min_groups: int = 1,
     order: str = "auto",
     presorted: bool = False,

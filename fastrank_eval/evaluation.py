@@ -122,7 +122,7 @@ def run(
     allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
     baseline: str | None = None,
-    by: str | SliceSpec | Sequence[str | SliceSpec] = (),
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None = (),
     min_groups: int = 1,
 ) -> Evaluation:
     """Check the arguments, read the rows once and add them up; see `evaluate` and `compare`."""

@@ -284,8 +284,14 @@ POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
         "LogLoss(sampling_rate=0.1)",
         "LogLoss(clamp=0.01)",
     ),
-    "NE": ("NE", "NE(rel=2)", "NE(sampling_rate=0.1)", "NE(background=0.03)"),
-    "RIG": ("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)", "RIG(background=0.5)"),
+    "NE": (
+        *("NE", "NE(rel=2)", "NE(sampling_rate=0.1)", "NE(background=0.03)"),
+        "NE(clamp=0.01)",
+    ),
+    "RIG": (
+        *("RIG", "RIG(rel=2)", "RIG(sampling_rate=0.1)", "RIG(background=0.5)"),
+        "RIG(clamp=0.01)",
+    ),
 }
 
 #: Those that no strictly increasing map of the scores changes, nor any type they come in.
