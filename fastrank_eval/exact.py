@@ -386,10 +386,10 @@ def _add_numbers(first, partial, bits, slices, lowest, sums):  # type: ignore[no
         if slices.shape[0] > 0:
             row = np.uint64(slices[g])
         # 53 bits moved up by 0 to 31: in three digits, of which the last has the sign.
+        if size == 0:
+            place = 0
         shift = place & 31
         at = np.uint64(place >> 5)
-        if size == 0:
-            at = np.uint64(0)
         lower = (size & 0xFFFFFFFF) << shift
         upper = (size >> 32) << shift
         sums[row, at] += lower & 0xFFFFFFFF
@@ -423,10 +423,10 @@ def _add_products(first, partial, x, y, slices, lowest, sums):  # type: ignore[n
         middle = (low >> 27) + (p & 0x7FFFFFF) * (q >> 27) + (p >> 27) * (q & 0x7FFFFFF)
         high = (middle >> 27) + (p >> 27) * (q >> 27)
         low = (low & 0x7FFFFFF) | ((middle & 0x7FFFFFF) << 27)
+        if p == 0 or q == 0:
+            place = 0
         shift = place & 31
         at = np.uint64(place >> 5)
-        if p == 0 or q == 0:
-            at = np.uint64(0)
         sign = -1 if (a ^ b) < 0 else 1
         # 32 bits of the product each, the last fewer, moved up by 0 to 31: in five digits.
         one = (sign * (low & 0xFFFFFFFF)) << shift
