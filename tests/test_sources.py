@@ -10,6 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import fastrank_eval as fe
 from fastrank_eval.errors import ArgumentError, ColumnError, SourceError
 from fastrank_eval.sources import open_source, require_columns
 from tests.source_files import COLUMNS, TABLE, failure, read, write_file, write_ipc, write_stream
@@ -153,3 +154,17 @@ def test_standard_input__nothing_piped(monkeypatch: pytest.MonkeyPatch) -> None:
     for stdin in (None, Piped(b"", terminal=True)):
         monkeypatch.setattr(sys, "stdin", stdin)
         assert "Nothing is piped" in failure("-")
+
+
+def test_stream_behind_another__is_refused_and_not_left_out(tmp_path: Path) -> None:
+    table = pa.table({"g": [1, 1], "l": [0, 1], "s": [0.1, 0.2]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    once = sink.getvalue().to_pybytes()
+    for name, behind in (("two", once), ("odd", b"garbage")):
+        (tmp_path / f"{name}.arrows").write_bytes(once + behind)
+        with pytest.raises(fe.SourceError, match="bytes follow the end-of-stream marker"):
+            fe.evaluate(
+                str(tmp_path / f"{name}.arrows"), group="g", label="l", score="s", measures="AUC"
+            )

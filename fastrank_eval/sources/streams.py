@@ -42,7 +42,7 @@ class StreamBytes:
         """Leave the file to whoever opened it."""
 
     def refuse_unfinished(self, name: str) -> None:
-        """Refuse a stream that was read to the end of its bytes and has no marker there.
+        """Refuse a stream that was read to its end and has no marker there, or bytes behind it.
 
         Raises
         ------
@@ -53,6 +53,11 @@ class StreamBytes:
                 f"Cannot read {name}: the Arrow stream has no end-of-stream marker, so its writer "
                 "may have stopped before the last row. Close the writer of the stream, or accept "
                 "the rows that are there with allow_unfinished=True (--allow-unfinished)."
+            )
+        if self._file.read(1):
+            raise SourceError(
+                f"Cannot read {name}: bytes follow the end-of-stream marker of the Arrow stream, so "
+                "that rows would be left out. Write one stream, or read each file by its name."
             )
 
 
