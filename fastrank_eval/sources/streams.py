@@ -56,8 +56,8 @@ class StreamBytes:
             )
         if self._file.read(1):
             raise SourceError(
-                f"Cannot read {name}: bytes follow the end-of-stream marker of the Arrow stream, so "
-                "that rows would be left out. Write one stream, or read each file by its name."
+                f"Cannot read {name}: bytes follow the end-of-stream marker of the Arrow stream, "
+                "so that rows would be left out. Write one stream, or read each file by its name."
             )
 
 
