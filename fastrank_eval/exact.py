@@ -385,7 +385,7 @@ def _add_numbers(first, partial, bits, slices, lowest, sums):  # type: ignore[no
             size = -size
         if slices.shape[0] > 0:
             row = np.uint64(slices[g])
-        # 53 bits moved up by 0 to 31: in three digits, of which the last has the sign.
+        # 53 bits moved up by 0 to 31: in three digits. The last has the sign.
         if size == 0:
             place = 0
         shift = place & 31

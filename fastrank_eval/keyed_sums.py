@@ -151,7 +151,7 @@ class KeyedSums:
         upper = ((first << np.uint64(32)) | second) << shift
         upper |= (third << shift) >> np.uint64(32)
         rest = ((third << shift) & np.uint64(0xFFFFFFFF)) != 0
-        # 64 bits, of which the last says whether any bit is left: a double of them is rounded once.
+        # 64 bits. The last says whether any bit is left, so a double of them is rounded once.
         upper |= (rest | below).astype(np.uint64)
         exponent = 32 * (top + 1 - limbs) - shift.astype(np.int64) - 64
         total[there] = np.ldexp(upper.astype(np.float64), exponent)

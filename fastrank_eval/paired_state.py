@@ -197,7 +197,7 @@ class PairedState:
         base, other : Moments
             Those of either model.
         row : int
-            Of which slice.
+            The slice.
         """
         by_weight = min(base.carriers_by_weight(), other.carriers_by_weight())
         squares = base.squares + other.squares - 2 * self._sums[m].whole(0, row)
