@@ -66,7 +66,7 @@ def studies():
     return found
 
 
-def tested(delta, evidence):
+def outcome(delta, evidence):
     return clustered_t(delta, evidence.se, evidence.support.groups, evidence.support.degrees)
 
 
@@ -81,7 +81,7 @@ def test_intervals__cover_the_difference_in_95_percent(studies, measure, model) 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_models_that_do_not_differ__are_told_apart_in_5_percent(studies, measure) -> None:
     deltas, known, _ = studies[measure, "same"]
-    p_values = [tested(d, e).p_value for d, e in zip(deltas, known, strict=True)]
+    p_values = [outcome(d, e).p_value for d, e in zip(deltas, known, strict=True)]
     # Three standard errors of a share of so many studies.
     assert abs(np.mean(np.array(p_values) <= 0.05) - 0.05) <= 3 * np.sqrt(0.05 * 0.95 / STUDIES)
 
@@ -92,7 +92,7 @@ def test_minimum_detectable_difference__is_found_in_80_percent(studies) -> None:
     deltas, known, truth = studies["nDCG@5", "new"]
     mdd = np.mean([minimum_detectable_difference(e.se, degrees=e.support.degrees) for e in known])
     shifted = deltas - truth + mdd
-    p_values = [tested(d, e).p_value for d, e in zip(shifted, known, strict=True)]
+    p_values = [outcome(d, e).p_value for d, e in zip(shifted, known, strict=True)]
     assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.8, abs=0.03)
 
 
