@@ -18,6 +18,9 @@ from fastrank_eval.exact import UNIT, ExactSums, quotient
 from fastrank_eval.saved_parts import Parts
 from fastrank_eval.uncertainty import carriers, root_of_quotient
 
+#: More than any measure has, of two models too; a file that says so is forged.
+_MOST_TERMS = 64
+
 
 class ClusterMoments:
     """Exact sums and sums of products of terms over groups; threads may add at the same time.
@@ -90,7 +93,10 @@ class ClusterMoments:
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """Read the moments that `saved` wrote."""
-        moments = cls(int(parts["terms"]), bool(parts["compared"]))
+        terms = int(parts["terms"])
+        if not 1 <= terms <= _MOST_TERMS:
+            raise ValueError(f"terms of moments must be 1 to {_MOST_TERMS}, got {terms}")
+        moments = cls(terms, bool(parts["compared"]))
         sums = ExactSums.loaded(moments._kinds, parts, "sums", 1)
         moments._parts.append((sums, [int(parts["clusters"])]))
         return moments

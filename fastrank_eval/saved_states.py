@@ -34,7 +34,7 @@ from fastrank_eval.state_merging import (
     check_crossing,
     check_repeated,
 )
-from fastrank_eval.state_places import ALL, VALUES, fingerprint_of, slicing_of
+from fastrank_eval.state_places import ALL, VALUES, fingerprint_of
 from fastrank_eval.stops import tidied
 from fastrank_eval.typed_arguments import shown, typed
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from fastrank_eval.comparison.comparison import Comparison
 
 __all__ = ["State", "load_state"]
+
+#: Sums that a message names at most.
+_NAMED = 5
 
 #: What a result may be asked for anew, and what it is called.
 _CHOSEN = {"confidence": "confidence", "min_groups": "least groups of slices"}
@@ -175,14 +178,14 @@ class State(StateHeader):
             if not allow_crossing:
                 check_crossing(every)
             states, kinds = added_up(every, plan_of(self._header))
-        agreed = {name: {one.header[name] for one in every} for name in _CHOSEN}
-        header = {
-            **self._header,
-            "fields": kinds,
-            **{name: one.pop() if len(one) == 1 else None for name, one in agreed.items()},
-            "seen": [seen for one in every for seen in one.header["seen"]],
-        }
-        return State(header, states)
+            agreed = {name: {one.header[name] for one in every} for name in _CHOSEN}
+            header = {
+                **self._header,
+                "fields": kinds,
+                **{name: one.pop() if len(one) == 1 else None for name, one in agreed.items()},
+                "seen": [seen for one in every for seen in one.header["seen"]],
+            }
+            return State(header, states)
 
     @typed
     def as_one(self, told: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
@@ -263,11 +266,7 @@ class State(StateHeader):
                 )
         left = {name: edges for name, edges in known.items() if by and name not in by}
         gone = set(known) - set(left)
-        states = {
-            place: parts
-            for place, parts in self._states.items()
-            if slicing_of(place[0]) not in gone
-        }
+        states = {place: parts for place, parts in self._states.items() if place[0].by not in gone}
         told = {name: value for name, value in self._header["conventions"].items() if name != "by"}
         if left:
             told["by"] = list(left)
@@ -407,24 +406,24 @@ def load_state(path: str | os.PathLike[str]) -> State:
     return _checked(*read_state(path), os.fspath(path))
 
 
-def _checked(header: dict[str, Any], states: dict[Place, Parts], shown: str) -> State:
+def _checked(header: dict[str, Any], states: dict[Place, Parts], source: str) -> State:
     """The state, if all that its header names is there and can be read."""
     told = ""
     try:
         check_header(header)
-        state = State(header, states, repr(shown))
-        for where, _, _ in states:
-            slicing_of(where)
+        state = State(header, states, repr(source))
         missing = []
         for place, read in places_in(header, states):
             where, score, name = place
-            told = name + (f" of {score}" if score else "") + f" in {where}" * (where != ALL)
+            told = name + (f" of {score}" if score else "")
+            if where != ALL:
+                told += f" in {shown(where.label or where.by)}"
             if place in states:
                 read(states[place])
             else:
                 missing.append(told)
     except Exception as error:
-        raise malformed(repr(shown), f"{told}: {first_line(error)}" if told else error) from error
+        raise malformed(repr(source), f"{told}: {first_line(error)}" if told else error) from error
     if missing:
-        raise malformed(repr(shown), f"it lacks the sums {', '.join(missing)}")
+        raise malformed(repr(source), f"it lacks the sums {', '.join(missing[:_NAMED])}")
     return state

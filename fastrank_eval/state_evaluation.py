@@ -27,7 +27,7 @@ from fastrank_eval.saved_parts import Parts
 from fastrank_eval.saved_slices import KnownSlices, SavedSlices
 from fastrank_eval.slices.slicing import Slicing
 from fastrank_eval.slices.spec_text import slices_asked
-from fastrank_eval.state_files import Place
+from fastrank_eval.state_files import Place, Rows
 from fastrank_eval.state_places import (
     ALL,
     GROUPS,
@@ -36,11 +36,9 @@ from fastrank_eval.state_places import (
     TOTALS,
     VALUES,
     kept_by,
-    lines_of,
     name_of,
     pair_of,
     paired_by,
-    slice_of,
     totals_in,
     values_of,
 )
@@ -82,7 +80,7 @@ def places_in(
 ) -> Iterable[tuple[Place, Callable[[Parts], object]]]:
     """Every place that a state must have, and what reads it; of slices as far as they are there."""
     plan = plan_of(header)
-    sliced = [lines_of(by) for by in header["slicings"]]
+    sliced = [Rows(by) for by in header["slicings"]]
     rivals = [plan.roles.scores[model] for model in plan.rivals]
     rows = [ALL]
     for where in (ALL, *sliced):
@@ -93,7 +91,7 @@ def places_in(
         yield (where, "", SLICES), SavedSlices.loaded
         if (where, "", SLICES) in states:
             labels = SavedSlices.loaded(states[where, "", SLICES]).labels
-            rows += [slice_of(by, label) for label in labels]
+            rows += [Rows(by, label) for label in labels]
     for where in rows:
         for names, scores in ((kept_by(plan), plan.roles.scores), (paired_by(plan), rivals)):
             for score in scores:
@@ -122,7 +120,7 @@ def evaluation_of(
     min_groups : int
     """
     started = perf_counter()
-    held = {by: SavedSlices.loaded(states[lines_of(by), "", SLICES]) for by in header["slicings"]}
+    held = {by: SavedSlices.loaded(states[Rows(by), "", SLICES]) for by in header["slicings"]}
     plan = plan_of(header, confidence, min_groups)
     if held:
         known = [
@@ -133,11 +131,11 @@ def evaluation_of(
     tally = Tally(plan)
     tally.whole = _sums(plan, states, ALL)
     _fill(tally.shared.whole, plan, states, ALL)
-    tally.slices = [_sums(plan, states, lines_of(by)) for by in held]
+    tally.slices = [_sums(plan, states, Rows(by)) for by in held]
     if plan.pools:
         for (by, one), pools in zip(held.items(), tally.shared.slices, strict=True):
             for line, label in enumerate(one.labels):
-                _fill(pools.of(line), plan, states, slice_of(by, label))
+                _fill(pools.of(line), plan, states, Rows(by, label))
     groups = None
     if plan.per_group:
         groups = SavedGroups.loaded(states[ALL, "", VALUES])
@@ -166,7 +164,7 @@ def evaluation_of(
     )
 
 
-def _sums(plan: Plan, states: Mapping[Place, Parts], where: str) -> Sums:
+def _sums(plan: Plan, states: Mapping[Place, Parts], where: Rows) -> Sums:
     scores = plan.roles.scores
     return Sums.of(
         plan,
@@ -176,7 +174,7 @@ def _sums(plan: Plan, states: Mapping[Place, Parts], where: str) -> Sums:
     )
 
 
-def _fill(pools: PoolSet, plan: Plan, states: Mapping[Place, Parts], where: str) -> None:
+def _fill(pools: PoolSet, plan: Plan, states: Mapping[Place, Parts], where: Rows) -> None:
     kept = kept_by(plan)
     for key in plan.pools:
         name = name_of(key)

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,29 @@ from fastrank_eval.saved_parts import Parts
 
 #: The version of the format that is written and read.
 FORMAT = 2
-#: Part of the rows, model and name of a state.
-Place = tuple[str, str, str]
+
+
+class Rows(NamedTuple):
+    """The rows that a state is of.
+
+    Parameters
+    ----------
+    by : str
+        A slicing, which may be as long as its edges are many; empty of all rows.
+    label : str
+        One slice of it; empty of what has a line for each slice.
+    """
+
+    by: str = ""
+    label: str = ""
+
+
+#: Rows, model and name of a state.
+Place = tuple[Rows, str, str]
 
 _SCHEMA = pa.schema(
     [
+        ("slicing", pa.int32()),
         ("slice", pa.string()),
         ("model", pa.string()),
         ("state", pa.string()),
@@ -91,18 +109,22 @@ def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[Place, Pa
     codec = "zstd" if pa.Codec.is_available("zstd") else None
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_file(sink, schema, options=options) as file:
-        for batch in _batches(states, schema):
+        for batch in _batches(states, list(header["slicings"]), schema):
             file.write_batch(batch)
 
 
-def _batches(states: Mapping[Place, Parts], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    states: Mapping[Place, Parts], slicings: list[str], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    numbers: dict[str, int | None] = {"": None} | {by: at for at, by in enumerate(slicings)}
     rows: list[tuple[Any, ...]] = []
     size = 0
-    for place, parts in states.items():
+    for ((by, label), model, state), parts in states.items():
         for name, array in parts.items():
             little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-            rows.append((*place, name, array.dtype.name, list(array.shape), little.tobytes()))
-            size += little.nbytes
+            place = numbers[by], label, model, state, name
+            rows.append((*place, array.dtype.name, list(array.shape), little.tobytes()))
+            size += little.nbytes + sum(map(len, place[1:]))
             if size >= _BATCH:
                 yield _batch(rows, schema)
                 rows, size = [], 0
@@ -252,18 +274,20 @@ def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], d
         )
     texts.pop("digest")
     header = {name: json.loads(text) for name, text in texts.items()}
+    slicings = {None: ""} | dict(enumerate(header["slicings"]))
     states: dict[Place, Parts] = {}
     for number in range(file.num_record_batches):
         batch = file.get_batch(number)
         batch.validate(full=True)
         names = [batch.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
         content = batch.column("content")
-        for row, (of, model, state, part, kind, shape) in enumerate(zip(*names, strict=True)):
+        for row, (number, *place, part, kind, shape) in enumerate(zip(*names, strict=True)):
+            label, model, state = place
             if kind not in _TYPES:
                 raise SourceError(f"{shown!r}: unknown type {kind!r} of {state} {part}.")
             buffer = content[row].as_buffer()
             array = np.frombuffer(buffer, np.dtype(kind).newbyteorder("<"))
             # A copy: Arrow aligns no value by itself.
             array = array.astype(kind).reshape(shape)
-            states.setdefault((of, model, state), {})[part] = array
+            states.setdefault((Rows(slicings[number], label), model, state), {})[part] = array
     return header | {"writer": writer}, states

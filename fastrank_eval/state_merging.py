@@ -17,7 +17,7 @@ from fastrank_eval.plan import Plan
 from fastrank_eval.saved_groups import SavedGroups
 from fastrank_eval.saved_parts import Parts
 from fastrank_eval.saved_slices import SavedSlices
-from fastrank_eval.state_files import Place
+from fastrank_eval.state_files import Place, Rows
 from fastrank_eval.state_places import (
     ALL,
     GROUPS,
@@ -27,7 +27,6 @@ from fastrank_eval.state_places import (
     VALUES,
     Saveable,
     kept_by,
-    lines_of,
     paired_by,
     values_of,
 )
@@ -211,13 +210,13 @@ def added_up(
         states[values_of(field)] = values.saved()
     _add_lines(states, ALL, every, [_ONE for _ in every], plan)
     for by in every[0].header["slicings"]:
-        where = lines_of(by)
+        where = Rows(by)
         held = [SavedSlices.loaded(one.states[where, "", SLICES]) for one in every]
         slices, lines = SavedSlices.joined(held, by)
         states[where, "", SLICES] = slices.saved()
         _add_lines(states, where, every, lines, plan)
     kept = kept_by(plan) | paired_by(plan)
-    found: dict[tuple[str, str], dict[int, dict[str, Parts]]] = {}
+    found: dict[tuple[Rows, str], dict[int, dict[str, Parts]]] = {}
     for number, one in enumerate(every):
         for (where, score, name), parts in one.states.items():
             if name in kept:
@@ -235,7 +234,7 @@ def added_up(
 
 def _add_lines(
     states: dict[Place, Parts],
-    where: str,
+    where: Rows,
     every: Sequence[Content],
     lines: Sequence[np.ndarray],
     plan: Plan,

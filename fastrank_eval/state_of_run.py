@@ -22,7 +22,7 @@ from fastrank_eval.saved_groups import SavedGroups
 from fastrank_eval.saved_parts import Parts
 from fastrank_eval.saved_slices import SavedSlices, edges_in
 from fastrank_eval.saved_states import State
-from fastrank_eval.state_files import Place
+from fastrank_eval.state_files import Place, Rows
 from fastrank_eval.state_merging import CONVENTIONS, OF_A_RUN
 from fastrank_eval.state_places import (
     ALL,
@@ -32,10 +32,8 @@ from fastrank_eval.state_places import (
     TOTALS,
     VALUES,
     fingerprint_of,
-    lines_of,
     name_of,
     pair_of,
-    slice_of,
     values_of,
 )
 from fastrank_eval.tally import PoolSet, Sums, Tally
@@ -112,11 +110,11 @@ def _states(plan: Plan, tally: Tally) -> tuple[dict[Place, Parts], dict[str, str
     for slicing, sums, pools in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
         by = str(slicing.spec)
         held, lines = SavedSlices.of(slicing, sums)
-        states[lines_of(by), "", SLICES] = held.saved()
-        _put_sums(states, plan, lines_of(by), sums, lines)
+        states[Rows(by), "", SLICES] = held.saved()
+        _put_sums(states, plan, Rows(by), sums, lines)
         for label, line in zip(held.labels, lines.tolist(), strict=True):
             if plan.pools:
-                _put_pools(states, keyed, plan, slice_of(by, label), pools.of(line))
+                _put_pools(states, keyed, plan, Rows(by, label), pools.of(line))
     kinds = {}
     fields = {one.name: one for one in plan.measured_fields if isinstance(one, FieldCodes)}
     for name, places in keyed.items():
@@ -131,7 +129,7 @@ def _states(plan: Plan, tally: Tally) -> tuple[dict[Place, Parts], dict[str, str
 
 
 def _put_sums(
-    states: dict[Place, Parts], plan: Plan, where: str, sums: Sums, lines: np.ndarray
+    states: dict[Place, Parts], plan: Plan, where: Rows, sums: Sums, lines: np.ndarray
 ) -> None:
     """Enter sums over groups, their lines laid out anew."""
     states[where, "", TOTALS] = sums.counts(lines)
@@ -145,7 +143,7 @@ def _put_pools(
     states: dict[Place, Parts],
     keyed: dict[str, list[tuple[Place, KeyedSums]]],
     plan: Plan,
-    where: str,
+    where: Rows,
     pools: PoolSet,
 ) -> None:
     """Enter what is kept of rows, and tell what of it tells values of fields apart."""

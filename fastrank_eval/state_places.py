@@ -13,11 +13,12 @@ from fastrank_eval.cluster_moments import ClusterMoments
 from fastrank_eval.measures.pooled_measure import ClusteredMeasure
 from fastrank_eval.plan import Plan
 from fastrank_eval.saved_parts import Parts
-from fastrank_eval.state_files import Place
+from fastrank_eval.state_files import Place, Rows
 
-#: All rows; of them, or of the lines of a slicing: groups, rows and positives, sums over groups,
-#: and those of a model beside the baseline.
-ALL, TOTALS, GROUPS, PAIRS = "all", "totals", "groups", "pairs"
+ALL = Rows()
+#: Of all rows, or of the lines of a slicing: groups, rows and positives, sums over groups, and
+#: those of a model beside the baseline.
+TOTALS, GROUPS, PAIRS = "totals", "groups", "pairs"
 #: The slices of a slicing; keys and values of every group.
 SLICES, VALUES = "slices", "values of groups"
 
@@ -84,24 +85,9 @@ def pair_of(key: Hashable) -> str:
     return json.dumps([PAIRS, key])
 
 
-def lines_of(by: str) -> str:
-    """Where sums stand that have a line for each slice of a slicing."""
-    return json.dumps([by])
-
-
-def slice_of(by: str, label: str) -> str:
-    """Where what is kept of the rows of one slice stands."""
-    return json.dumps([by, label])
-
-
-def slicing_of(where: str) -> str | None:
-    """The slicing of `lines_of` and `slice_of`; None of all rows, and of what is of no rows."""
-    return str(json.loads(where)[0]) if where.startswith("[") else None
-
-
 def values_of(field: str) -> Place:
     """Where the values of a field stand."""
-    return "", "", json.dumps(["values of a field", field])
+    return ALL, "", json.dumps(["values of a field", field])
 
 
 def totals_in(parts: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -116,11 +102,14 @@ def totals_in(parts: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def fingerprint_of(measures: list[str], states: Mapping[Place, Parts]) -> str:
     """What tells sums from others: the same for the same rows, whatever they were called."""
-    digest = hashlib.sha256(json.dumps(measures).encode())
-    for place, parts in sorted(states.items()):
-        if place[2] in (SLICES, VALUES):
+    slicings = sorted({place[0].by for place in states})
+    numbers = {by: number for number, by in enumerate(slicings)}
+    digest = hashlib.sha256(json.dumps([measures, slicings]).encode())
+    for (rows, model, state), parts in sorted(states.items()):
+        if state in (SLICES, VALUES):
             continue
         for name, array in sorted(parts.items()):
+            place = numbers[rows.by], rows.label, model, state
             told = (*place, name, array.dtype.name, array.shape)
             digest.update(json.dumps(told).encode())
             digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +19,7 @@ import pyarrow as pa
 
 import fastrank_eval as fe
 from fastrank_eval.saved_parts import table_bytes, table_in
-from fastrank_eval.state_files import state_bytes, state_in
+from fastrank_eval.state_files import Rows, state_bytes, state_in
 
 Content = tuple[dict[str, Any], dict[Any, dict[str, np.ndarray]]]
 
@@ -90,6 +94,41 @@ def forged_table(content: np.ndarray, rng: random.Random) -> np.ndarray:
     return table_bytes(table)
 
 
+def with_header(content: bytes, header: dict[str, Any]) -> bytes:
+    """The file with another header."""
+    table, old = file_in(content)
+    texts = {name: json.dumps(value) for name, value in header.items()}
+    kept = {name: old[name] for name in ("format", "writer", "digest")}
+    named = {f"fastrank_eval.{name}": text for name, text in (kept | texts).items()}
+    return file_of(table.replace_schema_metadata(named))
+
+
+def with_slicing(content: bytes, rng: random.Random) -> bytes:
+    """The file with an array of another slicing, which may not be there."""
+    table, _ = file_in(content)
+    numbers = table["slicing"].to_pylist()
+    numbers[rng.randrange(len(numbers))] = rng.choice([None, -1, 0, 1, 2**31 - 1])
+    return file_of(table.set_column(0, "slicing", pa.array(numbers, pa.int32())))
+
+
+def file_in(content: bytes) -> tuple[pa.Table, dict[str, str]]:
+    """Rows and metadata of a file, its digest replaced by zeros."""
+    zeros = re.sub(rb"(?<=sha256:)[0-9a-f]{64}", b"0" * 64, content)
+    table = pa.ipc.open_file(zeros).read_all()
+    texts = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    return table, {name.removeprefix("fastrank_eval."): text for name, text in texts.items()}
+
+
+def file_of(table: pa.Table) -> bytes:
+    """A file with its digest."""
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+    content = sink.getvalue()
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return content.replace(b"sha256:" + b"0" * 64, b"sha256:" + digest)
+
+
 def forged(content: bytes, rng: random.Random) -> bytes:
     """One thing changed, and the digest of it."""
     header, states = state_in(content)
@@ -100,11 +139,16 @@ def forged(content: bytes, rng: random.Random) -> bytes:
     way = rng.randrange(10)
     if way < 3:
         forged_header(header, rng)
-    elif way == 3:
+        return with_header(content, header)
+    if way == 9:
+        return with_slicing(content, rng)
+    if way == 3:
         states.pop(place)
     elif way == 4:
         other = list(place)
-        other[rng.randrange(3)] = rng.choice(["", "x", "[", '["slot"]', '["slot", "x"]', "all"])
+        rows = [Rows(), Rows(label="x"), Rows("slot"), Rows("slot", "x"), Rows("slot", "slot=a")]
+        at = rng.randrange(3)
+        other[at] = rng.choice(["", "x", "[", '["slot"]'] if at else rows)
         states[tuple(other)] = states.pop(place)
     else:
         part = rng.choice(sorted(states[place]))

@@ -9,6 +9,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval.state_files import state_bytes, state_in
+from fastrank_eval.state_places import ALL
 from tests.forged_states import foreign, forged
 
 LOG = {
@@ -64,6 +65,17 @@ def test_forged_header__is_refused_with_the_name_of_the_entry(
 def test_array_of_another_shape__is_refused_with_the_name_of_the_state(state: fe.State) -> None:
     header, states = state_in(state.to_bytes())
     del header["writer"]
-    states["all", "", "totals"]["counts"] = np.zeros(3, np.int64)
+    states[ALL, "", "totals"]["counts"] = np.zeros(3, np.int64)
     with pytest.raises(fe.SourceError, match=r"no state .*counts of totals are int64 of shape"):
+        fe.State.from_bytes(state_bytes(header, states))
+
+
+def test_terms_of_moments_beyond_any_measure__are_refused_before_memory_is_taken(
+    state: fe.State,
+) -> None:
+    header, states = state_in(state.to_bytes())
+    del header["writer"]
+    place = next(place for place, parts in states.items() if "terms" in parts)
+    states[place]["terms"] = np.array(2**62)
+    with pytest.raises(fe.SourceError, match="terms of moments must be 1 to 64, got 461"):
         fe.State.from_bytes(state_bytes(header, states))

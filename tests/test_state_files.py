@@ -20,6 +20,7 @@ from fastrank_eval import state_files
 from fastrank_eval.errors import OutputError, SourceError
 from fastrank_eval.saved_parts import limbs_of, numbers_of
 from fastrank_eval.state_files import write_state
+from fastrank_eval.state_places import ALL
 from tests.golden_state import GOLDEN, VALUES, golden_result
 
 LOG = {
@@ -127,11 +128,11 @@ def test_newer_format__is_refused_and_names_its_writer(
 
 
 def without_scores(header: dict[str, Any], states: dict[Any, Any]) -> None:
-    del states["all", "pctr", '["scores", 1.0]']
+    del states[ALL, "pctr", '["scores", 1.0]']
 
 
 def without_counts(header: dict[str, Any], states: dict[Any, Any]) -> None:
-    del states["all", "", "totals"]
+    del states[ALL, "", "totals"]
 
 
 def of_unknown_measures(header: dict[str, Any], states: dict[Any, Any]) -> None:
@@ -163,7 +164,7 @@ def test_whole_file_without_a_state__is_refused(
 
 
 def test_unknown_type_of_an_array__is_refused(state: fe.State, tmp_path: Path) -> None:
-    states = {**state._states, ("all", "pctr", "more"): {"part": np.zeros(2, np.float16)}}
+    states = {**state._states, (ALL, "pctr", "more"): {"part": np.zeros(2, np.float16)}}
     (tmp_path / "odd").touch()
     write_state(tmp_path / "odd", state._header, states)
     with pytest.raises(SourceError, match="unknown type 'float16' of more part"):
@@ -223,8 +224,34 @@ def test_save__existing_file__is_kept_unless_told(state: fe.State, saved: Path) 
 def test_arrow__reads_the_file_too(saved: Path) -> None:
     with pa.ipc.open_file(str(saved)) as file:
         table = file.read_all()
-    assert table.column_names == ["slice", "model", "state", "part", "type", "shape", "content"]
+    assert table.column_names == [
+        "slicing",
+        "slice",
+        "model",
+        "state",
+        "part",
+        "type",
+        "shape",
+        "content",
+    ]
     assert json.loads(table.schema.metadata[b"fastrank_eval.models"]) == ["pctr"]
+
+
+def test_thousand_edges__are_written_once_not_for_every_slice(tmp_path: Path) -> None:
+    age = np.arange(1000)
+    log = {"user": age % 50, "click": age % 3 == 0, "pctr": age * 7 % 1000, "age": age}
+    by = "age:" + ",".join(map(str, age.tolist()))
+    options = {"group": "user", "label": "click", "score": "pctr", "min_groups": 1}
+    result = fe.evaluate(log, measures="AUC", by=by, keep_state=True, **options)
+    result.state.save(tmp_path / "edges")
+    with pa.ipc.open_file(str(tmp_path / "edges")) as file:
+        texts = file.read_all().select(["slice", "model", "state", "part"])
+    assert sum(len(text) for column in texts.columns for text in column.to_pylist()) < 200_000
+    again = fe.load_state(tmp_path / "edges").result()
+    assert [(v.slice, v.value) for v in again if v.slice == "age 500-501"] == [
+        (v.slice, v.value) for v in result if v.slice == "age 500-501"
+    ]
+    assert len(again.values) == len(result.values) > 900
 
 
 def test_golden_file__of_format_2__is_read() -> None:
