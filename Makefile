@@ -45,19 +45,20 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/mean_state.py,fastrank_eval/paired_state.py,fastrank_eval/slicing.py,fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
 KERNEL_COVERAGE := 90
 # Files whose tests look at commands, files, pages and texts: what kernels they reach others reach too.
-WITHOUT_KERNELS := bench bench_scale bench_spark cli cli_profiles csv_safe errors gate_option gate_text gates history \
+WITHOUT_KERNELS := bench bench_scale bench_spark cli figures golden_numbers cli_profiles csv_safe errors gate_option gate_text gates history \
 	history_errors interruptions measure_text month nightly nightly_comparisons nightly_config nightly_output \
 	nightly_pages output \
 	package page_browser parity_page pictures progress readme report_page serve_command slices_options slices_spec sources \
 	sources_faults sources_files sources_memory sources_paths web_requests web_view where where_reading
 
-.PHONY: help demo test lint bench bench-scale bench-spark bench-coverage profile conformance \
+.PHONY: help demo test lint figures bench bench-scale bench-spark bench-coverage profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
 	@echo "make test         run all tests"
 	@echo "make lint         ruff and mypy"
+	@echo "make figures      count files, lines and circles, write bench/FIGURES.md"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
 	@echo "make bench-spark  beside Spark's own shuffle and sort (SPARK_ARGS), write bench/SPARK.md"
@@ -99,6 +100,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+figures: $(VENV)/.test
+	$(BIN)/python -m bench.figures
 
 bench: $(VENV)/.test
 	$(BIN)/python -m bench
