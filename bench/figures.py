@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import subprocess
 import sys
 import threading
 import tokenize
@@ -23,24 +22,16 @@ SAMPLE = "Compat"
 
 
 def python_files(folder: Path = PACKAGE) -> list[Path]:
-    """List the Python files that git tracks in a folder."""
-    done = subprocess.run(
-        ["git", "ls-files", "-z", "--", str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    paths = (ROOT / name for name in done.stdout.split("\0") if name.endswith(".py"))
-    return sorted(path for path in paths if path.exists())
+    """List the Python files of a folder and those below it."""
+    return sorted(folder.rglob("*.py"))
 
 
 def code_lines(source: str) -> int:
-    """Count lines without docstrings, comments and blanks.
+    r"""Count lines without docstrings, comments and blanks.
 
     Examples
     --------
-    >>> code_lines('"A docstring."\\n\\nx = 1  # one\\n# two\\ny = (\\n    2\\n)\\n')
+    >>> code_lines('"A docstring."\n\nx = 1  # one\n# two\ny = (\n    2\n)\n')
     4
     """
     docstrings: set[int] = set()

@@ -1,7 +1,7 @@
 """Numbers that no change of the code may change, as exact bits.
 
-``python -m tests.golden_numbers`` writes the golden file anew, ``--folder PATH`` prints those of the
-Parquet files in a folder, to be compared before and after a change by hand.
+``python -m tests.golden_numbers`` writes the golden file anew. With ``--folder PATH`` it prints the
+numbers of the Parquet files in a folder, to be compared before and after a change by hand.
 """
 
 from __future__ import annotations
