@@ -93,7 +93,10 @@ def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Arr
 def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa.Array:
     column = decoded(column)
     refuse_unhashable(column, name, part)
-    refuse_nulls(column, name, part, first_row)
+    remedy = "fill or drop these rows"
+    if pa.types.is_string(column.type):
+        remedy += ', or quote the value in the CSV file ("null") if it is a text'
+    refuse_nulls(column, name, part, first_row, remedy)
     return column
 
 
