@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval import __version__
-from fastrank_eval.arguments import at_least_one, check_choice, processors
+from fastrank_eval.arguments import at_least_one, check_choice, column_name, processors
 from fastrank_eval.arrow_values import arrow_column, column_with_nulls
 from fastrank_eval.class_result import ClassResult
 from fastrank_eval.class_rows import ClassRoles
@@ -143,7 +143,13 @@ def evaluate_classes(
         raise ArgumentError(f"name={name!r} is not a name.")
     wanted = parse_measures(measures)
     averages = _averages(average)
-    opened = open_source(source, format=format, where=where, allow_unfinished=allow_unfinished)
+    opened = open_source(
+        source,
+        format=format,
+        where=where,
+        categories=column_name("label", label) if isinstance(label, str) else None,
+        allow_unfinished=allow_unfinished,
+    )
     roles = ClassRoles.of(opened.schema, label, scores, weight)
     kinds = [m.scores for m in wanted if m.pooled]
     roles = replace(roles, score_kind=max(["number", *kinds], key=SCORE_KINDS.index))
@@ -179,6 +185,7 @@ def evaluate_classes(
             limit=limit,
             threads=plan.threads,
             rows=rows_at_a_time,
+            categories=() if roles.form == "column" else roles.labels,
         )
     values = ClassValues(plan, states, name)
     conventions: dict[str, object] = {

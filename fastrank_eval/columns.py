@@ -72,6 +72,13 @@ class Roles:
         """The columns of groups and items, which are text where a file has no types."""
         return tuple(dict.fromkeys((*self.group, *([] if self.item is None else [self.item]))))
 
+    def numbers(self) -> dict[str, str]:
+        """Each column of numbers with a part that it plays."""
+        parts = dict.fromkeys(self.group_weights, "group weight")
+        if self.weight is not None:
+            parts[self.weight] = "weight"
+        return parts | dict.fromkeys(self.scores, "score") | {self.label: "label"}
+
     def by_column(self) -> dict[str, str]:
         """Each needed column with the part it plays, in reading order."""
         parts: dict[str, str] = {}

@@ -5,21 +5,25 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-__all__ = ["csv_text", "without_formula"]
+__all__ = ["csv_cells", "csv_text"]
 
 _BEGINS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def without_formula(text: str) -> str:
-    """Put an apostrophe before text that a spreadsheet may run.
+def csv_cells(cells: Iterable[object], safe: bool) -> list[Any]:
+    """Put an apostrophe before text that a spreadsheet may run, if `safe`.
 
     Examples
     --------
-    >>> without_formula("=1+1"), without_formula("a=1")
-    ("'=1+1", 'a=1')
+    >>> csv_cells(["=1+1", "a=1", -1, None], safe=True)
+    ["'=1+1", 'a=1', -1, None]
     """
-    return f"'{text}" if text.startswith(_BEGINS_FORMULA) else text
+    return [
+        f"'{cell}" if safe and isinstance(cell, str) and cell.startswith(_BEGINS_FORMULA) else cell
+        for cell in cells
+    ]
 
 
 def csv_text(names: Sequence[str], rows: Iterable[Iterable[object]], safe: bool = False) -> str:
@@ -47,7 +51,5 @@ def csv_text(names: Sequence[str], rows: Iterable[Iterable[object]], safe: bool 
     sheet = io.StringIO()
     writer = csv.writer(sheet, lineterminator="\n")
     for row in ([*names], *rows):
-        if safe:
-            row = [without_formula(cell) if isinstance(cell, str) else cell for cell in row]
-        writer.writerow(row)
+        writer.writerow(csv_cells(row, safe))
     return sheet.getvalue()

@@ -168,7 +168,8 @@ def evaluate(
         Format of the files, where their names do not tell.
     allow_unfinished : bool
         Accept Arrow IPC streams, files and standard input, that lack their end-of-stream marker:
-        their writer may have stopped before the last row. By default they are an error.
+        their writer may have stopped before the last row. By default they are an error. Where
+        `limit` ends the run before the end of the stream, the marker is not looked at.
     progress : callable, optional
         Called with a `Progress` now and then, at most some ten times a second, by the thread that
         called `evaluate`. What it raises ends the run.

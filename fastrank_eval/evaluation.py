@@ -38,7 +38,7 @@ from fastrank_eval.plan import STRETCH, GroupValues, Plan, stretch_of
 from fastrank_eval.profiles import DEFAULTS, measures_in_force, names_asked, profile_of
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.score_columns import epsilon_of
-from fastrank_eval.sources import open_source, require_columns
+from fastrank_eval.sources import open_source, refuse_text, require_columns
 from fastrank_eval.summary import slices_left_out, summary_lines
 from fastrank_eval.tally import Tally
 from fastrank_eval.ties import TIES
@@ -193,14 +193,22 @@ def run(
         min_groups=at_least_one("min_groups", min_groups, 1),
     )
     allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
+    by = tuple(by) if is_several(by) else by  # the truth of an array is ambiguous
+    valued: tuple[str, ...] = ()
+    if by:
+        from fastrank_eval.slices import open_slicing, valued_columns
+
+        valued = valued_columns(by)
     opened = open_source(
-        source, format=format, where=where, text=roles.ids(), allow_unfinished=allow_unfinished
+        source,
+        format=format,
+        where=where,
+        text=roles.ids(),
+        categories=tuple(dict.fromkeys((*(field.name for field in roles.fields), *valued))) or None,
+        allow_unfinished=allow_unfinished,
     )
     most = at_least_one("limit", limit, None, math.inf)
-    by = tuple(by) if is_several(by) else by  # the truth of an array is ambiguous
     if by:
-        from fastrank_eval.slices import open_slicing
-
         slicing = open_slicing(by, opened, most)
         plan = replace(plan, slicing=slicing)
         roles = replace(roles, fields=(*roles.fields, *slicing.columns))
@@ -213,6 +221,8 @@ def run(
                 f"group weight '{name}' is no column and none of {', '.join(GROUP_WEIGHTS)}.{hint}"
             )
         require_columns(opened.schema, [name], role=part)
+    for name, part in roles.numbers().items():
+        refuse_text(opened, name, part)
     if subtopics is not None:
         require_columns(opened.schema, [subtopics], role="subtopics")
     types = (opened.schema.field(name).type for name in roles.scores)

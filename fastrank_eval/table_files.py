@@ -7,7 +7,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from fastrank_eval.csv_text import without_formula
+from fastrank_eval.csv_text import csv_cells
 from fastrank_eval.errors import OutputError
 
 __all__ = ["SUFFIXES", "write_csv", "write_table"]
@@ -66,9 +66,7 @@ def write_csv(table: pa.Table, sink: Path | IO[bytes], safe: bool = False) -> No
     import pyarrow.csv as pacsv
 
     table = _decoded(table, safe)
-    if safe:
-        table = table.rename_columns([without_formula(name) for name in table.column_names])
-    pacsv.write_csv(table, sink)
+    pacsv.write_csv(table.rename_columns(csv_cells(table.column_names, safe)), sink)
 
 
 def _decoded(table: pa.Table, safe: bool) -> pa.Table:
@@ -80,11 +78,6 @@ def _decoded(table: pa.Table, safe: bool) -> pa.Table:
         if any(is_bytes(column.type) for is_bytes in _BYTES):
             column = pa.chunked_array([[key.hex() for key in column.to_pylist()]], pa.string())
         elif safe and any(is_text(column.type) for is_text in _TEXTS):
-            column = _without_formulas(column)
+            column = pa.chunked_array([csv_cells(column.to_pylist(), safe)], column.type)
         table = table.set_column(place, field.name, column)
     return table
-
-
-def _without_formulas(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    texts = [text and without_formula(text) for text in column.to_pylist()]
-    return pa.chunked_array([texts], column.type)

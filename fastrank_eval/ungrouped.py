@@ -30,7 +30,7 @@ from fastrank_eval.measures.pooled_measure import PooledMeasure
 from fastrank_eval.plan import stretch_of
 from fastrank_eval.progress import Progress, reporting_to
 from fastrank_eval.score_table import ScoreTable
-from fastrank_eval.sources import Source, open_source, require_columns
+from fastrank_eval.sources import Source, open_source, refuse_text, require_columns
 from fastrank_eval.stretches import Stretch, in_scratch, read_stretch, stretches
 from fastrank_eval.typed_arguments import typed
 from fastrank_eval.validation import columns_of
@@ -123,6 +123,7 @@ def each_stretch(
     limit: int | None,
     threads: int,
     rows: Callable[[int], int] = int,
+    categories: Sequence[str] = (),
 ) -> None:
     """Read some columns once, in threads, a stretch of rows at a time.
 
@@ -139,6 +140,8 @@ def each_stretch(
     threads : int
     rows : callable
         Rows of a stretch, from their usual number.
+    categories : sequence of str
+        The columns that may be text.
 
     Raises
     ------
@@ -147,6 +150,8 @@ def each_stretch(
     """
     for name, part in parts.items():
         require_columns(source.schema, [name], role=part)
+        if name not in categories:
+            refuse_text(source, name, part)
     reading = Reading(source, tuple(parts), at_least_one("limit", limit, None, math.inf))
 
     def look(job: Stretch) -> None:

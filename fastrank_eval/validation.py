@@ -93,7 +93,10 @@ def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Arr
 def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa.Array:
     column = decoded(column)
     refuse_unhashable(column, name, part)
-    refuse_nulls(column, name, part, first_row)
+    remedy = "fill or drop these rows"
+    if pa.types.is_string(column.type):
+        remedy += ', or quote the value in the CSV file ("null") if it is a text'
+    refuse_nulls(column, name, part, first_row, remedy)
     return column
 
 
@@ -152,8 +155,17 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
 def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarray:
     column = decoded(column)
     refuse_nulls(column, name, part, first_row)
-    values = numbers(column, name, part, "a number").astype(np.float64, copy=False)
+    given = numbers(column, name, part, "a number")
+    values = given.astype(np.float64, copy=False)
     if values.size:
+        # Of the column's own type: the float32 next to 1e30 lies above it.
+        kind = given.dtype.type if given.dtype.kind == "f" else np.float64
+        low, high = float(kind(LEAST_WEIGHT)), float(kind(MOST_WEIGHT))
+
+        def out_of_range(weights: np.ndarray) -> np.ndarray:
+            found: np.ndarray = (weights > high) | ((weights < low) & (weights > 0.0))
+            return found
+
         least, most = values.min(), values.max()
         if not (least >= 0.0 and most < np.inf):
             refuse(
@@ -165,9 +177,9 @@ def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarra
                 "weights must be finite and not negative",
             )
         # Where the least is 0, smaller ones than allowed may hide behind it.
-        if most > MOST_WEIGHT or (least < LEAST_WEIGHT and _out_of_range(values).any()):
+        if most > high or (least < low and out_of_range(values).any()):
             refuse(
-                _out_of_range,
+                out_of_range,
                 values,
                 (name, part, column.type),
                 first_row,
@@ -175,8 +187,3 @@ def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarra
                 "weights must be 0 or from 1e-30 to 1e30; multiply all of them by one number",
             )
     return values
-
-
-def _out_of_range(weights: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (weights > MOST_WEIGHT) | ((weights < LEAST_WEIGHT) & (weights > 0.0))
-    return found

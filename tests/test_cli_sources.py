@@ -50,6 +50,14 @@ def test_stream__whose_producer_died__is_refused_unless_allowed(folder, monkeypa
     assert run(*asked, "--allow-unfinished", input=stream).exit_code == 0
 
 
+@pytest.mark.parametrize("limit, code", [(1, 0), (2, 0), (3, 2)])
+def test_stream__whose_producer_died_behind_the_limit__is_read(folder, limit, code):
+    stream = write_stream(pa.table({"user": [1, 1], "click": [1, 0], "pctr": [0.5, 0.25]}), rows=1)
+    outcome = run("evaluate", "-", *COLUMNS, "--limit", str(limit), input=stream[:-8])
+    assert outcome.exit_code == code
+    assert ("no end-of-stream marker" in outcome.stderr) == (code == 2)
+
+
 @pytest.mark.parametrize("source", ["data", "data/", "data/*", "data/**/*.parquet", "da*", "."])
 def test_output__that_a_later_run_would_read__is_refused(folder, source):
     (folder / "data" / "day=1").mkdir(parents=True)

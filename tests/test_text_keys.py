@@ -74,6 +74,8 @@ def test_groups__null_empty_and_quoted(tmp_path: Path) -> None:
     for text in ("", "NULL", "null", "\\N"):
         with pytest.raises(ColumnError, match="group column 'user' is null in 2 row"):
             users_of(write(tmp_path / "x.csv", ["7", text]))
+    with pytest.raises(ColumnError, match="or quote the value in the CSV file"):
+        users_of(write(tmp_path / "x.csv", ["7", "null"]))
     quoted = write(tmp_path / "x.csv", ['""', '"NULL"', '"007"', '" a,b"'])
     assert users_of(quoted) == ["", "NULL", "007", " a,b"]
 
@@ -106,6 +108,8 @@ def test_where__with_a_number__names_the_remedy(log: Path, where: str) -> None:
     with pytest.raises(ArgumentError, match=r"'user' is string, and .* Write '[17]' in single qu"):
         users_of(log, where=where)
     assert users_of(log, where="user = '7'") == ["7"]
+    with pytest.raises(ArgumentError, match="quotes, which compares text: '10' is less than '9'"):
+        users_of(log, where="user > 9")
     with pytest.raises(ArgumentError, match="Write 'true' in single quotes"):
         users_of(log, where="user = true")
     with pytest.raises(ArgumentError, match="values of its type: 'user' is string"):

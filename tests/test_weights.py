@@ -122,3 +122,17 @@ def test_weights__beyond_the_limits_are_refused_by_name(weights):
     ):
         with pytest.raises(ColumnError, match=said):
             refused()
+
+
+def test_weights__of_float32__may_be_the_limits_of_their_type():
+    table = {"g": [1, 1, 1], "s": [0.75, 0.5, 0.25], "y": [0, 1, 0]}
+    columns = {"group": "g", "label": "y", "score": "s", "weight": "w", "measures": "Brier"}
+    for limit in (1e-30, 1e30):
+        weights = np.array([limit, 0, limit], np.float32)
+        assert fe.evaluate({**table, "w": weights}, **columns).value("Brier") == 0.3125
+    for beyond in (np.nextafter(np.float32(1e30), np.float32(np.inf)), np.float32(9e-31)):
+        weights = np.array([1, beyond, beyond], np.float32)
+        with pytest.raises(
+            ColumnError, match=r"\(float\) is above 1e30, .* in 2 row\(s\), first in"
+        ):
+            fe.evaluate({**table, "w": weights}, **columns)

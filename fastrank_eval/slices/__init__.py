@@ -10,7 +10,7 @@ bins), `activity` (counts of groups), `quantiles` (edges of bins of equally many
 from __future__ import annotations
 
 from fastrank_eval.slices.decomposition import Decomposition, decompose
-from fastrank_eval.slices.slicing import SliceCodes, Slices, Slicing, open_slicing
+from fastrank_eval.slices.slicing import SliceCodes, Slices, Slicing, open_slicing, valued_columns
 from fastrank_eval.slices.spec import SliceSpec
 from fastrank_eval.slices.spec_text import parse, slices_asked
 
@@ -24,4 +24,5 @@ __all__ = [
     "open_slicing",
     "parse",
     "slices_asked",
+    "valued_columns",
 ]

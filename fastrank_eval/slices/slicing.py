@@ -17,9 +17,9 @@ from fastrank_eval.slices.part_codes import MOST_SLICES, PartCodes
 from fastrank_eval.slices.quantiles import distributions
 from fastrank_eval.slices.spec import Part, Quantile, SliceSpec
 from fastrank_eval.slices.spec_text import slices_asked
-from fastrank_eval.sources import Source, require_columns
+from fastrank_eval.sources import Source, refuse_text, require_columns
 
-__all__ = ["SliceCodes", "Slices", "Slicing", "open_slicing"]
+__all__ = ["SliceCodes", "Slices", "Slicing", "open_slicing", "valued_columns"]
 
 
 @dataclass(frozen=True)
@@ -225,10 +225,20 @@ def open_slicing(
     return Slicing(slices, tuple(coders.values()), tuple(activities.values()))
 
 
+def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str, ...]:
+    """Columns of which each value is a slice."""
+    parts = (part for spec in slices_asked(by) for part in spec.parts)
+    valued = (part.column for part in parts if part.binning is None and not part.activity)
+    return tuple(dict.fromkeys(valued))
+
+
 def _column_coders(
     parts: Sequence[Part], source: Source, limit: int | None, most: int
 ) -> Mapping[Part, PartCodes]:
     """The coder of each part; all that may be refused is refused before rows are read."""
+    for part in parts:
+        if part.binning is not None:
+            refuse_text(source, part.column, f"by '{part}'")
     kinds = {part: source.schema.field(part.column).type for part in parts}
     coders: dict[Part, PartCodes] = {}
     wanted = []

@@ -1,12 +1,13 @@
 """Open anything that holds columns and read it as one ordered stream of Arrow record batches.
 
 The rooms, each importing only from those named before it: `reading` (errors that name what is
-read), `soundness` (what Arrow takes on trust), `source` (`Source`), `paths` (which files a path
-stands for), `literals` (values of a column's type), `ranges` (what is known of a column before it
-is read), `conditions` (which rows a condition selects, which it may), `expressions` (the same of a
-pyarrow Expression), `selection` (the rows of a source that a condition selects), `memory` (tables,
-readers, arrays), `streams` (Arrow streams, and whether they are whole), `formats` (one Parquet,
-Arrow or CSV file), `files` (many of them as one source).
+read), `soundness` (what Arrow takes on trust), `spelling` (numbers of text files), `source`
+(`Source`), `paths` (which files a path stands for), `literals` (values of a column's type),
+`ranges` (what is known of a column before it is read), `conditions` (which rows a condition
+selects, which it may), `expressions` (the same of a pyarrow Expression), `selection` (the rows of a
+source that a condition selects), `memory` (tables, readers, arrays), `streams` (Arrow streams, and
+whether they are whole), `formats` (one Parquet, Arrow or CSV file), `files` (many of them as one
+source).
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from fastrank_eval.sources.memory import (
 )
 from fastrank_eval.sources.paths import FORMATS
 from fastrank_eval.sources.reading import foreign, type_name
-from fastrank_eval.sources.source import Source, require_columns
+from fastrank_eval.sources.source import Source, refuse_text, require_columns
 from fastrank_eval.typed_arguments import typed
 
-__all__ = ["Source", "open_source", "require_columns"]
+__all__ = ["Source", "open_source", "refuse_text", "require_columns"]
 
 
 @typed
@@ -42,6 +43,7 @@ def open_source(
     format: str | None = None,  # noqa: A002
     where: object = None,
     text: str | Sequence[str] | None = None,
+    categories: str | Sequence[str] | None = None,
     allow_unfinished: bool = False,
 ) -> Source:
     r"""Open a table, an Arrow stream, files or arrays as one stream of record batches.
@@ -75,6 +77,11 @@ def open_source(
         Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
         types of the others come from the first lines. Unquoted, an empty field, ``NULL``, ``null``
         and ``\N`` are null in any column.
+    categories : str or sequence of str, optional
+        Columns whose values tell rows apart. In CSV and TSV files they are text too where the first
+        lines write numbers in several ways (``007`` and ``7``, ``1`` and ``1.0``); a number that
+        is written in another way further down is an error. So are columns that `where` finds equal
+        to texts.
     allow_unfinished : bool
         Accept Arrow IPC streams (files and standard input) that end between two batches without
         their end-of-stream marker, as that of a producer that was killed; otherwise they are an
@@ -107,23 +114,25 @@ def open_source(
         raise ArgumentError(f"format={format!r} is unknown.{near(format, FORMATS)} Use {known}.")
     check_flag("allow_unfinished", allow_unfinished)
     names = frozenset(() if text is None else column_names("text", text))
+    apart = frozenset(() if categories is None else column_names("categories", categories))
     condition = None
     if where is not None:
         from fastrank_eval.sources.selection import condition_of
 
         condition = condition_of(where)
+        apart |= condition.categories()
     if isinstance(source, (list, tuple)) and len(source) == 1 and isinstance(source[0], str):
         source = source[0]
     if isinstance(source, str) and source == "-":
         opened = open_standard_input(format, allow_unfinished)
         return opened if condition is None else condition.only(opened)
     if isinstance(source, (str, os.PathLike)):
-        return open_files([source], format, condition, names, allow_unfinished)
+        return open_files([source], format, condition, names, allow_unfinished, apart)
     if isinstance(source, (list, tuple)) and not _is_batch(next(iter(source), None)):
-        return open_files(source, format, condition, names, allow_unfinished)
+        return open_files(source, format, condition, names, allow_unfinished, apart)
     if isinstance(source, Source):
-        if names and source.as_text is not None:
-            source = source.as_text(names)
+        if (names or apart) and source.as_text is not None:
+            source = source.as_text(names, apart)
         return source if condition is None else condition.only(source)
     name = type_name(source)
     if format is not None:

@@ -210,7 +210,8 @@ def _leaf(
             )
         return _Comparison(name, "=", arrow_value(None if pa.types.is_null(kind) else True, plain))
     if isinstance(node, where.Comparison):
-        return _Comparison(name, node.operator, fit(node.literal, kind, name))
+        ordered = node.operator not in ("=", "!=")
+        return _Comparison(name, node.operator, fit(node.literal, kind, name, ordered))
     values = [fit(literal, kind, name) for literal in node.literals]
     keys = [order_key(value) for value in values if value.is_valid]
     if pa.types.is_floating(plain) and 0.0 in keys:

@@ -21,6 +21,7 @@ from fastrank_eval.sources.ranges import Range, partition_ranges
 from fastrank_eval.sources.reading import decoded, reading, select, type_name
 from fastrank_eval.sources.soundness import checked
 from fastrank_eval.sources.source import Source, selected_row
+from fastrank_eval.sources.spelling import in_one_way
 from fastrank_eval.sources.streams import open_stream
 from fastrank_eval.sources.unread import Part, read_parts
 
@@ -36,23 +37,30 @@ def open_files(
     condition: Where | None = None,
     text: frozenset[str] = frozenset(),
     allow_unfinished: bool = False,
+    categories: frozenset[str] = frozenset(),
 ) -> Source:
     """Open all files that paths, folders, globs and URIs stand for, in the given order.
 
     Only the rows that `condition` selects are read; files that can hold none are left out. The
-    columns `text` of CSV files are text. Arrow streams without their end-of-stream marker are
+    columns `text` of CSV files are text, those of `categories` where equal numbers may be written
+    in several ways. Arrow streams without their end-of-stream marker are
     refused unless `allow_unfinished`.
     """
     listed = [
-        replace(file, text=text, allow_unfinished=allow_unfinished)
+        replace(file, text=text, categories=categories, allow_unfinished=allow_unfinished)
         for file in _listed(places, forced)
     ]
     files, schemas, counts, hive = _inspected(listed, condition)
     name = repr(listed[0].name) if len(listed) == 1 else f"{places[0]!r} ({len(listed)} files)"
+    schemas, spelling = in_one_way(schemas)
+    files = [
+        replace(file, ways=dict(spelling.ways)) if file.format in DELIMITER else file
+        for file in files
+    ]
     common, faults = _unify(files, schemas, hive)
     selection = None
     if condition is not None:
-        selection = condition.select(common)
+        selection = condition.select(common, spelling)
         _refuse_faults(selection.columns, faults)
     parts = _parts(files, common, selection)
 
@@ -84,8 +92,10 @@ def open_files(
         of = f"row {row:,} of" if chosen is None else f"{selected_row(row)} in"
         return f"{of} {file.name!r}"
 
-    def reopened(names: frozenset[str]) -> Source:
-        return open_files(places, forced, condition, text | names, allow_unfinished)
+    def reopened(names: frozenset[str], apart: frozenset[str]) -> Source:
+        return open_files(
+            places, forced, condition, text | names, allow_unfinished, categories | apart
+        )
 
     untyped = {
         name
@@ -103,6 +113,7 @@ def open_files(
         rows=total if whole else None,
         locate=locate,
         as_text=None if untyped <= text else reopened,
+        spelling=spelling,
     )
 
 

@@ -21,6 +21,13 @@ from fastrank_eval.sources.ranges import Range
 from fastrank_eval.sources.reading import decoded, first_line, reading, select
 from fastrank_eval.sources.row_groups import open_parquet, unread
 from fastrank_eval.sources.soundness import checked
+from fastrank_eval.sources.spelling import (
+    INFERRED,
+    WAYS,
+    is_number,
+    refuse_other_ways,
+    ways_of,
+)
 from fastrank_eval.sources.streams import StreamBytes, open_stream
 from fastrank_eval.sources.unread import Part
 
@@ -166,9 +173,25 @@ def _csv_schema(file: File) -> pa.Schema:
     options = pacsv.ReadOptions(use_threads=False, block_size=_CSV_SAMPLE)
     with _csv_bytes(file) as handle:
         schema = pacsv.open_csv(handle, options, **_csv_options(file, {})).schema
+    told = {
+        column.name: pa.string()
+        for column in schema
+        if column.name in file.categories - file.text
+        and is_number(column.type)
+        and len(schema.get_all_field_indices(column.name)) == 1
+    }
+    ways = {}
+    if told:
+        with _csv_bytes(file) as handle:
+            batch = next(iter(pacsv.open_csv(handle, options, **_csv_options(file, told))), None)
+        ways = {name: ways_of(batch.column(name)) for name in told} if batch is not None else {}
     for at, column in enumerate(schema):
-        if column.name in file.text and not pa.types.is_binary(column.type):  # no UTF-8
-            schema = schema.set(at, column.with_type(pa.string()))
+        if ways.get(column.name):
+            column = column.with_metadata({WAYS: " ".join(ways[column.name])})
+        elif column.name in file.text | ways.keys() and not pa.types.is_binary(column.type):
+            number = {INFERRED: str(column.type)} if is_number(column.type) else None
+            column = pa.field(column.name, pa.string(), metadata=number)
+        schema = schema.set(at, column)  # of bytes where the text is no UTF-8
     return schema
 
 
@@ -207,12 +230,19 @@ def _first_bytes(handle: Any, most: int) -> bytes:
 def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as pacsv
 
-    own = {name: kind for name, kind in targets.items() if name not in file.partitions}
+    own = {
+        name: pa.string() if name in file.ways else kind
+        for name, kind in targets.items()
+        if name not in file.partitions
+    }
 
     def rows(threads: bool) -> Iterator[pa.RecordBatch]:
         options = pacsv.ReadOptions(use_threads=threads)
         with _csv_bytes(file) as handle:
-            yield from pacsv.open_csv(handle, options, **_csv_options(file, own))
+            for batch in pacsv.open_csv(handle, options, **_csv_options(file, own)):
+                for name in file.ways.keys() & own.keys():
+                    refuse_other_ways(batch.column(name), file.ways[name], name, file.name)
+                yield batch
 
     try:
         yield from rows(True)

@@ -41,7 +41,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def fit(literal: Literal, kind: pa.DataType, column: str) -> pa.Scalar:
+def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False) -> pa.Scalar:
     """Turn a literal into a value of a column's plain type.
 
     Parameters
@@ -51,6 +51,8 @@ def fit(literal: Literal, kind: pa.DataType, column: str) -> pa.Scalar:
         The type of the column, as the source has it.
     column : str
         Its name, for the message.
+    ordered : bool
+        Whether it is compared by order, for the message.
 
     Raises
     ------
@@ -66,6 +68,7 @@ def fit(literal: Literal, kind: pa.DataType, column: str) -> pa.Scalar:
             return arrow_value(_truth(literal), plain)
         if literal.kind != "text" and is_textual(plain):
             remedy = f"Write '{literal.value}' in single quotes"
+            remedy += ", which compares text: '10' is less than '9'" * ordered
         elif literal.kind == "bool":
             remedy = "Compare with a value of its type"
         elif pa.types.is_integer(plain):

@@ -54,6 +54,11 @@ class File:
         Columns told by the folders of its path (``day=3/``); None is a null.
     text : frozenset of str
         Columns that are text, exactly as written, where the format has no types.
+    categories : frozenset of str
+        Columns that tell rows apart: text where the format has no types and its first lines write
+        numbers in several ways.
+    ways : dict of str to str
+        How the numbers of columns are written, where others are refused.
     allow_unfinished : bool
         Whether an Arrow stream may lack its end-of-stream marker.
     """
@@ -64,6 +69,8 @@ class File:
     format: str
     partitions: dict[str, str | None] = field(default_factory=dict)
     text: frozenset[str] = frozenset()
+    categories: frozenset[str] = frozenset()
+    ways: dict[str, str] = field(default_factory=dict)
     allow_unfinished: bool = False
 
 

@@ -21,11 +21,13 @@ from fastrank_eval.sources.literals import plain_type
 from fastrank_eval.sources.ranges import Range
 from fastrank_eval.sources.reading import type_name
 from fastrank_eval.sources.source import Source, selected_row
+from fastrank_eval.sources.spelling import Spelling
 
 __all__ = ["Selection", "Where", "condition_of"]
 
 #: Rows looked at together: decoded, the strings of more might pass the 2 GiB that Arrow counts to.
 _PIECE = 1 << 20
+_EQUAL_TEXT = (("=", "text"), ("!=", "text"))
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ class Where:
 
     given: where.Node | pc.Expression
 
-    def select(self, schema: pa.Schema) -> Selection:
-        """Bind it to the columns of a source.
+    def select(self, schema: pa.Schema, spelling: Spelling | None = None) -> Selection:
+        """Bind it to the columns of a source, which text files write so.
 
         Raises
         ------
@@ -105,6 +107,12 @@ class Where:
                 given if _scannable(schema, columns) else None,
             )
         bound = bind(given, schema)
+        for name, text in _equal_texts(given):
+            if spelling is not None and not spelling.holds(name, text):
+                raise ArgumentError(
+                    f"where: must compare column {name!r} with numbers as the file writes them, "
+                    f"got the text {text!r}; leave out the quotes to compare it with the number."
+                )
         columns = tuple(dict.fromkeys(_columns(given)))
         expression = None
         if _scannable(schema, columns):
@@ -135,7 +143,7 @@ class Where:
 
     def only(self, source: Source) -> Source:
         """The rows of a source that it selects, in their order."""
-        selection, again = self.select(source.schema), source.as_text
+        selection, again = self.select(source.schema, source.spelling), source.as_text
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             return selection.of(source.batches(selection.and_its_own(columns)), columns)
@@ -146,8 +154,15 @@ class Where:
             read,
             rereadable=source.rereadable,
             locate=selected_row,
-            as_text=None if again is None else lambda names: self.only(again(names)),
+            as_text=None if again is None else lambda *names: self.only(again(*names)),
+            spelling=source.spelling,
         )
+
+    def categories(self) -> frozenset[str]:
+        """Columns that it finds equal to texts."""
+        if isinstance(self.given, pc.Expression):
+            return frozenset()
+        return frozenset(name for name, _ in _equal_texts(self.given))
 
 
 def condition_of(given: object) -> Where:
@@ -175,6 +190,19 @@ def _columns(node: where.Node) -> Iterator[str]:
             yield from _columns(part)
     else:
         yield node.column
+
+
+def _equal_texts(node: where.Node) -> Iterator[tuple[str, str]]:
+    """Columns and the texts that they are found equal to, or not."""
+    if isinstance(node, where.Not):
+        yield from _equal_texts(node.part)
+    elif isinstance(node, where.And | where.Or):
+        for part in node.parts:
+            yield from _equal_texts(part)
+    elif isinstance(node, where.Among):
+        yield from ((node.column, each.value) for each in node.literals if each.kind == "text")
+    elif isinstance(node, where.Comparison) and (node.operator, node.literal.kind) in _EQUAL_TEXT:
+        yield node.column, node.literal.value
 
 
 def _scannable(schema: pa.Schema, columns: Sequence[str]) -> bool:

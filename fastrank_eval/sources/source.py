@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from fastrank_eval.errors import ColumnError, SourceError, near
+from fastrank_eval.sources.spelling import Spelling
 from fastrank_eval.sources.unread import Part, read_parts
 from fastrank_eval.typed_arguments import is_of, shown, typed
 
-__all__ = ["Source", "require_columns", "selected_row"]
+__all__ = ["Source", "refuse_text", "require_columns", "selected_row"]
 
 
 class Source:
@@ -32,8 +33,11 @@ class Source:
         Edges of quantiles by the text of their part (``"age:quantile5"``), where they are known
         before a row is read: those of a part of the rows would be other ones.
     as_text : callable or None
-        Opens the source again with these columns as text, exactly as written, where a file has no
-        types of its own (CSV); None where every column has one.
+        Opens the source again where a file has no types of its own (CSV): with some columns as
+        text, exactly as written, and others so where they write numbers in several ways. None where
+        every column has a type.
+    spelling : Spelling
+        How text files write the columns that tell rows apart.
     """
 
     def __init__(
@@ -46,7 +50,8 @@ class Source:
         rereadable: bool = True,
         locate: Callable[[int], str] = lambda row: "",
         edges: Mapping[str, pa.Array] | None = None,
-        as_text: Callable[[frozenset[str]], Source] | None = None,
+        as_text: Callable[[frozenset[str], frozenset[str]], Source] | None = None,
+        spelling: Spelling | None = None,
     ) -> None:
         self.name = name
         self.schema = schema
@@ -55,6 +60,7 @@ class Source:
         self.locate = locate
         self.edges = edges
         self.as_text = as_text
+        self.spelling = spelling or Spelling()
         self._read = read
         self._spent = False
 
@@ -119,6 +125,30 @@ class Source:
 def selected_row(row: int) -> str:
     """Say what the number of a row counts, where a condition selects rows."""
     return f"row {row:,} of the rows that where selects"
+
+
+def refuse_text(source: Source, name: str, argument: str) -> None:
+    """Refuse text as numbers where only its part makes it text.
+
+    Parameters
+    ----------
+    source : Source
+    name : str
+        Of the column.
+    argument : str
+        What needs numbers; it begins the message.
+
+    Raises
+    ------
+    ColumnError
+    """
+    if name in source.spelling.texts:
+        raise ColumnError(
+            f"{argument}: must be a column of numbers, got {name!r}, which is text: in CSV and TSV "
+            "files group and item columns are text, and so are columns of slices, fields, classes "
+            "and texts of where that write equal numbers in several ways (007 and 7); write the "
+            "numbers to a column of their own, or the file as Parquet."
+        )
 
 
 def require_columns(

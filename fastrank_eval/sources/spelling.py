@@ -1,0 +1,127 @@
+"""Numbers of text files that tell rows apart: equal ones are written alike, or stay text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+
+from fastrank_eval.arrow_values import arrow_value
+from fastrank_eval.errors import SourceError
+
+__all__ = [
+    "INFERRED",
+    "WAYS",
+    "Spelling",
+    "in_one_way",
+    "is_number",
+    "refuse_other_ways",
+    "ways_of",
+]
+
+#: Keys of a field's metadata: the type its text reads as, and the ways its numbers are written in.
+INFERRED, WAYS = b"inferred", b"ways"
+
+#: Ways to write numbers: in each of them different texts are different numbers. Fractions have at
+#: most 15 digits, as two of more may be one double.
+_PATTERNS = {
+    "whole": r"^(0|-?[1-9][0-9]*)$",
+    "plain": r"^(0|-?0\.[0-9]{0,13}[1-9]|-?[1-9][0-9]{0,6}\.[0-9]{0,7}[1-9]|-?[1-9][0-9]{0,14})$",
+    "point": r"^(0\.0|-?0\.[0-9]{0,13}[1-9]|-?[1-9][0-9]{0,6}\.([0-9]{0,7}[1-9]|0))$",
+    "true": "^(true|false)$",
+    "True": "^(True|False)$",
+    "TRUE": "^(TRUE|FALSE)$",
+}
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What text files say of columns that tell rows apart.
+
+    Parameters
+    ----------
+    texts : frozenset of str
+        Columns that are text, exactly as written, though their lines read as numbers.
+    ways : mapping of str to str
+        How the numbers of columns are written, all in one way.
+    """
+
+    texts: frozenset[str] = frozenset()
+    ways: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, column: str, text: str) -> bool:
+        """Tell whether a column may hold a value of this text."""
+        return column not in self.ways or _follows(pa.repeat(_scalar(text), 1), self.ways[column])
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether text may be written in several ways for one value of a type."""
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+
+
+def ways_of(texts: pa.Array) -> list[str]:
+    """The ways that all texts follow; every way where there is none."""
+    distinct = texts.unique()
+    return [way for way in _PATTERNS if _follows(distinct, way)]
+
+
+def in_one_way(schemas: Sequence[pa.Schema]) -> tuple[list[pa.Schema], Spelling]:
+    """Make columns text whose numbers are not written in one way over all files."""
+    found: dict[str, list[set[str]]] = {}
+    texts = {column.name for column in _fields(schemas, INFERRED)}
+    for column in _fields(schemas, WAYS):
+        found.setdefault(column.name, []).append(set(column.metadata[WAYS].decode().split()))
+    common = {name: reduce(set.__and__, sets) for name, sets in found.items()}
+    ways = {
+        name: next(way for way in _PATTERNS if way in shared)
+        for name, shared in common.items()
+        if shared and name not in texts
+    }
+    texts |= common.keys() - ways.keys()
+
+    def mended(column: pa.Field) -> pa.Field:
+        several = column.name in texts and WAYS in (column.metadata or {})
+        return pa.field(column.name, pa.string()) if several else column
+
+    return (
+        [pa.schema([mended(column) for column in schema]) for schema in schemas],
+        Spelling(frozenset(texts), ways),
+    )
+
+
+def refuse_other_ways(column: pa.Array, way: str, name: str, file: str) -> None:
+    """Refuse numbers that are not written as those of the first lines.
+
+    Raises
+    ------
+    SourceError
+    """
+    if _follows(distinct := column.unique(), way):
+        return
+    wrong = next(text for text in distinct if text.is_valid and not _follows(_one(text), way))
+    raise SourceError(
+        f"{file!r}: column {name!r} must hold numbers written like those of its first lines where "
+        f"it tells rows apart, got {wrong.as_py()!r}; write equal numbers alike, or write the file "
+        "as Parquet."
+    )
+
+
+def _fields(schemas: Iterable[pa.Schema], key: bytes) -> list[pa.Field]:
+    return [column for schema in schemas for column in schema if key in (column.metadata or {})]
+
+
+def _scalar(text: str) -> pa.Scalar:
+    return arrow_value(text, pa.string())
+
+
+def _one(text: pa.Scalar) -> pa.Array:
+    return pa.repeat(text, 1)
+
+
+def _follows(texts: pa.Array, way: str) -> bool:
+    import pyarrow.compute as pc
+
+    matches = pc.match_substring_regex(texts, pattern=_PATTERNS[way])
+    return bool(matches.false_count == 0)
