@@ -27,6 +27,8 @@ from tests.nightly_runs import CONFIG, adjust, kept, nightly, on
 from tests.nights import HOSTILE
 
 SMALL = CONFIG.replace('"GAUC", "AUC", "LogLoss"', '"GAUC", "LogLoss"')
+#: Gates on every headline measure, so that none is found without.
+GATED = '[gates]\nfail_if = ["GAUC < 0.1", "LogLoss > 9"]\n'
 NO_EARLIER = {kind: EarlierNight(None, "none") for kind in ("yesterday", "last_week")}
 
 
@@ -104,7 +106,7 @@ def test_dead_slice__of_any_model__is_named_since_its_first_night(folder: Path) 
     )
     write_night(4, dead_side)
     write_night(5, dead_baseline)
-    adjust(folder, "[quality]\nmin_rows = 500\n")
+    adjust(folder, f"[quality]\nmin_rows = 500\n{GATED}")
     _, nights = summary("--backfill", f"{on(1)}..{on(5)}")
     assert [night["status"] for night in nights] == [
         "fine", "regression", "data_quality", "regression", "regression",
@@ -125,7 +127,7 @@ def test_few_distinct_scores__below_the_limit_of_the_configuration(folder: Path)
     assert code == 3
     assert "score_b gives all rows only 3 distinct scores, below the limit of 10" in night["reason"]
     write_night(1, dead)
-    Path("nightly.toml").write_text(SMALL + "[gates]\nmin_distinct_scores = 0\n")
+    Path("nightly.toml").write_text(f"{SMALL}{GATED}min_distinct_scores = 0\n")
     code, (night,) = summary("--date", on(1))
     assert (code, night["status"], night["reason"]) == (0, "fine", "")
 
@@ -143,13 +145,16 @@ def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
 
 
 def with_past(nights: int, moves: float = 0.004) -> None:
-    """Run the 20th, and keep nights before it that differ from it a little."""
+    """Run the 20th, and keep nights before it on which score_b differs a little."""
     write_night(20)
     assert nightly("--date", on(20), "-q").exit_code == 0
     (night,) = kept()
     with History("history.db") as history:
         for ago in range(1, nights):
-            values = tuple(replace(v, value=v.value + moves * (-1) ** ago) for v in night.values)
+            values = tuple(
+                replace(v, value=v.value + moves * (-1) ** ago * (v.score == "score_b"))
+                for v in night.values
+            )
             date = night.date - dt.timedelta(days=ago)
             history.write(replace(night, date=date, values=values))
 
@@ -165,16 +170,19 @@ def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder
     code, (night,) = summary("--date", on(21), "--dry-run")
     assert (code, night["status"]) == (0, "changed")
     assert re.fullmatch(
-        r"score_b is worse than on 20 Nov: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95 % CI "
-        r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\.",
+        r"score_b is worse than score_a: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95 % CI "
+        r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\. "
+        r"Since 21 Nov \(1 night\)\.",
         night["reason"],
     )
     # LogLoss has a gate, and score_a has not changed.
     (found,) = night["findings"]
-    assert (found["kind"], found["measure"], found["against"]) == ("change", "GAUC", on(20))
+    assert (found["kind"], found["measure"], found["against"]) == ("change", "GAUC", "score_a")
     assert found["number"] > found["limit"] == pytest.approx(4 * 1.4826 * 0.008)
     outcome = nightly("--date", on(21), "--markdown")
-    assert outcome.stdout.startswith("**Test, 2026-11-21: CHANGED**\n\nscore\\_b is worse than on")
+    assert outcome.stdout.startswith(
+        "**Test, 2026-11-21: CHANGED**\n\nscore\\_b is worse than score\\_a"
+    )
     with History("history.db", readonly=True) as history:
         assert history.read()[-1].status == "changed"
 
@@ -182,7 +190,6 @@ def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder
 @pytest.mark.parametrize(
     "nights, moves, gates",
     [
-        (7, 0.004, ""),  # too few to tell what is usual
         (10, 0.2, ""),  # it moves as much every night
         (10, 0.004, '[gates]\nfail_if = "GAUC < 0.1"\n'),
     ],
@@ -209,8 +216,58 @@ def test_change__since_a_night_that_was_not_yesterday__is_found(folder: Path) ->
     write_night(22, worse)
     _, (night,) = summary("--date", on(22))
     assert night["status"] == "changed"
-    assert "than on 20 Nov: GAUC" in night["reason"]
-    assert "Also changed: LogLoss." in night["reason"]
+    assert "score_b is worse than score_a: " in night["reason"]
+    assert "Also changed: " in night["reason"]
+    write_night(23)
+    _, (night,) = summary("--date", on(23))
+    assert "score_b is better than on 22 Nov: " in night["reason"]
+
+
+def nearly_constant(rows: dict[str, Any]) -> None:
+    rows["score_b"] = 0.04 + 1e-12 * np.random.default_rng(0).normal(size=1200)
+
+
+def a_little_worse(rows: dict[str, Any]) -> None:
+    rows["score_b"] = rows["score_a"] + np.random.default_rng(1).normal(0, 0.05, 1200)
+
+
+@pytest.mark.parametrize("first", [1, 3, 11])
+def test_nearly_dead_model__stays_changed_since_its_first_night(folder: Path, first: int) -> None:
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    for day in range(1, 14):
+        write_night(day, nearly_constant if day >= first else bool)
+    code, nights = summary("--backfill", f"{on(1)}..{on(13)}")
+    assert code == 0
+    wanted = ["fine"] * (first - 1) + ["changed"] * (14 - first)
+    assert [night["status"] for night in nights] == wanted
+    assert "score_b is worse than score_a: GAUC 0." in nights[-1]["reason"]
+    many = "night" if first == 13 else "nights"
+    assert nights[-1]["reason"].endswith(f"Since {first} Nov ({14 - first} {many}).")
+    unknown = "; too few nights before it say what is usual." in nights[-1]["reason"]
+    assert unknown == (first < 11)
+
+
+def test_model_that_is_always_a_little_worse__is_fine_until_it_is_worse_still(
+    folder: Path,
+) -> None:
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    for day in range(1, 14):
+        write_night(day, a_little_worse if day < 12 else worse)
+    _, nights = summary("--backfill", f"{on(1)}..{on(13)}")
+    assert nights[0]["headline"][1]["baseline"]["verdict"] == "worse"
+    assert [night["status"] for night in nights] == ["fine"] * 11 + ["changed"] * 2
+    assert nights[-1]["reason"].endswith("Since 12 Nov (2 nights).")
+
+
+def test_nearly_dead_model__on_the_first_night_of_a_history__is_told(folder: Path) -> None:
+    write_night(1, nearly_constant)
+    _, (night,) = summary("--date", on(1), "--dry-run")
+    assert night["status"] == "changed"
+    assert "score_b is worse than score_a: " in night["reason"]
+    # A gate on every measure says what is too bad.
+    adjust(folder, GATED)
+    _, (night,) = summary("--date", on(1), "--dry-run")
+    assert (night["status"], night["findings"]) == ("fine", [])
 
 
 # ---- the sentence of a night --------------------------------------------------------------------
@@ -221,7 +278,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """A night on which score_b is dead in slot=side, as it was the night before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("night"))
-        gates = '[gates]\nfail_if = "GAUC[slot=side] delta_ci_high < -0.01"\n'
+        side = '"GAUC[slot=side] delta_ci_high < -0.01", '
+        gates = GATED.replace('"GAUC', f'{side}"GAUC', 1)
         Path("nightly.toml").write_text(SMALL + gates)
         write_night(19)
         write_night(20, dead_side)
@@ -380,4 +438,4 @@ def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
     assert nightly("--date", on(21), "-q").exit_code == 0
     html = render("nights.html", **nights_content(kept(), None), links=WebLinks())
     assert '<span class="said warn">Changed</span>' in html
-    assert "score_b is worse than on 20 Nov: GAUC" in html
+    assert "score_b is worse than score_a: " in html

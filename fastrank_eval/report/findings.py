@@ -251,7 +251,7 @@ def _difference_of(night: Night, kind: str, finding: Finding) -> NightDifference
 
 
 def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindings]) -> Finding:
-    if finding.kind == "change":
+    if finding.compared == "before":
         return finding
     unsound = 0
     for night in earlier:

@@ -240,8 +240,8 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
         findings += score_findings(night, found.few_scores, limit)
     found_before = [] if history is None else history.findings(night.date, drift.DAYS)
     findings = with_since(night.date, findings, found_before)
-    if history is not None and quality.rows:
-        findings += changes(night, config.gates, found.asked, history)
+    if quality.rows:
+        findings += changes(night, config.gates, found.asked, history, found_before)
     status = "changed" if any(finding.kind == "change" for finding in findings) else "fine"
     status = status if all(gate.passed for gate in gates) else "regression"
     # Numbers of rows that are not sound tell nothing of the models.

@@ -58,7 +58,13 @@ def sentences(night: Night) -> list[str]:
     if flags:
         means = STATUSES["data_quality"][1].removesuffix(".")
         told.append(f"{means}: {'; '.join(flags[:_MOST])}{_more(len(flags) - _MOST)}.")
-    found = _chosen(night.findings)
+    dead = {one.score for one in night.findings if one.kind == "scores" and one.slice == ALL}
+    found = _chosen(
+        one
+        for one in night.findings
+        # A model of few scores is worse for that reason.
+        if one.kind != "change" or one.compared == "before" or one.score not in dead
+    )
     of_models = list(dict.fromkeys(_sentence(night, *together) for together in found))
     left = len(of_models) - _MOST
     return [*told, *of_models[:_MOST], *([f"And {left} more."] if left > 0 else [])]
@@ -81,8 +87,10 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     if finding.kind == "scores":
         main = _of_scores(night, finding)
     elif finding.kind == "change":
-        usual = _number(finding.limit, finding.limit)
-        main = f"{_compared(night, finding)}, beyond the usual night-to-night movement of {usual}"
+        usual = f", beyond the usual night-to-night movement of {_limit(finding)}"
+        if math.isnan(finding.limit):
+            usual = "; too few nights before it say what is usual"
+        main = f"{_compared(night, finding)}{usual}"
     elif finding.detail:
         main = f"A gate on {_subject(finding)} cannot be judged: {finding.detail}"
     elif finding.compared:
@@ -201,6 +209,10 @@ def _where(finding: Finding) -> str:
 
 def _value(finding: Finding) -> str:
     return _number(finding.value, finding.delta)
+
+
+def _limit(finding: Finding) -> str:
+    return _number(finding.limit, finding.limit)
 
 
 def _interval(night: Night, finding: Finding) -> str:
