@@ -132,6 +132,30 @@ def test_few_distinct_scores__below_the_limit_of_the_configuration(folder: Path)
     assert (code, night["status"], night["reason"]) == (0, "fine", "")
 
 
+def test_two_distinct_scores__of_all_rows_or_a_slice__are_told_since_when(folder: Path) -> None:
+    def two(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.where(np.arange(1200) % 7 == 0, 0.05, 0.04)
+
+    def two_in_side(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.where(rows["slot"] == "side", rows["click"] / 4, rows["score_b"])
+
+    adjust(folder, GATED)
+    for day, change in enumerate((bool, two_in_side, two, two), 1):
+        write_night(day, change)
+    code, nights = summary("--backfill", f"{on(1)}..{on(4)}")
+    assert code == 0
+    assert [night["status"] for night in nights] == ["fine", *["changed"] * 3]
+    only = "only 2 distinct scores, below the limit of 10: GAUC is "
+    assert nights[1]["reason"].startswith(f"score_b gives the rows of slot=side {only}")
+    assert nights[3]["reason"].startswith(f"score_b gives all rows {only}")
+    assert nights[3]["reason"].endswith(" Since 3 Nov (2 nights).")
+    (found,) = nights[3]["findings"]
+    assert (found["kind"], found["slice"], found["number"]) == ("scores", "all", 2)
+    adjust(folder, "min_distinct_scores = 2\n")
+    _, (night,) = summary("--date", on(4))
+    assert (night["status"], night["findings"]) == ("fine", [])
+
+
 def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
     write_night(1, lambda rows: rows.update(score_b=np.arange(1200) % 2 / 4))
     adjust(folder, "[quality]\nmax_tie_rate = 0.5\n")

@@ -81,7 +81,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "fail_if": Key(names_if_any, ()),
         "fail_if_yesterday": Key(names_if_any, ()),
         "fail_if_last_week": Key(names_if_any, ()),
-        "min_distinct_scores": Key(count(0, MOST_SCORES), 2),
+        "min_distinct_scores": Key(count(0, MOST_SCORES)),
     },
     "quality": {
         "min_rows": Key(count(0), 1),
@@ -113,14 +113,15 @@ class GateTexts:
         On the night itself and on its differences from the baseline.
     fail_if_yesterday, fail_if_last_week : tuple of str
         On the differences of each model from itself on the night before, and a week before.
-    min_distinct_scores : int
-        The fewest distinct scores that a model may give to all rows, or to those of a slice.
+    min_distinct_scores : int or None
+        The fewest distinct scores that a model may give to all rows, or to those of a slice. None:
+        one score fails the night, and few are told; see `few_scores.few_scores`.
     """
 
     fail_if: tuple[str, ...] = ()
     fail_if_yesterday: tuple[str, ...] = ()
     fail_if_last_week: tuple[str, ...] = ()
-    min_distinct_scores: int = 2
+    min_distinct_scores: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from fastrank_eval.gate_tree import (
 )
 from fastrank_eval.gates import Gate, GateFailure, gate, judge
 from fastrank_eval.measures.text import computed, measure
-from fastrank_eval.report.few_scores import FewScores, condition_of
+from fastrank_eval.report.few_scores import FewScores
 from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.night_gates import JudgedGate
 from fastrank_eval.report.nights import (
@@ -70,12 +70,12 @@ def gate_findings(
     return found
 
 
-def score_findings(night: Night, few: Sequence[FewScores], limit: int) -> list[Finding]:
+def score_findings(night: Night, few: Sequence[FewScores]) -> list[Finding]:
     """Say of models with too few distinct scores what their first measure comes to there."""
     found = []
     for each in few[:_MOST]:
-        finding = Finding("scores", condition_of(limit), each.score, each.by, each.slice)
-        finding = replace(finding, limit=float(limit), number=float(len(each.scores)))
+        finding = Finding("scores", each.condition, each.score, each.by, each.slice)
+        finding = replace(finding, limit=float(each.limit), number=float(len(each.scores)))
         if len(each.scores) == 1:
             finding = replace(finding, detail=f"{each.scores[0]:.6g}")
         measured = next(iter(night.measures), "")
@@ -103,11 +103,11 @@ def with_since(
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What fails the night before what is only new, all rows before slices."""
+    """What fails the night before what does not, all rows before slices."""
     return tuple(
         sorted(
             findings,
-            key=lambda f: (f.kind == "change", bool(f.by), _KINDS.index(f.kind)),
+            key=lambda f: (not f.condition, bool(f.by), _KINDS.index(f.kind)),
         )
     )
 

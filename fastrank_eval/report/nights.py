@@ -144,9 +144,9 @@ class Finding:
     ----------
     kind : str
         ``"gate"``: a condition of the configuration holds or cannot be judged. ``"scores"``: there
-        are too few distinct scores. ``"change"``: a number without a gate has changed.
+        are too few distinct scores. ``"change"``: a number without a gate is not as usual.
     condition : str
-        The gate's text.
+        The gate's text; empty of what does not fail the night.
     score, by, slice, measure : str
         Empty for a gate that is on none.
     compared : str
