@@ -366,12 +366,13 @@ def told(night: Night, *gates: str, **changes: Any) -> list[str]:
     "condition, expected",
     [
         ("score_b:GAUC < 0.99",
-         r"GAUC of score_b is 0\.\d{3} \(95 % CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99."),
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99; "
+         r"score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI −0\.\d{3} to −0\.\d{3}\)\."),
         ("score_b:GAUC[slot=side] ci_high < 0.6",
          r"GAUC of score_b in slot=side is 0\.500 .*; the upper end of the interval is below the "
-         r"limit of 0\.6\."),
+         r"limit of 0\.6; score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI .*\)\."),
         ("0.6 > score_b:GAUC[slot=side]",
-         r"GAUC of score_b .* 0\.500 .*, below the limit of 0\.6\."),
+         r"GAUC of score_b .* 0\.500 .*, below the limit of 0\.6; score_a has 0\.\d{3} \(−.*\)\."),
         ("rows < 5000", r"The night has 1,200 rows, below the limit of 5,000\."),
         ("groups < 5000", r"The night has 150 groups, below the limit of 5,000\."),
         ("score_b:GAUC[slot=side] rows_share < 1",
@@ -386,7 +387,8 @@ def told(night: Night, *gates: str, **changes: Any) -> list[str]:
         ("GAUC delta > 1 or GAUC[slot=side] delta_ci_high < -0.01",
          r"score_b is worse than score_a in slot=side: GAUC 0\.500 against .*"),
         ("score_b:GAUC < score_a:GAUC + 1",
-         r"GAUC of score_b is 0\.\d{3} \(95 % CI .*\), which a gate does not allow\."),
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI .*\), which a gate does not allow; "
+         r"score_a has .*\)\."),
         ("GAUC[slot=gone] < 0.5",
          r"A gate on GAUC in slot=gone cannot be judged: the result has no slice 'slot=gone'\..*"),
     ],
@@ -405,6 +407,46 @@ def test_sentence__of_several_gates__all_rows_first_and_none_twice(night: Night)
     ]  # fmt: skip
     many = told(night, *(f"{m} > {n}" for m in ("GAUC", "LogLoss") for n in (-1, -2, -3)))
     assert many[-1] == "And 7 more."
+
+
+def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Night) -> None:
+    line = next(
+        d
+        for d in night.compared
+        if (d.kind, d.slice, d.measure) == ("baseline", "slot=side", "GAUC")
+    )
+    value = next(
+        v for v in night.values if (v.score, v.slice, v.measure) == ("score_b", "slot=side", "GAUC")
+    )
+    ends = {"slot=a": (-0.021, -0.020), "slot=dead": (-0.35, -0.25), "slot=few": (-0.9, -0.015)}
+    changes: dict[str, Any] = {
+        "values": [*night.values, *(replace(value, slice=slice_) for slice_ in ends)],
+        "compared": [
+            replace(line, slice=slice_, delta=(low + high) / 2, ci_low=low, ci_high=high)
+            for slice_, (low, high) in ends.items()
+        ],
+    }
+    first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
+    assert first.startswith(
+        "score_b is worse than score_a in slot=dead: GAUC 0.500 against 0.800 (−0.300, 95 % CI "
+        "−0.350 to −0.250)."
+    )
+    # However many there are.
+    many = [replace(changes["compared"][0], slice=f"slot={n}") for n in range(150)]
+    changes["compared"] = [*many, changes["compared"][1]]
+    changes["values"] += [replace(value, slice=f"slot={n}") for n in range(150)]
+    first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
+    assert first.startswith("score_b is worse than score_a in slot=dead: GAUC 0.500")
+
+
+def test_sentence__of_a_dead_baseline__has_its_value(folder: Path) -> None:
+    write_night(1, lambda rows: rows.update(score_a=np.full(1200, 0.04)))
+    _, (night,) = summary("--date", on(1))
+    assert re.fullmatch(
+        r"score_a gives every row the same score \(0\.04\): GAUC is 0\.500 \(95 % CI .*\)\. "
+        r"Since 1 Nov \(1 night\)\.",
+        night["reason"],
+    )
 
 
 def test_sentence__of_one_model_alone__is_told_beside_its_own_night_before(folder: Path) -> None:

@@ -58,16 +58,36 @@ def gate_findings(
     asked : mapping of str to str
         What measures were called whose text is another.
     """
-    found = []
+    found: list[Finding] = []
     for judged in gates:
         if not judged.outcome.passed:
             since = f" (since {judged.kind.replace('_', ' ')})"
             condition = gate(judged.outcome.condition.removesuffix(since)).condition
             found += [
                 _finding(night, judged, condition, failure, asked)
-                for failure in judged.failures[:_MOST]
+                for failure in _worst(night, judged, condition, asked)
             ]
     return found
+
+
+def _worst(
+    night: Night, judged: JudgedGate, condition: Condition, asked: Mapping[str, str]
+) -> Sequence[GateFailure]:
+    """Choose the failures that are kept, by the differences that their intervals leave at least."""
+    if len(judged.failures) <= _MOST:
+        return judged.failures
+    texts = {term.measure for term in terms_of(condition) if isinstance(term, Term)}
+    known = list(dict.fromkeys(value.measure for value in night.values))
+    of = {str(computed(measure(text), known, asked)) for text in texts}
+    least = {
+        (line.score, line.slice): min(abs(line.ci_low), abs(line.ci_high))
+        for line in night.compared
+        if line.kind == judged.kind and line.measure in of and line.verdict == "worse"
+    }
+    by_size = sorted(
+        judged.failures, key=lambda one: -least.get((one.score or "", one.slice or ALL), 0.0)
+    )
+    return by_size[:_MOST]
 
 
 def score_findings(night: Night, few: Sequence[FewScores]) -> list[Finding]:
@@ -103,13 +123,41 @@ def with_since(
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What fails the night before what does not, all rows before slices."""
+    """Sort findings: the worst first.
+
+    What fails the night before what does not, all rows before slices, gates before few scores
+    before changes, the worse before the better; among those by the size of what is wrong. That is
+    the difference that its interval leaves at least (the end nearer to 0; 0 if 0 lies within), as
+    a share of the larger of the two values, so that a large difference that is sure comes before
+    a small or a doubtful one. Of a limit without a difference it is how far the number lies from
+    it, as a share of the larger.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+    """
     return tuple(
         sorted(
             findings,
-            key=lambda f: (not f.condition, bool(f.by), _KINDS.index(f.kind)),
+            key=lambda f: (
+                not f.condition, bool(f.by), _KINDS.index(f.kind), f.verdict == "better", -_size(f)
+            ),
         )
-    )
+    )  # fmt: skip
+
+
+def _size(finding: Finding) -> float:
+    if math.isnan(finding.delta):
+        one, other = finding.number, finding.limit
+        least = abs(one - other)
+    else:
+        one, other = finding.value, finding.base
+        ends = finding.delta_ci_low, finding.delta_ci_high
+        least = 0.0 if ends[0] < 0 < ends[1] else min(map(abs, ends))
+        if not all(map(math.isfinite, ends)):
+            least = 0.0
+    largest = max(abs(one), abs(other))
+    return least / largest if largest > 0 and math.isfinite(least / largest) else 0.0
 
 
 def _finding(

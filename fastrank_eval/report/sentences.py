@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 
 from fastrank_eval.gate_tree import ALL
@@ -146,11 +147,25 @@ def _level(night: Night, finding: Finding) -> str:
         return "A gate on the rows failed"
     value = f"{of} is {_value(finding)}{_interval(night, finding)}"
     bound = f"{finding.limit:g}".replace("-", "\N{MINUS SIGN}")
+    beside = _beside_baseline(night, finding)
     if field == "value":
-        return f"{value}, {limit} {bound}"
+        return f"{value}, {limit} {bound}{beside}"
     if field in _ENDS:
-        return f"{value}; the {_ENDS[field]} end of the interval is {limit} {bound}"
-    return f"{value}, which a gate does not allow"
+        return f"{value}; the {_ENDS[field]} end of the interval is {limit} {bound}{beside}"
+    return f"{value}, which a gate does not allow{beside}"
+
+
+def _beside_baseline(night: Night, finding: Finding) -> str:
+    """The value of the baseline beside that of a model, and their difference."""
+    of = "baseline", finding.score, finding.slice, finding.measure
+    for line in night.compared:
+        if (line.kind, line.score, line.slice, line.measure) == of and math.isfinite(line.delta):
+            base = _number(finding.value - line.delta, line.delta)
+            beside = replace(
+                finding, delta=line.delta, delta_ci_low=line.ci_low, delta_ci_high=line.ci_high
+            )
+            return f"; {line.baseline} has {base}{_delta(night, beside)}"
+    return ""
 
 
 def _of_scores(night: Night, finding: Finding) -> str:
@@ -168,13 +183,14 @@ def _of_scores(night: Night, finding: Finding) -> str:
         one.kind == "gate" and (one.score, one.slice) == (finding.score, finding.slice)
         for one in night.findings
     )
-    if told or finding.verdict not in _CHANGED:
+    if told or math.isnan(finding.value):
         return main
+    value = f"{main}: {finding.measure} is {_value(finding)}"
+    if math.isnan(finding.delta):
+        return f"{value}{_interval(night, finding)}"
     base = _number(finding.base, finding.delta)
-    return (
-        f"{main}: {finding.measure} is {_value(finding)} against {base} of {finding.against}"
-        f"{_delta(night, finding)}"
-    )
+    unsure = "" if finding.verdict in _CHANGED else _UNSURE
+    return f"{value} against {base} of {finding.against}{_delta(night, finding)}{unsure}"
 
 
 def _slices_beside(night: Night, finding: Finding) -> str:
