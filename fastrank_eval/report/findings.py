@@ -126,7 +126,8 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings: the worst first.
 
     What fails the night before what does not, all rows before slices, gates before few scores
-    before changes, the worse before the better; among those by the size of what is wrong. That is
+    before changes, differences of the night before those from an earlier night, the worse before
+    the better; among those by the size of what is wrong. That is
     the difference that its interval leaves at least (the end nearer to 0; 0 if 0 lies within), as
     a share of the larger of the two values, so that a large difference that is sure comes before
     a small or a doubtful one. Of a limit without a difference it is how far the number lies from
@@ -140,10 +141,15 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         sorted(
             findings,
             key=lambda f: (
-                not f.condition, bool(f.by), _KINDS.index(f.kind), f.verdict == "better", -_size(f)
+                not f.condition,
+                bool(f.by),
+                _KINDS.index(f.kind),
+                f.compared in EARLIER,
+                f.verdict == "better",
+                -_size(f),
             ),
         )
-    )  # fmt: skip
+    )
 
 
 def _size(finding: Finding) -> float:
