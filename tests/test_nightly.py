@@ -362,6 +362,18 @@ def test_outputs__that_a_later_night_would_read__are_refused(folder: Path, path:
     assert not Path(f"logs/day={on(2)}/told.parquet").exists()
 
 
+def test_outputs__in_the_folder_of_all_nights__are_refused(folder: Path) -> None:
+    for arguments in (["--export", "logs"], ["--date", on(1), "--json", "logs/x.json"]):
+        outcome = nightly(*arguments)
+        assert outcome.exit_code == 2
+        wanted = f"must lie outside the source 'logs/day={{date}}', got '{arguments[-1]}'"
+        assert wanted in outcome.stderr
+    assert not list(Path("logs").glob("*.parquet"))
+    assert not Path("logs/x.json").exists()
+    assert nightly("--date", on(1), "-q", "--json", "x.json").exit_code == 0
+    assert nightly("--export", "tables", "-q").exit_code == 0
+
+
 @pytest.mark.skipif(os.name != "posix", reason="starts processes")
 def test_two_runs_at_once__all_nights_are_kept(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -27,6 +27,8 @@ from tests.nightly_runs import CONFIG, adjust, kept, nightly, on
 from tests.nights import HOSTILE
 
 SMALL = CONFIG.replace('"GAUC", "AUC", "LogLoss"', '"GAUC", "LogLoss"')
+#: Gates on every headline measure, so that none is found without.
+GATED = '[gates]\nfail_if = ["GAUC < 0.1", "LogLoss > 9"]\n'
 NO_EARLIER = {kind: EarlierNight(None, "none") for kind in ("yesterday", "last_week")}
 
 
@@ -104,7 +106,7 @@ def test_dead_slice__of_any_model__is_named_since_its_first_night(folder: Path) 
     )
     write_night(4, dead_side)
     write_night(5, dead_baseline)
-    adjust(folder, "[quality]\nmin_rows = 500\n")
+    adjust(folder, f"[quality]\nmin_rows = 500\n{GATED}")
     _, nights = summary("--backfill", f"{on(1)}..{on(5)}")
     assert [night["status"] for night in nights] == [
         "fine", "regression", "data_quality", "regression", "regression",
@@ -125,9 +127,33 @@ def test_few_distinct_scores__below_the_limit_of_the_configuration(folder: Path)
     assert code == 3
     assert "score_b gives all rows only 3 distinct scores, below the limit of 10" in night["reason"]
     write_night(1, dead)
-    Path("nightly.toml").write_text(SMALL + "[gates]\nmin_distinct_scores = 0\n")
+    Path("nightly.toml").write_text(f"{SMALL}{GATED}min_distinct_scores = 0\n")
     code, (night,) = summary("--date", on(1))
     assert (code, night["status"], night["reason"]) == (0, "fine", "")
+
+
+def test_two_distinct_scores__of_all_rows_or_a_slice__are_told_since_when(folder: Path) -> None:
+    def two(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.where(np.arange(1200) % 7 == 0, 0.05, 0.04)
+
+    def two_in_side(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.where(rows["slot"] == "side", rows["click"] / 4, rows["score_b"])
+
+    adjust(folder, GATED)
+    for day, change in enumerate((bool, two_in_side, two, two), 1):
+        write_night(day, change)
+    code, nights = summary("--backfill", f"{on(1)}..{on(4)}")
+    assert code == 0
+    assert [night["status"] for night in nights] == ["fine", *["changed"] * 3]
+    only = "only 2 distinct scores, below the limit of 10: GAUC is "
+    assert nights[1]["reason"].startswith(f"score_b gives the rows of slot=side {only}")
+    assert nights[3]["reason"].startswith(f"score_b gives all rows {only}")
+    assert nights[3]["reason"].endswith(" Since 3 Nov (2 nights).")
+    (found,) = nights[3]["findings"]
+    assert (found["kind"], found["slice"], found["number"]) == ("scores", "all", 2)
+    adjust(folder, "min_distinct_scores = 2\n")
+    _, (night,) = summary("--date", on(4))
+    assert (night["status"], night["findings"]) == ("fine", [])
 
 
 def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
@@ -143,13 +169,16 @@ def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
 
 
 def with_past(nights: int, moves: float = 0.004) -> None:
-    """Run the 20th, and keep nights before it that differ from it a little."""
+    """Run the 20th, and keep nights before it on which score_b differs a little."""
     write_night(20)
     assert nightly("--date", on(20), "-q").exit_code == 0
     (night,) = kept()
     with History("history.db") as history:
         for ago in range(1, nights):
-            values = tuple(replace(v, value=v.value + moves * (-1) ** ago) for v in night.values)
+            values = tuple(
+                replace(v, value=v.value + moves * (-1) ** ago * (v.score == "score_b"))
+                for v in night.values
+            )
             date = night.date - dt.timedelta(days=ago)
             history.write(replace(night, date=date, values=values))
 
@@ -165,16 +194,19 @@ def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder
     code, (night,) = summary("--date", on(21), "--dry-run")
     assert (code, night["status"]) == (0, "changed")
     assert re.fullmatch(
-        r"score_b is worse than on 20 Nov: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95 % CI "
-        r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\.",
+        r"score_b is worse than score_a: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95 % CI "
+        r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\. "
+        r"Since 21 Nov \(1 night\)\.",
         night["reason"],
     )
     # LogLoss has a gate, and score_a has not changed.
     (found,) = night["findings"]
-    assert (found["kind"], found["measure"], found["against"]) == ("change", "GAUC", on(20))
+    assert (found["kind"], found["measure"], found["against"]) == ("change", "GAUC", "score_a")
     assert found["number"] > found["limit"] == pytest.approx(4 * 1.4826 * 0.008)
     outcome = nightly("--date", on(21), "--markdown")
-    assert outcome.stdout.startswith("**Test, 2026-11-21: CHANGED**\n\nscore\\_b is worse than on")
+    assert outcome.stdout.startswith(
+        "**Test, 2026-11-21: CHANGED**\n\nscore\\_b is worse than score\\_a"
+    )
     with History("history.db", readonly=True) as history:
         assert history.read()[-1].status == "changed"
 
@@ -182,7 +214,6 @@ def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder
 @pytest.mark.parametrize(
     "nights, moves, gates",
     [
-        (7, 0.004, ""),  # too few to tell what is usual
         (10, 0.2, ""),  # it moves as much every night
         (10, 0.004, '[gates]\nfail_if = "GAUC < 0.1"\n'),
     ],
@@ -209,8 +240,58 @@ def test_change__since_a_night_that_was_not_yesterday__is_found(folder: Path) ->
     write_night(22, worse)
     _, (night,) = summary("--date", on(22))
     assert night["status"] == "changed"
-    assert "than on 20 Nov: GAUC" in night["reason"]
-    assert "Also changed: LogLoss." in night["reason"]
+    assert "score_b is worse than score_a: " in night["reason"]
+    assert "Also changed: " in night["reason"]
+    write_night(23)
+    _, (night,) = summary("--date", on(23))
+    assert "score_b is better than on 22 Nov: " in night["reason"]
+
+
+def nearly_constant(rows: dict[str, Any]) -> None:
+    rows["score_b"] = 0.04 + 1e-12 * np.random.default_rng(0).normal(size=1200)
+
+
+def a_little_worse(rows: dict[str, Any]) -> None:
+    rows["score_b"] = rows["score_a"] + np.random.default_rng(1).normal(0, 0.05, 1200)
+
+
+@pytest.mark.parametrize("first", [1, 3, 11])
+def test_nearly_dead_model__stays_changed_since_its_first_night(folder: Path, first: int) -> None:
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    for day in range(1, 14):
+        write_night(day, nearly_constant if day >= first else bool)
+    code, nights = summary("--backfill", f"{on(1)}..{on(13)}")
+    assert code == 0
+    wanted = ["fine"] * (first - 1) + ["changed"] * (14 - first)
+    assert [night["status"] for night in nights] == wanted
+    assert "score_b is worse than score_a: GAUC 0." in nights[-1]["reason"]
+    many = "night" if first == 13 else "nights"
+    assert nights[-1]["reason"].endswith(f"Since {first} Nov ({14 - first} {many}).")
+    unknown = "; too few nights before it say what is usual." in nights[-1]["reason"]
+    assert unknown == (first < 11)
+
+
+def test_model_that_is_always_a_little_worse__is_fine_until_it_is_worse_still(
+    folder: Path,
+) -> None:
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    for day in range(1, 14):
+        write_night(day, a_little_worse if day < 12 else worse)
+    _, nights = summary("--backfill", f"{on(1)}..{on(13)}")
+    assert nights[0]["headline"][1]["baseline"]["verdict"] == "worse"
+    assert [night["status"] for night in nights] == ["fine"] * 11 + ["changed"] * 2
+    assert nights[-1]["reason"].endswith("Since 12 Nov (2 nights).")
+
+
+def test_nearly_dead_model__on_the_first_night_of_a_history__is_told(folder: Path) -> None:
+    write_night(1, nearly_constant)
+    _, (night,) = summary("--date", on(1), "--dry-run")
+    assert night["status"] == "changed"
+    assert "score_b is worse than score_a: " in night["reason"]
+    # A gate on every measure says what is too bad.
+    adjust(folder, GATED)
+    _, (night,) = summary("--date", on(1), "--dry-run")
+    assert (night["status"], night["findings"]) == ("fine", [])
 
 
 # ---- the sentence of a night --------------------------------------------------------------------
@@ -221,7 +302,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """A night on which score_b is dead in slot=side, as it was the night before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("night"))
-        gates = '[gates]\nfail_if = "GAUC[slot=side] delta_ci_high < -0.01"\n'
+        side = '"GAUC[slot=side] delta_ci_high < -0.01", '
+        gates = GATED.replace('"GAUC', f'{side}"GAUC', 1)
         Path("nightly.toml").write_text(SMALL + gates)
         write_night(19)
         write_night(20, dead_side)
@@ -284,12 +366,13 @@ def told(night: Night, *gates: str, **changes: Any) -> list[str]:
     "condition, expected",
     [
         ("score_b:GAUC < 0.99",
-         r"GAUC of score_b is 0\.\d{3} \(95 % CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99."),
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99; "
+         r"score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI −0\.\d{3} to −0\.\d{3}\)\."),
         ("score_b:GAUC[slot=side] ci_high < 0.6",
          r"GAUC of score_b in slot=side is 0\.500 .*; the upper end of the interval is below the "
-         r"limit of 0\.6\."),
+         r"limit of 0\.6; score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI .*\)\."),
         ("0.6 > score_b:GAUC[slot=side]",
-         r"GAUC of score_b .* 0\.500 .*, below the limit of 0\.6\."),
+         r"GAUC of score_b .* 0\.500 .*, below the limit of 0\.6; score_a has 0\.\d{3} \(−.*\)\."),
         ("rows < 5000", r"The night has 1,200 rows, below the limit of 5,000\."),
         ("groups < 5000", r"The night has 150 groups, below the limit of 5,000\."),
         ("score_b:GAUC[slot=side] rows_share < 1",
@@ -304,7 +387,8 @@ def told(night: Night, *gates: str, **changes: Any) -> list[str]:
         ("GAUC delta > 1 or GAUC[slot=side] delta_ci_high < -0.01",
          r"score_b is worse than score_a in slot=side: GAUC 0\.500 against .*"),
         ("score_b:GAUC < score_a:GAUC + 1",
-         r"GAUC of score_b is 0\.\d{3} \(95 % CI .*\), which a gate does not allow\."),
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI .*\), which a gate does not allow; "
+         r"score_a has .*\)\."),
         ("GAUC[slot=gone] < 0.5",
          r"A gate on GAUC in slot=gone cannot be judged: the result has no slice 'slot=gone'\..*"),
     ],
@@ -323,6 +407,46 @@ def test_sentence__of_several_gates__all_rows_first_and_none_twice(night: Night)
     ]  # fmt: skip
     many = told(night, *(f"{m} > {n}" for m in ("GAUC", "LogLoss") for n in (-1, -2, -3)))
     assert many[-1] == "And 7 more."
+
+
+def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Night) -> None:
+    line = next(
+        d
+        for d in night.compared
+        if (d.kind, d.slice, d.measure) == ("baseline", "slot=side", "GAUC")
+    )
+    value = next(
+        v for v in night.values if (v.score, v.slice, v.measure) == ("score_b", "slot=side", "GAUC")
+    )
+    ends = {"slot=a": (-0.021, -0.020), "slot=dead": (-0.35, -0.25), "slot=few": (-0.9, -0.015)}
+    changes: dict[str, Any] = {
+        "values": [*night.values, *(replace(value, slice=slice_) for slice_ in ends)],
+        "compared": [
+            replace(line, slice=slice_, delta=(low + high) / 2, ci_low=low, ci_high=high)
+            for slice_, (low, high) in ends.items()
+        ],
+    }
+    first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
+    assert first.startswith(
+        "score_b is worse than score_a in slot=dead: GAUC 0.500 against 0.800 (−0.300, 95 % CI "
+        "−0.350 to −0.250)."
+    )
+    # However many there are.
+    many = [replace(changes["compared"][0], slice=f"slot={n}") for n in range(150)]
+    changes["compared"] = [*many, changes["compared"][1]]
+    changes["values"] += [replace(value, slice=f"slot={n}") for n in range(150)]
+    first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
+    assert first.startswith("score_b is worse than score_a in slot=dead: GAUC 0.500")
+
+
+def test_sentence__of_a_dead_baseline__has_its_value(folder: Path) -> None:
+    write_night(1, lambda rows: rows.update(score_a=np.full(1200, 0.04)))
+    _, (night,) = summary("--date", on(1))
+    assert re.fullmatch(
+        r"score_a gives every row the same score \(0\.04\): GAUC is 0\.500 \(95 % CI .*\)\. "
+        r"Since 1 Nov \(1 night\)\.",
+        night["reason"],
+    )
 
 
 def test_sentence__of_one_model_alone__is_told_beside_its_own_night_before(folder: Path) -> None:
@@ -380,4 +504,4 @@ def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
     assert nightly("--date", on(21), "-q").exit_code == 0
     html = render("nights.html", **nights_content(kept(), None), links=WebLinks())
     assert '<span class="said warn">Changed</span>' in html
-    assert "score_b is worse than on 20 Nov: GAUC" in html
+    assert "score_b is worse than score_a: " in html

@@ -1,42 +1,71 @@
-"""Changes of headline numbers that no gate is on: significant, and larger than usual."""
+"""Headline numbers that no gate is on and that are not as usual, significantly."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
 from fastrank_eval.gate_tree import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.gates import gate
 from fastrank_eval.measures.text import computed, measure
+from fastrank_eval.relative_improvement import CHANCE, has_chance
 from fastrank_eval.report.config import GateTexts
 from fastrank_eval.report.differences import from_earlier
 from fastrank_eval.report.drift import DAYS, NIGHTS, NORMAL
 from fastrank_eval.report.earlier_nights import differing
+from fastrank_eval.report.findings import with_since
 from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import Finding, Night, NightValue
+from fastrank_eval.report.nights import (
+    EarlierFindings,
+    Finding,
+    Night,
+    NightDifference,
+    NightValue,
+)
 from fastrank_eval.report.wording import confidence_of
 
 __all__ = ["changes", "usual_movement"]
 
 #: The fewest movements that tell what is usual, and how many deviations are usual.
 _LEAST_MOVEMENTS, _DEVIATIONS = 7, 4.0
+#: A difference that is wide: a share of the value of the baseline, of AUC and GAUC above 0.5.
+_WIDE = 0.25
 _CHANGED = ("better", "worse", "higher", "lower")
 
-#: The values of all rows of a night, by model and measure.
-_Whole = Mapping[tuple[str, str], NightValue]
+#: A model and a measure on all rows.
+_Of = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """The values of all rows of a night, and which were worse than the baseline as is not usual."""
+
+    baseline: str | None
+    values: dict[_Of, NightValue]
+    worse: frozenset[_Of]
 
 
 def changes(
-    night: Night, gates: GateTexts, asked: Mapping[str, str], history: History
+    night: Night,
+    gates: GateTexts,
+    asked: Mapping[str, str],
+    history: History | None,
+    found_before: Sequence[EarlierFindings],
 ) -> list[Finding]:
-    """Find numbers of all rows that have no gate and changed since the night before.
+    """Find numbers of all rows that have no gate and are not as usual.
 
-    Differences from the latest earlier night of sound rows and equal conventions that are
-    significant, corrected (Holm) over every model and measure on all rows, and larger than the
-    usual movement.
+    Two kinds of difference are significant, corrected (Holm) over every model and measure on all
+    rows, and larger than usual:
+
+    * From the baseline, for the worse. It lies farther from the median difference than the
+      difference usually moves from one night to the next, both on the nights before it began. If
+      there are fewer than eight, what is usual is not known, and it is wider than a quarter of
+      the value of the baseline (of AUC and GAUC: of what that lies above 0.5).
+    * From the latest earlier night of sound rows and equal conventions.
 
     Parameters
     ----------
@@ -44,39 +73,82 @@ def changes(
     gates : GateTexts
     asked : mapping of str to str
         What measures were called whose text is another.
-    history : History
+    history : History or None
+    found_before : sequence of EarlierFindings
+        The latest first.
 
     Returns
     -------
     list of Finding
-        In the order of the values.
+        Those from the baseline with the date since when; each in the order of the values.
     """
-    before = _before(night, history)
+    found = _worse(night, _with_gate(night, asked, gates.fail_if), history, found_before)
+    told = {(one.score, one.measure) for one in found}
+    before = dict(list(_before(night, night.date, history).items())[-NIGHTS:])
     if not before:
-        return []
+        return found
     date, previous = next(reversed(before.items()))
-    with_gate, found = _with_gate(night, gates, asked), []
-    now = _whole(night)
-    for line in from_earlier("before", now.values(), previous.values(), confidence_of(night)):
+    told |= _with_gate(
+        night, asked, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week
+    )
+    now, was = _whole(night), previous.values
+    for line in from_earlier("before", now.values(), was.values(), confidence_of(night)):
         of = line.score, line.measure
         # Without a standard error nothing is tested.
-        if of in with_gate or line.verdict not in _CHANGED or math.isnan(line.p_adjusted):
+        if of in told or line.verdict not in _CHANGED or math.isnan(line.p_adjusted):
             continue
-        past = [values[of].value for values in before.values() if of in values]
-        usual = usual_movement(past)
+        usual = usual_movement([e.values[of].value for e in before.values() if of in e.values])
         if abs(line.delta) > usual:
-            value = now[of]
-            found.append(
-                Finding(
-                    "change", score=line.score, slice=ALL, measure=line.measure,
-                    compared="before", against=date.isoformat(), value=value.value,
-                    ci_low=value.ci_low, ci_high=value.ci_high, base=previous[of].value,
-                    delta=line.delta, delta_ci_low=line.ci_low, delta_ci_high=line.ci_high,
-                    p_adjusted=line.p_adjusted, verdict=line.verdict, limit=usual,
-                    number=abs(line.delta),
-                )
-            )  # fmt: skip
+            change = _finding(line, date.isoformat(), now[of], was[of].value)
+            found.append(replace(change, limit=usual, number=abs(line.delta)))
     return found
+
+
+def _worse(
+    night: Night,
+    with_gate: Set[_Of],
+    history: History | None,
+    found_before: Sequence[EarlierFindings],
+) -> list[Finding]:
+    """Find what is worse than the baseline by more than is usual."""
+    now, found = _whole(night), []
+    befores: dict[dt.date, dict[dt.date, _Earlier]] = {}
+    for line in night.compared:
+        of, base = (line.score, line.measure), (line.baseline, line.measure)
+        if (line.kind, line.slice, line.verdict) != ("baseline", ALL, "worse") or of in with_gate:
+            continue
+        change = _finding(line, line.baseline, now[of], now[base].value)
+        (change,) = with_since(night.date, [change], found_before)
+        began = change.since or night.date
+        if began not in befores:
+            befores[began] = _before(night, began, history)
+        past = [
+            each.values[of].value - each.values[base].value
+            for each in befores[began].values()
+            if each.baseline == night.baseline and of not in each.worse
+            if of in each.values and base in each.values
+        ]
+        past = [delta for delta in past[-NIGHTS:] if not math.isnan(delta)]
+        usual = usual_movement(past)
+        if math.isnan(usual):
+            chance = CHANCE if has_chance(measure(line.measure)) else 0.0
+            if abs(line.delta) > _WIDE * abs(now[base].value - chance):
+                found.append(change)
+            continue
+        moved = line.delta - median(past)
+        # The same way as the difference: for the worse.
+        if abs(moved) > usual and (moved > 0) == (line.delta > 0):
+            found.append(replace(change, limit=usual, number=abs(moved)))
+    return found
+
+
+def _finding(line: NightDifference, against: str, value: NightValue, base: float) -> Finding:
+    return Finding(
+        "change", score=line.score, slice=ALL, measure=line.measure, compared=line.kind,
+        against=against, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high, base=base,
+        delta=line.delta, delta_ci_low=line.ci_low, delta_ci_high=line.ci_high,
+        p_adjusted=line.p_adjusted, verdict=line.verdict,
+    )  # fmt: skip
 
 
 def usual_movement(past: Sequence[float]) -> float:
@@ -107,28 +179,34 @@ def usual_movement(past: Sequence[float]) -> float:
     return _DEVIATIONS * NORMAL * median(moved)
 
 
-def _before(night: Night, history: History) -> dict[dt.date, _Whole]:
-    """The last nights that it can be compared with, ascending by date."""
-    first, last = night.date - dt.timedelta(days=DAYS), night.date - dt.timedelta(days=1)
-    found: dict[dt.date, dict[tuple[str, str], NightValue]] = {}
+def _before(night: Night, until: dt.date, history: History | None) -> dict[dt.date, _Earlier]:
+    """Read the nights of some days before a date that it can be compared with, ascending."""
+    if history is None:
+        return {}
+    first, last = until - dt.timedelta(days=DAYS), until - dt.timedelta(days=1)
+    found: dict[dt.date, _Earlier] = {}
     for text in night.measures:
         for earlier in history.read(first, last, of=(ALL, text)):
             sound = earlier.quality.rows and earlier.status != "data_quality"
             if sound and not differing(night, earlier):
-                found.setdefault(earlier.date, {}).update(_whole(earlier))
-    dates = sorted(found)[-NIGHTS:]
-    return {date: found[date] for date in dates}
+                worse = frozenset(
+                    (one.score, one.measure)
+                    for one in earlier.findings
+                    if (one.kind, one.compared) == ("change", "baseline")
+                )
+                new = _Earlier(earlier.baseline, {}, worse)
+                found.setdefault(earlier.date, new).values.update(_whole(earlier))
+    return dict(sorted(found.items()))
 
 
-def _whole(night: Night) -> dict[tuple[str, str], NightValue]:
+def _whole(night: Night) -> dict[_Of, NightValue]:
     return {(value.score, value.measure): value for value in night.values if value.slice == ALL}
 
 
-def _with_gate(night: Night, gates: GateTexts, asked: Mapping[str, str]) -> set[tuple[str, str]]:
-    """The models and measures that a gate is on, on all rows."""
+def _with_gate(night: Night, asked: Mapping[str, str], *gates: Sequence[str]) -> set[_Of]:
+    """The models and measures on all rows that gates are on: first those of the night itself."""
     known, found = list(night.measures), set()
-    texts = (gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week)
-    for at, condition in ((at, text) for at, each in enumerate(texts) for text in each):
+    for at, condition in ((at, text) for at, each in enumerate(gates) for text in each):
         for term in terms_of(gate(condition).condition):
             if not isinstance(term, Term) or term.slice != ALL:
                 continue

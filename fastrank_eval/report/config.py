@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "fail_if": Key(names_if_any, ()),
         "fail_if_yesterday": Key(names_if_any, ()),
         "fail_if_last_week": Key(names_if_any, ()),
-        "min_distinct_scores": Key(count(0, MOST_SCORES), 2),
+        "min_distinct_scores": Key(count(0, MOST_SCORES)),
     },
     "quality": {
         "min_rows": Key(count(0), 1),
@@ -112,14 +113,15 @@ class GateTexts:
         On the night itself and on its differences from the baseline.
     fail_if_yesterday, fail_if_last_week : tuple of str
         On the differences of each model from itself on the night before, and a week before.
-    min_distinct_scores : int
-        The fewest distinct scores that a model may give to all rows, or to those of a slice.
+    min_distinct_scores : int or None
+        The fewest distinct scores that a model may give to all rows, or to those of a slice. None:
+        one score fails the night, and few are told; see `few_scores.few_scores`.
     """
 
     fail_if: tuple[str, ...] = ()
     fail_if_yesterday: tuple[str, ...] = ()
     fail_if_last_week: tuple[str, ...] = ()
-    min_distinct_scores: int = 2
+    min_distinct_scores: int | None = None
 
 
 @dataclass(frozen=True)
@@ -202,13 +204,24 @@ class NightlyConfig:
         return [_beside(self.file, dated(path, date)) for path in self.paths]
 
     def source_of(self, path: str | os.PathLike[str]) -> str | None:
-        """The path of the source, of any night, that would read a file; None if none would."""
+        """Return the path of the source that a file must not lie in, or None.
+
+        A night would read the folder or the pattern that the file lies in. Of folders such as
+        ``logs/day={date}`` that is also ``logs``: who reads all nights reads that folder.
+
+        Parameters
+        ----------
+        path : path
+        """
+        target = Path(os.path.realpath(path))
         for source in self.paths:
             every = source
             for date in dates_in(source):
                 every = every.replace(date, "*")
-            place = _beside(self.file, dated(every, dt.date.min))
-            if would_read(place, Path(os.path.realpath(path)), self.options.get("format")):
+            place = dated(every, dt.date.min)
+            places = [place, *_above_partitions(place)]
+            # With a format given every file counts, whatever its suffix.
+            if any(would_read(_beside(self.file, each), target, "parquet") for each in places):
                 return source
         return None
 
@@ -294,6 +307,13 @@ def _config(file: Path, given: dict[str, dict[str, Any]]) -> NightlyConfig:
         folder=None if folder is None else Path(_beside(file, folder)),
         nights=given["output"]["nights"],
     )
+
+
+def _above_partitions(place: str) -> list[str]:
+    """Return the folder above the first folder ``key=value`` of a path with wildcards, if any."""
+    parts = place.split("/")
+    first = next((at for at, part in enumerate(parts) if re.match(r"[^*?\[]+=.*\*", part)), None)
+    return [] if first is None else ["/".join(parts[:first]) or ("/" if first else ".")]
 
 
 def _beside(file: Path, path: str) -> str:

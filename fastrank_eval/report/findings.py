@@ -22,7 +22,7 @@ from fastrank_eval.gate_tree import (
 )
 from fastrank_eval.gates import Gate, GateFailure, gate, judge
 from fastrank_eval.measures.text import computed, measure
-from fastrank_eval.report.few_scores import FewScores, condition_of
+from fastrank_eval.report.few_scores import FewScores
 from fastrank_eval.report.gate_lines import compared_lines
 from fastrank_eval.report.night_gates import JudgedGate
 from fastrank_eval.report.nights import (
@@ -58,24 +58,44 @@ def gate_findings(
     asked : mapping of str to str
         What measures were called whose text is another.
     """
-    found = []
+    found: list[Finding] = []
     for judged in gates:
         if not judged.outcome.passed:
             since = f" (since {judged.kind.replace('_', ' ')})"
             condition = gate(judged.outcome.condition.removesuffix(since)).condition
             found += [
                 _finding(night, judged, condition, failure, asked)
-                for failure in judged.failures[:_MOST]
+                for failure in _worst(night, judged, condition, asked)
             ]
     return found
 
 
-def score_findings(night: Night, few: Sequence[FewScores], limit: int) -> list[Finding]:
+def _worst(
+    night: Night, judged: JudgedGate, condition: Condition, asked: Mapping[str, str]
+) -> Sequence[GateFailure]:
+    """Choose the failures that are kept, by the differences that their intervals leave at least."""
+    if len(judged.failures) <= _MOST:
+        return judged.failures
+    texts = {term.measure for term in terms_of(condition) if isinstance(term, Term)}
+    known = list(dict.fromkeys(value.measure for value in night.values))
+    of = {str(computed(measure(text), known, asked)) for text in texts}
+    least = {
+        (line.score, line.slice): min(abs(line.ci_low), abs(line.ci_high))
+        for line in night.compared
+        if line.kind == judged.kind and line.measure in of and line.verdict == "worse"
+    }
+    by_size = sorted(
+        judged.failures, key=lambda one: -least.get((one.score or "", one.slice or ALL), 0.0)
+    )
+    return by_size[:_MOST]
+
+
+def score_findings(night: Night, few: Sequence[FewScores]) -> list[Finding]:
     """Say of models with too few distinct scores what their first measure comes to there."""
     found = []
     for each in few[:_MOST]:
-        finding = Finding("scores", condition_of(limit), each.score, each.by, each.slice)
-        finding = replace(finding, limit=float(limit), number=float(len(each.scores)))
+        finding = Finding("scores", each.condition, each.score, each.by, each.slice)
+        finding = replace(finding, limit=float(each.limit), number=float(len(each.scores)))
         if len(each.scores) == 1:
             finding = replace(finding, detail=f"{each.scores[0]:.6g}")
         measured = next(iter(night.measures), "")
@@ -103,13 +123,47 @@ def with_since(
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """What fails the night before what is only new, all rows before slices."""
+    """Sort findings: the worst first.
+
+    What fails the night before what does not, all rows before slices, gates before few scores
+    before changes, differences of the night before those from an earlier night, the worse before
+    the better; among those by the size of what is wrong. That is
+    the difference that its interval leaves at least (the end nearer to 0; 0 if 0 lies within), as
+    a share of the larger of the two values, so that a large difference that is sure comes before
+    a small or a doubtful one. Of a limit without a difference it is how far the number lies from
+    it, as a share of the larger.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+    """
     return tuple(
         sorted(
             findings,
-            key=lambda f: (f.kind == "change", bool(f.by), _KINDS.index(f.kind)),
+            key=lambda f: (
+                not f.condition,
+                bool(f.by),
+                _KINDS.index(f.kind),
+                f.compared in EARLIER,
+                f.verdict == "better",
+                -_size(f),
+            ),
         )
     )
+
+
+def _size(finding: Finding) -> float:
+    if math.isnan(finding.delta):
+        one, other = finding.number, finding.limit
+        least = abs(one - other)
+    else:
+        one, other = finding.value, finding.base
+        ends = finding.delta_ci_low, finding.delta_ci_high
+        least = 0.0 if ends[0] < 0 < ends[1] else min(map(abs, ends))
+        if not all(map(math.isfinite, ends)):
+            least = 0.0
+    largest = max(abs(one), abs(other))
+    return least / largest if largest > 0 and math.isfinite(least / largest) else 0.0
 
 
 def _finding(
@@ -251,7 +305,7 @@ def _difference_of(night: Night, kind: str, finding: Finding) -> NightDifference
 
 
 def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindings]) -> Finding:
-    if finding.kind == "change":
+    if finding.compared == "before":
         return finding
     unsound = 0
     for night in earlier:

@@ -19,7 +19,12 @@ from fastrank_eval.report.changes import changes
 from fastrank_eval.report.config import NightlyConfig
 from fastrank_eval.report.differences import from_baseline, from_earlier
 from fastrank_eval.report.earlier_nights import earlier_nights
-from fastrank_eval.report.few_scores import FewScores, few_scores, outcomes_of_few
+from fastrank_eval.report.few_scores import (
+    FewScores,
+    counted_scores,
+    few_scores,
+    outcomes_of_few,
+)
 from fastrank_eval.report.findings import gate_findings, in_order, score_findings, with_since
 from fastrank_eval.report.history import History
 from fastrank_eval.report.measure_names import names_shown, taken
@@ -194,8 +199,9 @@ def _counted(config: NightlyConfig) -> list[Measure]:
         chosen = config.options.get(option)
         if chosen == "allow" or (chosen is None and profile is not None):
             counted.append(measure)
-    if config.gates.min_distinct_scores > 1:
-        counted.append(distinct_scores(config.gates.min_distinct_scores))
+    scores = counted_scores(config.gates.min_distinct_scores)
+    if scores > 1:
+        counted.append(distinct_scores(scores))
     return counted
 
 
@@ -232,17 +238,16 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
     ]
     night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
     judged_gates = gate_outcomes(night, config.gates, found.asked, earlier)
-    limit = config.gates.min_distinct_scores
-    gates = [gate.outcome for gate in judged_gates] + outcomes_of_few(found.few_scores, limit)
+    gates = [gate.outcome for gate in judged_gates] + outcomes_of_few(found.few_scores)
     findings: list[Finding] = []
     if quality.rows:
         findings += gate_findings(night, judged_gates, found.asked)
-        findings += score_findings(night, found.few_scores, limit)
+        findings += score_findings(night, found.few_scores)
     found_before = [] if history is None else history.findings(night.date, drift.DAYS)
     findings = with_since(night.date, findings, found_before)
-    if history is not None and quality.rows:
-        findings += changes(night, config.gates, found.asked, history)
-    status = "changed" if any(finding.kind == "change" for finding in findings) else "fine"
+    if quality.rows:
+        findings += changes(night, config.gates, found.asked, history, found_before)
+    status = "changed" if any(not finding.condition for finding in findings) else "fine"
     status = status if all(gate.passed for gate in gates) else "regression"
     # Numbers of rows that are not sound tell nothing of the models.
     status = "data_quality" if quality.flags else status

@@ -144,14 +144,14 @@ class Finding:
     ----------
     kind : str
         ``"gate"``: a condition of the configuration holds or cannot be judged. ``"scores"``: there
-        are too few distinct scores. ``"change"``: a number without a gate has changed.
+        are too few distinct scores. ``"change"``: a number without a gate is not as usual.
     condition : str
-        The gate's text.
+        The gate's text; empty of what does not fail the night.
     score, by, slice, measure : str
         Empty for a gate that is on none.
     compared : str
-        The kind of the difference that a gate is on, of `KINDS`; ``"before"`` for a change;
-        empty without one.
+        The kind of the difference that a gate is on, of `KINDS`; ``"baseline"`` or ``"before"``
+        for a change; empty without one.
     against : str
         The model or the date of the value that it is compared with.
     value, ci_low, ci_high : float
@@ -164,11 +164,13 @@ class Finding:
         Of a gate that is a limit of one number: which number, and how it fails the night.
     limit, number : float
         That limit and that number; of ``"scores"`` the limit and how many there are; of
-        ``"change"`` the usual night-to-night movement and the movement.
+        ``"change"`` the usual night-to-night movement and the movement, from the baseline that of
+        the difference; NaN where nights before it are too few.
     detail : str
         Why a gate cannot be judged.
     since : datetime.date or None
-        The first of the nights in a row that have it, as far as history tells; None of a change.
+        The first of the nights in a row that have it, as far as history tells; None of a
+        change from the night before.
     nights : int
         How many nights that is, this one included.
     """
@@ -201,7 +203,8 @@ class Finding:
     @property
     def place(self) -> tuple[str, ...]:
         """What it is of; the same on another night if the same is wrong."""
-        return self.kind, self.condition, self.score, self.by, self.slice
+        of = (self.measure, self.compared) if self.kind == "change" else ()
+        return self.kind, self.condition, self.score, self.by, self.slice, *of
 
 
 @dataclass(frozen=True)

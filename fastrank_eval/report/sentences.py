@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 
 from fastrank_eval.gate_tree import ALL
@@ -58,7 +59,13 @@ def sentences(night: Night) -> list[str]:
     if flags:
         means = STATUSES["data_quality"][1].removesuffix(".")
         told.append(f"{means}: {'; '.join(flags[:_MOST])}{_more(len(flags) - _MOST)}.")
-    found = _chosen(night.findings)
+    dead = {one.score for one in night.findings if one.kind == "scores" and one.slice == ALL}
+    found = _chosen(
+        one
+        for one in night.findings
+        # A model of few scores is worse for that reason.
+        if one.kind != "change" or one.compared == "before" or one.score not in dead
+    )
     of_models = list(dict.fromkeys(_sentence(night, *together) for together in found))
     left = len(of_models) - _MOST
     return [*told, *of_models[:_MOST], *([f"And {left} more."] if left > 0 else [])]
@@ -81,8 +88,10 @@ def _sentence(night: Night, finding: Finding, *others: Finding) -> str:
     if finding.kind == "scores":
         main = _of_scores(night, finding)
     elif finding.kind == "change":
-        usual = _number(finding.limit, finding.limit)
-        main = f"{_compared(night, finding)}, beyond the usual night-to-night movement of {usual}"
+        usual = f", beyond the usual night-to-night movement of {_limit(finding)}"
+        if math.isnan(finding.limit):
+            usual = "; too few nights before it say what is usual"
+        main = f"{_compared(night, finding)}{usual}"
     elif finding.detail:
         main = f"A gate on {_subject(finding)} cannot be judged: {finding.detail}"
     elif finding.compared:
@@ -138,11 +147,25 @@ def _level(night: Night, finding: Finding) -> str:
         return "A gate on the rows failed"
     value = f"{of} is {_value(finding)}{_interval(night, finding)}"
     bound = f"{finding.limit:g}".replace("-", "\N{MINUS SIGN}")
+    beside = _beside_baseline(night, finding)
     if field == "value":
-        return f"{value}, {limit} {bound}"
+        return f"{value}, {limit} {bound}{beside}"
     if field in _ENDS:
-        return f"{value}; the {_ENDS[field]} end of the interval is {limit} {bound}"
-    return f"{value}, which a gate does not allow"
+        return f"{value}; the {_ENDS[field]} end of the interval is {limit} {bound}{beside}"
+    return f"{value}, which a gate does not allow{beside}"
+
+
+def _beside_baseline(night: Night, finding: Finding) -> str:
+    """The value of the baseline beside that of a model, and their difference."""
+    of = "baseline", finding.score, finding.slice, finding.measure
+    for line in night.compared:
+        if (line.kind, line.score, line.slice, line.measure) == of and math.isfinite(line.delta):
+            base = _number(finding.value - line.delta, line.delta)
+            beside = replace(
+                finding, delta=line.delta, delta_ci_low=line.ci_low, delta_ci_high=line.ci_high
+            )
+            return f"; {line.baseline} has {base}{_delta(night, beside)}"
+    return ""
 
 
 def _of_scores(night: Night, finding: Finding) -> str:
@@ -160,13 +183,14 @@ def _of_scores(night: Night, finding: Finding) -> str:
         one.kind == "gate" and (one.score, one.slice) == (finding.score, finding.slice)
         for one in night.findings
     )
-    if told or finding.verdict not in _CHANGED:
+    if told or math.isnan(finding.value):
         return main
+    value = f"{main}: {finding.measure} is {_value(finding)}"
+    if math.isnan(finding.delta):
+        return f"{value}{_interval(night, finding)}"
     base = _number(finding.base, finding.delta)
-    return (
-        f"{main}: {finding.measure} is {_value(finding)} against {base} of {finding.against}"
-        f"{_delta(night, finding)}"
-    )
+    unsure = "" if finding.verdict in _CHANGED else _UNSURE
+    return f"{value} against {base} of {finding.against}{_delta(night, finding)}{unsure}"
 
 
 def _slices_beside(night: Night, finding: Finding) -> str:
@@ -201,6 +225,10 @@ def _where(finding: Finding) -> str:
 
 def _value(finding: Finding) -> str:
     return _number(finding.value, finding.delta)
+
+
+def _limit(finding: Finding) -> str:
+    return _number(finding.limit, finding.limit)
 
 
 def _interval(night: Night, finding: Finding) -> str:

@@ -47,7 +47,10 @@ __all__ = [
 #: What each status is called, and what it means where everything was judged.
 STATUSES = {
     "fine": ("Fine", "Every gate passed, and the data are within their limits."),
-    "changed": ("Changed", "A number that has no gate changed more than usual."),
+    "changed": (
+        "Changed",
+        "No gate failed, but a number that has no gate is not as usual, or scores are few.",
+    ),
     "regression": ("Regression", "A gate failed."),
     "data_quality": ("Data quality", "The data of this night cannot be relied on."),
 }
