@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval.errors import FastRankEvalError, OutputError
-from fastrank_eval.stops import Stopped, obey_signals, stop_is_told
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,16 +60,12 @@ class Shell(_Helpful, click.Group):
     command_class = _Helpful
 
     def main(self, *args: Any, **keywords: Any) -> Any:
-        """Run the program; 128 + its number for a signal."""
+        """Run the program; 2 for help that cannot be written."""
         try:
             return super().main(*args, **keywords)
         except OutputError as error:  # help of the program itself, before any command is invoked
             note(f"error: {error}")
             sys.exit(2)
-        except Stopped as stop:
-            note(str(stop))
-            stop_is_told()
-            sys.exit(stop.code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; 2 for bad input, 130 for an interruption, 141 for a closed pipe."""
@@ -174,7 +169,7 @@ def _leave_objects() -> None:
 
 
 def prepare_process() -> None:
-    """Make the process start and end fast, end orderly on signals, and print names of any signs."""
+    """Make the process start and end fast, and print names of any signs."""
     # What imports make stays until the end; looking through it for garbage there takes 0.2 s.
     gc.set_threshold(_FEW_OBJECTS)
     atexit.register(_leave_objects)
@@ -183,7 +178,6 @@ def prepare_process() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    obey_signals()
 
 
 def rendered(what: RenderableType, width: int | None = None) -> str:

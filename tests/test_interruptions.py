@@ -421,6 +421,62 @@ def test_signal__at_a_bad_moment__is_raised_later(code: str, printed: str) -> No
     assert run_python(code).communicate(timeout=PATIENCE) == (printed, "")
 
 
+EARLY = """
+import os, signal, sys
+from fastrank_eval.__main__ import main
+
+class Sender:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), int(sys.argv[2]))
+
+sys.meta_path.insert(0, Sender())
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "number, imported, code, said",
+    [
+        (signal.SIGINT, "fastrank_eval.stops", 130, "interrupted.\n"),
+        (signal.SIGINT, "click", 130, "interrupted.\n"),
+        (signal.SIGINT, "fastrank_eval.cli", 130, "interrupted.\n"),
+        (signal.SIGTERM, "click", 143, "terminated.\n"),
+        (signal.SIGHUP, "fastrank_eval.cli", 129, "hung up.\n"),
+    ],
+)
+def test_signal__during_the_first_imports__ends_the_command_with_one_line(
+    number: int, imported: str, code: int, said: str
+) -> None:
+    process = run_python(EARLY, imported, str(int(number)))
+    assert process.communicate(timeout=PATIENCE) == ("", said)
+    assert process.returncode == code
+
+
+@pytest.mark.parametrize("seconds", [0, 0.1, 0.3, 0.6, 1])
+def test_ctrl_c__soon_after_the_start__ends_the_command_with_one_line(seconds: float) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "fastrank_eval", "evaluate", "-", *COLUMNS],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
+    )
+    assert process.stderr is not None
+    while not process.stderr.readline().endswith(" fastrank_eval.stops\n"):
+        assert process.poll() is None
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE)
+    lines = [line for line in errors.splitlines() if not line.startswith("import time:")]
+    assert (process.returncode, lines) == (130, ["interrupted."])
+
+
+def test_import__of_the_package__leaves_signals_alone() -> None:
+    code = "import signal, fastrank_eval.__main__; print(signal.getsignal(signal.SIGINT).__name__)"
+    assert run_python(code).communicate(timeout=PATIENCE) == ("default_int_handler\n", "")
+
+
 IGNORED = """
 import signal
 from fastrank_eval.stops import obey_signals
