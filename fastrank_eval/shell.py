@@ -97,15 +97,22 @@ class Shell(_Helpful, click.Group):
 
 
 def _check_address_space() -> None:
-    """Refuse too low a limit of virtual memory: C++ libraries abort where Python raises."""
+    """Refuse too low a limit of virtual memory: C++ libraries abort where Python raises.
+
+    Under a limit, libraries not yet imported are kept from taking addresses that no run uses.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit
         return
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB for each thread
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # 1 GiB at its first use
     processors = os.cpu_count() or 1
     needed = _LEAST_ADDRESSES + processors * _ADDRESSES_OF_A_THREAD
-    if limit != resource.RLIM_INFINITY and limit < needed:
+    if limit < needed:
         _leave(
             1,
             f"error: virtual memory is limited to {limit // 10**6} MB (ulimit -v), and a run needs "
