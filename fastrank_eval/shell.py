@@ -30,12 +30,15 @@ __all__ = [
     "note",
     "prepare_process",
     "rendered",
+    "written_file",
 ]
 
 
 _USUAL_WIDTH = 80
 #: Bytes of addresses that libraries take, and each of their threads; little of it is ever used.
 _LEAST_ADDRESSES, _ADDRESSES_OF_A_THREAD = 1_200_000_000, 64_000_000
+#: Names of files that stand for standard output.
+_STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 _FEW_OBJECTS = 50_000  # a collection for every 700, Python's choice, is a sixth of the start
 
 
@@ -249,6 +252,11 @@ def check_standard_output(instead: str = "--output FILE") -> None:
     """
     if isinstance(sys.stdout, _Closed):
         raise OutputError(f"standard output is closed; open it, or name a file: {instead}.")
+
+
+def written_file(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Return the file that an option names; None where that is standard output."""
+    return None if given in _STANDARD_OUTPUT else given
 
 
 def check_files(

@@ -331,6 +331,16 @@ def test_output__inside_a_source_folder__is_refused() -> None:
     assert "part of the input" in refused("data/*.parquet", *arguments)
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_output__name_of_standard_output__is_that(folder: Path, name: str) -> None:
+    for command in (["evaluate", "-m", "GAUC"], ["curve", "roc"]):
+        words = (*command, "log.parquet", *COLUMNS, "-f", "csv")
+        plain, named = run(*words), run(*words, "-o", name)
+        assert (named.exit_code, named.stderr) == (0, plain.stderr)
+        assert named.stdout == plain.stdout != ""
+    assert [file.name for file in folder.iterdir()] == ["log.parquet"]
+
+
 @pytest.mark.usefixtures("folder")
 def test_output__overwrite__replaces_the_old_file() -> None:
     Path("report.json").write_text("old")
