@@ -17,9 +17,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # importing typing would be most of the time that this package takes
 if TYPE_CHECKING:
+    from typing import Any
+
     from fastrank_eval import neighbours, spark, trec
     from fastrank_eval.class_result import ClassResult
     from fastrank_eval.classes import evaluate_classes

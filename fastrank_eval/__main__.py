@@ -1,6 +1,29 @@
-"""``python -m fastrank_eval``: the same as the command ``fastrank-eval``."""
+"""``fastrank-eval``, and ``python -m fastrank_eval``: imports wait until signals are obeyed."""
 
-from fastrank_eval.cli import main
+from __future__ import annotations
+
+import os
+
+
+def main() -> None:
+    """Run the command line; the entry point of ``fastrank-eval``."""
+    try:
+        from fastrank_eval.stops import run_stoppable
+
+        run_stoppable(_run)
+    except KeyboardInterrupt:  # before signals are obeyed: there is nothing to tidy up
+        os.write(2, b"interrupted.\n")
+        os._exit(130)
+
+
+def _run() -> None:
+    from fastrank_eval.stops import raise_if_stopped, signals_held
+
+    with signals_held():
+        from fastrank_eval.cli import main as run
+    raise_if_stopped()
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -378,7 +378,7 @@ cli.add_command(spark_submit_example)
 
 
 def main() -> NoReturn:
-    """Run the command line; the entry point of ``fastrank-eval``."""
+    """Run the command line where signals are obeyed: ``fastrank_eval.__main__`` does that first."""
     prepare_process()
     cli(prog_name="fastrank-eval")
     raise SystemExit(0)

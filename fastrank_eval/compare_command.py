@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -115,6 +116,8 @@ def compare(
 
     given = given_options(click.get_current_context())
     saved = [path for path in sources if is_state(path)]
+    if saved or any(name not in given for name in _OF_ROWS):
+        _check_existence(sources, input_format)
     if saved:
         _check_states(sources, saved, given)
         files = ReportFiles(
@@ -178,6 +181,15 @@ def _report(
     )
     if gates:
         leave_if_failed(found.check(*gates))
+
+
+def _check_existence(sources: Sequence[str], input_format: str | None) -> None:
+    """Refuse a source that does not exist: neither rows nor a state."""
+    from fastrank_eval.sources.paths import expand
+
+    for path in sources:
+        if path != "-" and not Path(path).is_file():
+            expand(path, input_format)
 
 
 def _check_rows(given: Mapping[str, str]) -> None:

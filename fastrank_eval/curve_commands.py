@@ -25,6 +25,7 @@ from fastrank_eval.shell import (
     check_standard_output,
     emit,
     note,
+    written_file,
 )
 from fastrank_eval.stops import raise_if_stopped, signals_held, tidied
 
@@ -151,8 +152,10 @@ Examples:
     "-o",
     "--output",
     type=click.Path(),
+    callback=written_file,
     metavar="FILE",
-    help="Write the points to FILE: .parquet, .arrow, .csv or .json.",
+    help="Write the points to FILE instead of standard output ('-'): .parquet, .arrow, .csv or "
+    ".json.",
 )
 @csv_safe_option
 @_OVERWRITE

@@ -178,7 +178,8 @@ def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
 
 def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
     try:
-        mode = target.stat().st_mode
+        # By the name given: that of a pipe, such as /dev/stdout, is a link to no name.
+        mode = Path(shown).stat().st_mode
     except FileNotFoundError:
         return
     if stat.S_ISDIR(mode):

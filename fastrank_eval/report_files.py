@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrank_eval.options import choice, csv_safe_option, option, together
-from fastrank_eval.shell import check_files, check_standard_output, emit, note, rendered
+from fastrank_eval.shell import (
+    check_files,
+    check_standard_output,
+    emit,
+    note,
+    rendered,
+    written_file,
+)
 from fastrank_eval.stops import tidied
 
 if TYPE_CHECKING:
@@ -38,9 +45,10 @@ report_options = together(
         "-o",
         "--output",
         type=click.Path(),
+        callback=written_file,
         metavar="FILE",
-        help="Write the report to FILE instead of standard output: .txt, .json, .csv or .md; any "
-        "name with --format.",
+        help="Write the report to FILE instead of standard output ('-'): .txt, .json, .csv or .md; "
+        "any name with --format.",
     ),
     option(
         "Output",

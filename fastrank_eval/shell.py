@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval.errors import FastRankEvalError, OutputError
-from fastrank_eval.stops import Stopped, obey_signals, stop_is_told
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,12 +30,15 @@ __all__ = [
     "note",
     "prepare_process",
     "rendered",
+    "written_file",
 ]
 
 
 _USUAL_WIDTH = 80
 #: Bytes of addresses that libraries take, and each of their threads; little of it is ever used.
 _LEAST_ADDRESSES, _ADDRESSES_OF_A_THREAD = 1_200_000_000, 64_000_000
+#: Names of files that stand for standard output.
+_STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 _FEW_OBJECTS = 50_000  # a collection for every 700, Python's choice, is a sixth of the start
 
 
@@ -61,16 +63,12 @@ class Shell(_Helpful, click.Group):
     command_class = _Helpful
 
     def main(self, *args: Any, **keywords: Any) -> Any:
-        """Run the program; 128 + its number for a signal."""
+        """Run the program; 2 for help that cannot be written."""
         try:
             return super().main(*args, **keywords)
         except OutputError as error:  # help of the program itself, before any command is invoked
             note(f"error: {error}")
             sys.exit(2)
-        except Stopped as stop:
-            note(str(stop))
-            stop_is_told()
-            sys.exit(stop.code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; 2 for bad input, 130 for an interruption, 141 for a closed pipe."""
@@ -102,15 +100,22 @@ class Shell(_Helpful, click.Group):
 
 
 def _check_address_space() -> None:
-    """Refuse too low a limit of virtual memory: C++ libraries abort where Python raises."""
+    """Refuse too low a limit of virtual memory: C++ libraries abort where Python raises.
+
+    Under a limit, libraries not yet imported are kept from taking addresses that no run uses.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit
         return
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB for each thread
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # 1 GiB at its first use
     processors = os.cpu_count() or 1
     needed = _LEAST_ADDRESSES + processors * _ADDRESSES_OF_A_THREAD
-    if limit != resource.RLIM_INFINITY and limit < needed:
+    if limit < needed:
         _leave(
             1,
             f"error: virtual memory is limited to {limit // 10**6} MB (ulimit -v), and a run needs "
@@ -174,7 +179,7 @@ def _leave_objects() -> None:
 
 
 def prepare_process() -> None:
-    """Make the process start and end fast, end orderly on signals, and print names of any signs."""
+    """Make the process start and end fast, and print names of any signs."""
     # What imports make stays until the end; looking through it for garbage there takes 0.2 s.
     gc.set_threshold(_FEW_OBJECTS)
     atexit.register(_leave_objects)
@@ -183,7 +188,6 @@ def prepare_process() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    obey_signals()
 
 
 def rendered(what: RenderableType, width: int | None = None) -> str:
@@ -248,6 +252,11 @@ def check_standard_output(instead: str = "--output FILE") -> None:
     """
     if isinstance(sys.stdout, _Closed):
         raise OutputError(f"standard output is closed; open it, or name a file: {instead}.")
+
+
+def written_file(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """Return the file that an option names; None where that is standard output."""
+    return None if given in _STANDARD_OUTPUT else given
 
 
 def check_files(

@@ -61,7 +61,7 @@ _PREFIX = "fastrank_eval."
 _MARK = b"fastrank_eval state, sha256:"
 _DIGITS = 64
 _MAGIC = b"ARROW1"
-#: Bytes in which the metadata of a state are found.
+#: Bytes in which the mark of a state is found: Arrow writes the last entry of metadata first.
 _START = 1 << 22
 _ZEROS = b"0" * _DIGITS
 #: Bytes of content in a record batch.

@@ -15,6 +15,7 @@ __all__ = [
     "Stopped",
     "obey_signals",
     "raise_if_stopped",
+    "run_stoppable",
     "signals_held",
     "stop_is_told",
     "tidied",
@@ -65,6 +66,35 @@ def obey_signals() -> None:
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         Thread(target=_insist, args=(reader,), name="fastrank-stops", daemon=True).start()
+
+
+def run_stoppable(program: Callable[[], object]) -> None:
+    """Run a program; end it with one line and 128 + its number if a signal comes.
+
+    Parameters
+    ----------
+    program : callable
+        All of it, its imports too.
+
+    Raises
+    ------
+    SystemExit
+        If a signal has come, or if the program raises it.
+    """
+    try:
+        try:
+            obey_signals()
+            program()
+        finally:
+            _holds.append(None)  # nothing more is raised
+    except Stopped as stop:
+        if sys.stderr is not None:
+            with suppress(OSError):
+                sys.stderr.write(f"{stop}\n")
+                sys.stderr.flush()
+        sys.exit(stop.code)
+    finally:
+        stop_is_told()
 
 
 def raise_if_stopped() -> None:

@@ -108,6 +108,19 @@ def test_terminal__any_width__no_line_is_longer_and_no_digit_is_lost(comparison,
     assert text.count("groups that moved GAUC most") == 2
 
 
+def test_equal_models__read_the_same_in_every_form() -> None:
+    log = pa.table({"u": [1, 1, 2, 2], "y": [1, 0, 0, 1], "a": [0.3, 0.1, 0.4, 0.2]})
+    log = log.append_column("b", log["a"])
+    found = fe.compare(log, group="u", label="y", score=["a", "b"], baseline="a", measures="GAUC")
+    assert [line["mdd"] for line in found.to_dict(movers=3)["comparisons"]] == [None]
+    assert math.isnan(found.line("GAUC").mdd)
+    assert "movers" not in found.to_dict(movers=3)
+    header, _, values = found.to_markdown(movers=3).splitlines()[:3]
+    assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
+    shown = (found.to_markdown(movers=3), " ".join(on_terminal(found.with_movers(3), 160)))
+    assert not [text for text in shown if "moved" in text or "contribution" in text]
+
+
 def test_terminal__of_80_and_120_columns__shows_what_fits(comparison) -> None:
     narrow, wide = (" ".join(on_terminal(comparison, width)) for width in (80, 120))
     assert "relative" not in narrow

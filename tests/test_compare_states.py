@@ -296,6 +296,9 @@ def test_compare__two_states__gates(models) -> None:
     (["all.parquet"], ["-s", "old,new"], "--group, --label, --baseline are missing. (Saved states"),
     (["all.parquet"], [*ROWS[:4], "-s", "old,new"], "--baseline is missing"),
     (["-"], [], "--group, --label, --score, --baseline are missing"),
+    (["missing.state"], [], "Cannot read 'missing.state': no such file."),
+    (["old.state", "missing.state"], [], "Cannot read 'missing.state': no such file."),
+    (["nights/*.state"], [], "'nights/*.state'"),
 ])  # fmt: skip
 @pytest.mark.usefixtures("models")
 def test_compare__wrong_mixture__is_refused(sources, options, complaint) -> None:

@@ -1,4 +1,4 @@
-"""Runs that end before their time: signals, lost files, full disks, readers that have gone."""
+"""Runs that end before their time: signals, full disks, readers that have gone."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from functools import partial
 from pathlib import Path
 from select import select
 from threading import Thread
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import csv, ipc, parquet
+from pyarrow import ipc, parquet
 
-import fastrank_eval as fe
 from tests.signals import default_signals
 from tests.terminal import shown
 
@@ -421,6 +419,62 @@ def test_signal__at_a_bad_moment__is_raised_later(code: str, printed: str) -> No
     assert run_python(code).communicate(timeout=PATIENCE) == (printed, "")
 
 
+EARLY = """
+import os, signal, sys
+from fastrank_eval.__main__ import main
+
+class Sender:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), int(sys.argv[2]))
+
+sys.meta_path.insert(0, Sender())
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "number, imported, code, said",
+    [
+        (signal.SIGINT, "fastrank_eval.stops", 130, "interrupted.\n"),
+        (signal.SIGINT, "click", 130, "interrupted.\n"),
+        (signal.SIGINT, "fastrank_eval.cli", 130, "interrupted.\n"),
+        (signal.SIGTERM, "click", 143, "terminated.\n"),
+        (signal.SIGHUP, "fastrank_eval.cli", 129, "hung up.\n"),
+    ],
+)
+def test_signal__during_the_first_imports__ends_the_command_with_one_line(
+    number: int, imported: str, code: int, said: str
+) -> None:
+    process = run_python(EARLY, imported, str(int(number)))
+    assert process.communicate(timeout=PATIENCE) == ("", said)
+    assert process.returncode == code
+
+
+@pytest.mark.parametrize("seconds", [0, 0.1, 0.3, 0.6, 1])
+def test_ctrl_c__soon_after_the_start__ends_the_command_with_one_line(seconds: float) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "fastrank_eval", "evaluate", "-", *COLUMNS],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
+    )
+    assert process.stderr is not None
+    while not process.stderr.readline().endswith(" fastrank_eval.stops\n"):
+        assert process.poll() is None
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE)
+    lines = [line for line in errors.splitlines() if not line.startswith("import time:")]
+    assert (process.returncode, lines) == (130, ["interrupted."])
+
+
+def test_import__of_the_package__leaves_signals_alone() -> None:
+    code = "import signal, fastrank_eval.__main__; print(signal.getsignal(signal.SIGINT).__name__)"
+    assert run_python(code).communicate(timeout=PATIENCE) == ("default_int_handler\n", "")
+
+
 IGNORED = """
 import signal
 from fastrank_eval.stops import obey_signals
@@ -510,119 +564,3 @@ def test_standard_output__closed_by_its_reader_midway__ends_quietly(
     run.process.stdout.close()
     run.end_of_input()
     assert run.end() == (141, "")
-
-
-# ---- inputs that change while they are read ------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def long_table() -> pa.Table:
-    """Several batches of a file."""
-    generator = np.random.default_rng(3)
-    count = 3_000_000
-    return pa.table(
-        {
-            "user": np.repeat(np.arange(count // 30), 30),
-            "click": generator.integers(0, 2, count).astype(np.int8),
-            "pctr": generator.random(count),
-        }
-    )
-
-
-@pytest.fixture
-def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every report is passed on."""
-    monkeypatch.setattr("fastrank_eval.progress.INTERVAL", 0)
-
-
-def once_begun(act: Callable[[], object]) -> Callable[[fe.Progress], None]:
-    """A callback that does something after the first rows were read."""
-    acted: list[object] = []
-
-    def hear(progress: fe.Progress) -> None:
-        if progress.rows and not acted:
-            acted.append(act())
-
-    return hear
-
-
-def evaluate(source: Any, progress: Callable[[fe.Progress], None]) -> fe.Result:
-    columns = {"group": "user", "label": "click", "score": "pctr"}
-    return fe.evaluate(source, **columns, measures="GAUC", order="grouped", progress=progress)
-
-
-def write_parquet(table: pa.Table, path: Path) -> None:
-    parquet.write_table(table, path, row_group_size=1 << 16)
-
-
-def write_stream(table: pa.Table, path: Path) -> None:
-    with ipc.new_stream(path, table.schema) as stream:
-        stream.write_table(table, max_chunksize=1 << 16)
-
-
-def write_ipc(table: pa.Table, path: Path) -> None:
-    with ipc.new_file(path, table.schema) as file:
-        file.write_table(table, max_chunksize=1 << 16)
-
-
-@pytest.mark.parametrize("share", [0, 0.01, 0.5])
-@pytest.mark.parametrize(
-    "name, write",
-    [
-        (
-            "log.parquet",
-            lambda table, path: parquet.write_table(table, path, row_group_size=1 << 16),
-        ),
-        ("log.arrow", write_ipc),
-        ("stream.arrow", write_stream),
-        ("log.csv", csv.write_csv),
-    ],
-)
-@pytest.mark.usefixtures("never_resting")
-def test_file__cut_short_midway__is_named(
-    tmp_path: Path,
-    long_table: pa.Table,
-    name: str,
-    write: Callable[[pa.Table, Path], None],
-    share: float,
-) -> None:
-    path = tmp_path / name
-    write(long_table, path)
-    size = int(path.stat().st_size * share)
-    with pytest.raises(fe.SourceError, match=f"Cannot read '.*{name}': "):
-        evaluate(path, once_begun(lambda: os.truncate(path, size)))
-
-
-@pytest.mark.usefixtures("never_resting")
-@pytest.mark.parametrize(
-    "put", [lambda path: path.unlink(), lambda path: path.with_name("x").rename(path)]
-)
-def test_file__replaced_midway__is_read_as_it_was(
-    tmp_path: Path, long_table: pa.Table, put: Callable[[Path], object]
-) -> None:
-    (tmp_path / "x").touch()
-    path = tmp_path / "log.parquet"
-    parquet.write_table(long_table, path, row_group_size=1 << 16)
-    assert evaluate(path, once_begun(lambda: put(path))).meta.rows == long_table.num_rows
-
-
-def test_file__vanishes_midway__is_named(tmp_path: Path) -> None:
-    for number in range(3):
-        table = pa.Table.from_batches([rows(10 * number)])
-        parquet.write_table(table, tmp_path / f"part-{number}.parquet")
-
-    def remove(progress: fe.Progress) -> None:
-        (tmp_path / "part-2.parquet").unlink(missing_ok=True)
-
-    with pytest.raises(fe.SourceError, match=r"part-2\.parquet'.*no such file"):
-        evaluate(tmp_path, remove)
-
-
-def test_stream__cut_short_midway__is_an_error() -> None:
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, SCHEMA) as stream:
-        for user in range(0, 100, 10):
-            stream.write_batch(rows(user))
-    whole = sink.getvalue()
-    with pytest.raises(fe.SourceError, match="Cannot read"):
-        evaluate(ipc.open_stream(whole.slice(0, whole.size // 2)), lambda _: None)

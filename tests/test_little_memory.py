@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,10 +19,12 @@ from fastrank_eval.sources.reading import reading
 KB = 1 << 10
 
 
-def run(folder: Path, *words: str, limit: int) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *words: str, limit: int, program: Sequence[str] = ("-m", "fastrank_eval")
+) -> subprocess.CompletedProcess[str]:
     papq.write_table(pa.table({"user": [1, 1], "click": [0, 1], "pctr": [0.1, 0.2]}), folder / "a")
     return subprocess.run(
-        [sys.executable, "-m", "fastrank_eval", *words],
+        [sys.executable, *program, *words],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -41,6 +45,23 @@ def test_evaluate_with_too_little_virtual_memory__says_so_in_one_line(
     megabytes = kilobytes * KB // 10**6
     assert found.stderr.startswith(f"error: virtual memory is limited to {megabytes} MB (ulimit")
     assert found.stderr.count("\n") == 1
+
+
+def test_evaluate_under_a_limit__leaves_libraries_few_addresses(tmp_path: Path) -> None:
+    code = """
+import re, sys
+from pathlib import Path
+from fastrank_eval.cli import main
+try:
+    main()
+finally:
+    status = Path("/proc/self/status").read_text()
+    print(*re.findall(r"VmPeak:\\s+([0-9]+) kB", status), file=sys.stderr)
+"""
+    words = ("evaluate", "a", "-g", "user", "-l", "click", "-s", "pctr", "-m", "GAUC,AUC")
+    found = run(tmp_path, *words, limit=16 * 10**9, program=["-c", code])
+    assert found.returncode == 0
+    assert int(found.stderr) * KB < 1_200_000_000 + 64_000_000 * (os.cpu_count() or 1)
 
 
 def test_help_with_little_virtual_memory__is_printed(tmp_path: Path) -> None:

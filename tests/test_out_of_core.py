@@ -343,7 +343,7 @@ def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
 COMMAND = """
 import sys
 import fastrank_eval.evaluation
-from fastrank_eval.cli import main
+from fastrank_eval.__main__ import main
 from fastrank_eval.memory import Budget
 
 sys.modules["fastrank_eval.evaluation"].budget = lambda *asked: Budget(1 << 28, 0, None)

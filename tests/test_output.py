@@ -49,6 +49,15 @@ def test_check_writable__no_place_for_a_file__is_refused(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="devices are files on POSIX only")
+def test_check_writable__name_of_a_pipe__is_refused() -> None:
+    ends = os.pipe()
+    with pytest.raises(OutputError, match="device or pipe"):
+        check_writable(f"/dev/fd/{ends[1]}")
+    for end in ends:
+        os.close(end)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices are files on POSIX only")
 def test_check_writable__device__is_refused_and_kept() -> None:
     with pytest.raises(OutputError, match="device or pipe"):
         check_writable(os.devnull, overwrite=True)

@@ -39,7 +39,7 @@ module = types.ModuleType("fastrank_eval.report.history")
 module.History = History
 sys.modules[module.__name__] = module
 sys.argv = ["fastrank-eval", "serve", "history.db", "--port", "0"]
-from fastrank_eval.cli import main
+from fastrank_eval.__main__ import main
 main()
 """
 

@@ -19,7 +19,7 @@ import fastrank_eval as fe
 from fastrank_eval import state_files
 from fastrank_eval.errors import OutputError, SourceError
 from fastrank_eval.saved_parts import limbs_of, numbers_of
-from fastrank_eval.state_files import write_state
+from fastrank_eval.state_files import is_state, read_state, write_state
 from fastrank_eval.state_places import ALL
 from tests.golden_state import GOLDEN, VALUES, golden_result
 
@@ -291,3 +291,11 @@ def test_whole_numbers_of_any_size__come_back(numbers: list[int]) -> None:
     parts = limbs_of(numbers)
     assert numbers_of(parts) == numbers
     assert parts["limbs"].dtype == np.uint32
+
+
+def test_state__with_many_edges__is_known_as_one(tmp_path: Path) -> None:
+    edges = [f"{number:>99}" for number in range(100_000)]
+    file = tmp_path / "day.state"
+    write_state(file, {"slicings": {"@score": {"score": edges}}}, {})
+    assert is_state(file)
+    assert read_state(file)[0]["slicings"] == {"@score": {"score": edges}}

@@ -115,7 +115,8 @@ class ComparedValue:
         (Cohen's d_z); NaN where they do not vary.
     mdd : float
         Minimum detectable difference: the least true one of which the test would find 80 % at the
-        level that the correction leaves to the first of so many comparisons; by `se`.
+        level that the correction leaves to the first of so many comparisons; by `se`. NaN where
+        that is 0 or NaN.
     caution : str or None
         ``"few_groups"``: fewer than 40 effective groups, the interval is rough; ``"one_group"``,
         ``"pooled"``, ``"not_paired"``: why there is no standard error; ``"undefined"``: a value is;

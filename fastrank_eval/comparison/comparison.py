@@ -336,10 +336,11 @@ class Comparison(ReportedComparison):
 
     @typed
     def moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
-        """The movers of the first measure of groups by candidate and measure; none if not kept."""
+        """The movers of the first measure of groups by candidate and measure, where any moved."""
         from fastrank_eval.measures import measure
 
         first = next((m for m in map(measure, self.measures) if not m.pooled), None)
         if not top or first is None or self._kept is None:
             return {}
-        return {(score, str(first)): self._movers(first, score, top) for score in self.scores}
+        found = {(score, str(first)): self._movers(first, score, top) for score in self.scores}
+        return {named: table for named, table in found.items() if table.num_rows}

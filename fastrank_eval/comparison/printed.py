@@ -140,8 +140,7 @@ class Printed:
                 ["", *content.header], content.names + 1, [[title, *row] for row in content.rows]
             )
             names = dict.fromkeys(content.header[: content.names], _NARROW)
-            if content.rows:
-                yield from sections(cells, room, names, bold="contribution")
+            yield from sections(cells, room, names, bold="contribution")
 
 
 _STYLES = {"better": "green", "worse": "red"}

@@ -197,7 +197,7 @@ def _caution(delta: float, evidence: Evidence, tested: Tested) -> str | None:
 
 
 def _least_detectable(line: ComparedValue, alpha: float) -> float:
-    if math.isnan(line.se) or line.groups < 2:
+    if not line.se > 0 or line.groups < 2:  # without variance the test has no p-value
         return math.nan
     degrees = None if math.isnan(line.degrees) else line.degrees
     return minimum_detectable_difference(line.se, alpha=alpha, degrees=degrees)
