@@ -45,12 +45,8 @@ KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eva
 	fastrank_eval/mean_state.py,fastrank_eval/paired_state.py,fastrank_eval/slicing.py,fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
 KERNEL_COVERAGE := 90
 # Files whose tests look at commands, files, pages and texts: what kernels they reach others reach too.
-<<<<<<< HEAD
-WITHOUT_KERNELS := bench bench_scale bench_spark cli figures golden_numbers cli_profiles csv_safe errors gate_option gate_text gates history \
-=======
-WITHOUT_KERNELS := bench bench_scale bench_spark changing_inputs classes_command cli cli_endings \
-	cli_profiles csv_safe errors gate_option gate_text gates history \
->>>>>>> d286d404573e7bced965e1e9203d078a46e3c2b6
+WITHOUT_KERNELS := bench bench_scale bench_spark changing_inputs classes_command cli cli_endings cli_profiles \
+	csv_safe errors figures gate_option gate_text gates golden_numbers history \
 	history_errors interruptions measure_text month nightly nightly_comparisons nightly_config nightly_output \
 	nightly_pages output \
 	package page_browser parity_page pictures progress readme report_page serve_command slices_options slices_spec sources \
