@@ -170,7 +170,10 @@ def recipe(name: str = SAMPLE) -> list[str]:
     found = []
     for folder in (PACKAGE, ROOT / "tests"):
         for path in python_files(folder):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            if name not in text:
+                continue
+            tree = ast.parse(text)
             words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
             words |= {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
             words |= {node.name for node in ast.walk(tree) if isinstance(node, ast.alias)}

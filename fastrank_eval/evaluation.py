@@ -42,7 +42,7 @@ from fastrank_eval.sources import open_source, refuse_text, require_columns
 from fastrank_eval.summary import slices_left_out, summary_lines
 from fastrank_eval.tally import Tally
 from fastrank_eval.ties import TIES
-from fastrank_eval.typed_arguments import is_several, typed
+from fastrank_eval.typed_arguments import is_several, is_unicode, typed
 from fastrank_eval.undefined import undefined_policies, undefined_text
 from fastrank_eval.ways import evaluate_by_way
 
@@ -199,12 +199,13 @@ def run(
         from fastrank_eval.slices import open_slicing, valued_columns
 
         valued = valued_columns(by)
+    apart = dict.fromkeys((*(field.name for field in roles.fields), *valued))
     opened = open_source(
         source,
         format=format,
         where=where,
         text=roles.ids(),
-        categories=tuple(dict.fromkeys((*(field.name for field in roles.fields), *valued))) or None,
+        categories=tuple(filter(is_unicode, apart)) or None,  # others are no columns: see below
         allow_unfinished=allow_unfinished,
     )
     most = at_least_one("limit", limit, None, math.inf)

@@ -155,7 +155,7 @@ def _parts(text: str, between: str) -> list[str]:
 def _check(name: str, value: object, kinds: tuple[_Kind, ...] | None) -> None:
     if kinds and not any(_fits(value, kind) for kind in kinds):
         words = " or ".join(dict.fromkeys(map(_word, kinds)))
-        if isinstance(value, str) and not _is_unicode(value):
+        if isinstance(value, str) and not is_unicode(value):
             words += " without lone surrogates"
         raise ArgumentError(f"{name}: must be {words}, got {shown(value)}; pass such a value.")
 
@@ -175,7 +175,7 @@ def _fits(value: Any, kind: _Kind) -> bool:
     if name == "None":
         return value is None
     if name == "str":
-        return isinstance(value, str) and _is_unicode(value)
+        return isinstance(value, str) and is_unicode(value)
     if name == "bool":
         return isinstance(value, bool | np.bool_)
     if name == "int":
@@ -215,7 +215,7 @@ def is_several(value: object) -> TypeGuard[Iterable[Any]]:
     return getattr(value, "ndim", 1) == 1  # arrays without a dimension cannot be iterated over
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

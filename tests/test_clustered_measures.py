@@ -274,6 +274,7 @@ def test_rows_without_groups__have_values_and_no_error():
 # ---- what is promised ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="3 million rows, too many for Python loops")
 def test_intervals__cover_the_truth_as_often_as_they_say():
     """2000 samples of 200 users each; the truth is the value of all 400,000 users."""

@@ -29,6 +29,7 @@ for _ in range(3):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     compiled = [
