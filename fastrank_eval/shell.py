@@ -294,6 +294,9 @@ def check_files(
 
     options = [option for option in reversed(list(files)) if files[option] is not None]
     named = [str(files[option]) for option in options]
+    for option, file in zip(options, named, strict=True):
+        if file == "-":
+            raise OutputError(f"{option}: must be a file, got '-'; name one.")
     targets = [check_writable(file, overwrite) for file in named]
     if len(set(targets)) < len(targets):
         raise OutputError(f"{' and '.join(files)} both name {named[-1]!r}: name two files.")

@@ -337,6 +337,13 @@ def test_output__name_of_standard_output__is_that(folder: Path, name: str) -> No
 
 
 @pytest.mark.usefixtures("folder")
+def test_save_state__to_standard_output__is_refused() -> None:
+    message = refused("log.parquet", *COLUMNS, "--save-state", "-")
+    assert "--save-state: must be a file, got '-'; name one." in message
+    assert not Path("-").exists()
+
+
+@pytest.mark.usefixtures("folder")
 def test_output__overwrite__replaces_the_old_file() -> None:
     Path("report.json").write_text("old")
     outcome = run("evaluate", "log.parquet", *COLUMNS, "-o", "report.json", "--overwrite")
