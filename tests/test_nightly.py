@@ -374,6 +374,35 @@ def test_outputs__in_the_folder_of_all_nights__are_refused(folder: Path) -> None
     assert nightly("--export", "tables", "-q").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "path, summary",
+    [
+        ("day={date}", "summary.json"),
+        ("./day={date}", "summary.json"),
+        ("in/day={date}.parquet", "in/summary.json"),
+    ],
+)
+def test_outputs__beside_the_partitions_that_no_run_reads__are_written(
+    folder: Path, path: str, summary: str
+) -> None:
+    place = Path(path.replace("{date}", on(1)))
+    place.parent.mkdir(exist_ok=True)
+    rows = parquet.read_table(f"logs/day={on(1)}", partitioning=None)
+    if place.suffix:
+        parquet.write_table(rows, place)
+    else:
+        place.mkdir()
+        parquet.write_table(rows, place / "part.parquet")
+    config = Path("nightly.toml")
+    config.write_text(config.read_text().replace('"logs/day={date}"', f'"{path}"'))
+    outcome = nightly("--date", on(1), "-q", "--json", summary)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert Path(summary).is_file()
+    if not place.suffix:
+        outcome = nightly("--date", on(1), "--json", f"{place}/summary.json")
+        assert "must lie outside the source" in outcome.stderr
+
+
 @pytest.mark.skipif(os.name != "posix", reason="starts processes")
 def test_two_runs_at_once__all_nights_are_kept(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

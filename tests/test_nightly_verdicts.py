@@ -17,14 +17,15 @@ import pytest
 
 from fastrank_eval.report.config import GateTexts
 from fastrank_eval.report.earlier_nights import EarlierNight
-from fastrank_eval.report.findings import gate_findings, in_order
+from fastrank_eval.report.few_scores import FewScores
+from fastrank_eval.report.findings import gate_findings, in_order, score_findings
 from fastrank_eval.report.history import History
 from fastrank_eval.report.night_gates import gate_outcomes
 from fastrank_eval.report.night_markdown import night_markdown
-from fastrank_eval.report.nights import Finding, Night
+from fastrank_eval.report.nights import Finding, Night, NightQuality
 from fastrank_eval.report.sentences import lead, sentences
 from tests.nightly_runs import CONFIG, adjust, kept, nightly, on
-from tests.nights import HOSTILE
+from tests.nights import HOSTILE, a_night
 
 SMALL = CONFIG.replace('"GAUC", "AUC", "LogLoss"', '"GAUC", "LogLoss"')
 #: Gates on every headline measure, so that none is found without.
@@ -165,6 +166,37 @@ def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
     assert night["quality"]["tie_rates"]["score_a"] == night["quality"]["tie_rate"]
 
 
+def test_dead_slice__after_more_slices_of_few_scores_than_are_kept__is_named_first(
+    folder: Path,
+) -> None:
+    few = [FewScores("new", "slot", f"slot={n}", (0.1, 0.2), 10, False) for n in range(150)]
+    dead_last = FewScores("new", "slot", "slot=dead", (0.04,), 2, True)
+    findings = in_order(score_findings(a_night(), [*few, dead_last]))
+    assert len(findings) == 100
+    assert lead(
+        replace(a_night(), findings=findings, quality=NightQuality(1, 1, 1, 1.0, 1.0, 0.0, 0.0))
+    ).startswith("new gives every row of slot=dead the same score (0.04).")
+
+
+def test_model_of_few_levels__that_gets_worse__is_worse_before_it_has_few_levels(
+    folder: Path,
+) -> None:
+    def levels(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.clip(np.round(rows["score_a"] * 8) / 8, 0.05, 0.95)
+
+    def too_low(rows: dict[str, Any]) -> None:
+        levels(rows)
+        rows["score_b"] **= 6
+
+    for day in (1, 2):
+        write_night(day, levels if day == 1 else too_low)
+    _, nights = summary("--backfill", f"{on(1)}..{on(2)}")
+    assert nights[0]["reason"].startswith("score_b gives all rows only ")
+    assert nights[1]["reason"].startswith("score_b is worse than score_a: LogLoss ")
+    said = nightly("--date", on(2), "--markdown").stdout
+    assert "\n* score\\_b gives all rows only " in said
+
+
 # ---- changes that no gate is on -----------------------------------------------------------------
 
 
@@ -269,6 +301,39 @@ def test_nearly_dead_model__stays_changed_since_its_first_night(folder: Path, fi
     assert nights[-1]["reason"].endswith(f"Since {first} Nov ({14 - first} {many}).")
     unknown = "; too few nights before it say what is usual." in nights[-1]["reason"]
     assert unknown == (first < 11)
+
+
+def test_model_that_is_worse_again_after_one_good_night__is_changed(folder: Path) -> None:
+    """The nights that say what is usual lie before the many on which it was worse."""
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    write_night(20, lambda rows: rows.update(score_b=rows["score_a"]))
+    assert nightly("--date", on(20), "-q").exit_code == 0
+    (good,) = kept()
+    change = Finding("change", score="score_b", slice="all", measure="GAUC", compared="baseline")
+    with History("history.db") as history:
+        for ago in range(1, 45):
+            date = good.date - dt.timedelta(days=ago)
+            first = good.date - dt.timedelta(days=30)
+            bad = replace(change, since=first, nights=31 - ago) if ago <= 30 else None
+            less = 0.06 if bad else 0.001 * (ago % 2)
+            values = tuple(
+                replace(v, value=v.value - less * (v.score == "score_b")) for v in good.values
+            )
+            found = (bad,) if bad else ()
+            status = "changed" if bad else "fine"
+            new = replace(good, date=date, values=values, findings=found, status=status)
+            history.write(new)
+
+    def worse_again(rows: dict[str, Any]) -> None:
+        noise = np.random.default_rng(1).normal(0, 0.1, 1200)
+        rows["score_b"] = np.clip(rows["score_a"] + noise, 0.01, 0.99)
+
+    write_night(21, worse_again)
+    _, (night,) = summary("--date", on(21))
+    assert night["status"] == "changed"
+    assert "score_b is worse than score_a: GAUC 0." in night["reason"]
+    assert "beyond the usual night-to-night movement of 0.00" in night["reason"]
+    assert night["reason"].endswith("Since 21 Nov (1 night).")
 
 
 def test_model_that_is_always_a_little_worse__is_fine_until_it_is_worse_still(
@@ -437,6 +502,52 @@ def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Nigh
     changes["values"] += [replace(value, slice=f"slot={n}") for n in range(150)]
     first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
     assert first.startswith("score_b is worse than score_a in slot=dead: GAUC 0.500")
+
+
+def test_findings__of_more_failures_than_are_kept__have_all_rows_and_every_measure(
+    night: Night,
+) -> None:
+    line = next(
+        d
+        for d in night.compared
+        if (d.kind, d.slice, d.measure) == ("baseline", "slot=side", "GAUC")
+    )
+    value = next(
+        v for v in night.values if (v.score, v.slice, v.measure) == ("score_b", "slot=side", "GAUC")
+    )
+    small = replace(line, delta=-0.03, ci_low=-0.031, ci_high=-0.029)
+    names = [f"slot={n}" for n in range(104)]
+    lines = [replace(small, slice=name) for name in names]
+    # Slice 102 is dead by GAUC, and by LogLoss like all the others.
+    lines[102] = replace(lines[102], delta=-0.4, ci_low=-0.45, ci_high=-0.35)
+    logs = [replace(one, measure="LogLoss", delta=0.02, ci_low=0.01, ci_high=0.03) for one in lines]
+    values = [
+        replace(value, slice=name, measure=text) for name in names for text in ("GAUC", "LogLoss")
+    ]
+    of = replace(night, compared=(*lines, *logs), values=tuple(values))
+
+    def found(gate: str, of: Night) -> list[Finding]:
+        judged = gate_outcomes(of, GateTexts(fail_if=(gate,)), {}, NO_EARLIER)
+        assert len(judged[0].failures) > 100
+        findings = in_order(gate_findings(of, judged, {}))
+        assert len(findings) == 100
+        return list(findings)
+
+    (first, *_) = found("GAUC[*] delta < -0.01 or LogLoss[*] delta > 0.01", of)
+    assert (first.slice, first.measure) == ("slot=102", "GAUC")
+    # Another model is a little worse, on all rows.
+    other = [
+        replace(line, score="score_c", slice=name, delta=0.0, ci_low=-0.1, ci_high=0.1, verdict="")
+        for name in names
+    ]
+    for score, delta in (("score_b", 0.0), ("score_c", -0.02)):
+        ends = {"ci_low": delta - 0.001, "ci_high": delta + 0.001}
+        other.append(replace(line, score=score, slice="all", by="", delta=delta, **ends))
+        values += [replace(value, score=score, slice=name, by="") for name in ("all", *names)]
+    of = replace(of, compared=(*lines, *other), values=tuple(values))
+    first, second, *_ = found("GAUC delta < -0.01 or GAUC[*] delta < -0.01", of)
+    assert (first.score, first.slice) == ("score_c", "all")
+    assert (second.score, second.slice) == ("score_b", "slot=102")
 
 
 def test_sentence__of_a_dead_baseline__has_its_value(folder: Path) -> None:

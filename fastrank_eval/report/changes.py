@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from statistics import median
 
@@ -62,9 +63,10 @@ def changes(
     rows, and larger than usual:
 
     * From the baseline, for the worse. It lies farther from the median difference than the
-      difference usually moves from one night to the next, both on the nights before it began. If
-      there are fewer than eight, what is usual is not known, and it is wider than a quarter of
-      the value of the baseline (of AUC and GAUC: of what that lies above 0.5).
+      difference usually moves from one night to the next, both on the last 14 nights before it
+      began on which this rule did not find it, however long ago. If there are fewer than eight,
+      what is usual is not known, and it is wider than a quarter of the value of the baseline (of
+      AUC and GAUC: of what that lies above 0.5).
     * From the latest earlier night of sound rows and equal conventions.
 
     Parameters
@@ -84,7 +86,8 @@ def changes(
     """
     found = _worse(night, _with_gate(night, asked, gates.fail_if), history, found_before)
     told = {(one.score, one.measure) for one in found}
-    before = dict(list(_before(night, night.date, history).items())[-NIGHTS:])
+    first = night.date - dt.timedelta(days=DAYS)
+    before = dict(list(_before(night, first, history).items())[-NIGHTS:])
     if not before:
         return found
     date, previous = next(reversed(before.items()))
@@ -112,23 +115,19 @@ def _worse(
 ) -> list[Finding]:
     """Find what is worse than the baseline by more than is usual."""
     now, found = _whole(night), []
-    befores: dict[dt.date, dict[dt.date, _Earlier]] = {}
+    oldest = next(iter(history.rows()), night.date) if history is not None else night.date
+
+    @cache
+    def read(first: dt.date) -> dict[dt.date, _Earlier]:
+        return _before(night, first, history)
+
     for line in night.compared:
         of, base = (line.score, line.measure), (line.baseline, line.measure)
         if (line.kind, line.slice, line.verdict) != ("baseline", ALL, "worse") or of in with_gate:
             continue
         change = _finding(line, line.baseline, now[of], now[base].value)
         (change,) = with_since(night.date, [change], found_before)
-        began = change.since or night.date
-        if began not in befores:
-            befores[began] = _before(night, began, history)
-        past = [
-            each.values[of].value - each.values[base].value
-            for each in befores[began].values()
-            if each.baseline == night.baseline and of not in each.worse
-            if of in each.values and base in each.values
-        ]
-        past = [delta for delta in past[-NIGHTS:] if not math.isnan(delta)]
+        past = _not_worse(of, base, change.since or night.date, oldest, read)
         usual = usual_movement(past)
         if math.isnan(usual):
             chance = CHANCE if has_chance(measure(line.measure)) else 0.0
@@ -140,6 +139,28 @@ def _worse(
         if abs(moved) > usual and (moved > 0) == (line.delta > 0):
             found.append(replace(change, limit=usual, number=abs(moved)))
     return found
+
+
+def _not_worse(
+    of: _Of,
+    base: _Of,
+    began: dt.date,
+    oldest: dt.date,
+    read: Callable[[dt.date], Mapping[dt.date, _Earlier]],
+) -> list[float]:
+    """Differences of the last nights before a date on which the model was not found worse."""
+    past: list[float] = []
+    # As far back as history goes: the nights just before may all have been worse.
+    while len(past) < NIGHTS and began > oldest:
+        began -= dt.timedelta(days=DAYS)
+        here = [
+            each.values[of].value - each.values[base].value
+            for each in read(began).values()
+            if each.baseline == base[0] and of not in each.worse
+            if of in each.values and base in each.values
+        ]
+        past = [*(delta for delta in here if not math.isnan(delta)), *past]
+    return past[-NIGHTS:]
 
 
 def _finding(line: NightDifference, against: str, value: NightValue, base: float) -> Finding:
@@ -179,11 +200,11 @@ def usual_movement(past: Sequence[float]) -> float:
     return _DEVIATIONS * NORMAL * median(moved)
 
 
-def _before(night: Night, until: dt.date, history: History | None) -> dict[dt.date, _Earlier]:
-    """Read the nights of some days before a date that it can be compared with, ascending."""
+def _before(night: Night, first: dt.date, history: History | None) -> dict[dt.date, _Earlier]:
+    """Read the nights of some days from a date that it can be compared with, ascending."""
     if history is None:
         return {}
-    first, last = until - dt.timedelta(days=DAYS), until - dt.timedelta(days=1)
+    last = first + dt.timedelta(days=DAYS - 1)
     found: dict[dt.date, _Earlier] = {}
     for text in night.measures:
         for earlier in history.read(first, last, of=(ALL, text)):

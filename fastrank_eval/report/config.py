@@ -207,7 +207,8 @@ class NightlyConfig:
         """Return the path of the source that a file must not lie in, or None.
 
         A night would read the folder or the pattern that the file lies in. Of folders such as
-        ``logs/day={date}`` that is also ``logs``: who reads all nights reads that folder.
+        ``logs/day={date}`` that is also ``logs``: who reads all nights reads that folder. The
+        folder of the configuration is allowed.
 
         Parameters
         ----------
@@ -219,11 +220,24 @@ class NightlyConfig:
             for date in dates_in(source):
                 every = every.replace(date, "*")
             place = dated(every, dt.date.min)
-            places = [place, *_above_partitions(place)]
+            places = [place, *self._above_partitions(place)]
             # With a format given every file counts, whatever its suffix.
             if any(would_read(_beside(self.file, each), target, "parquet") for each in places):
                 return source
         return None
+
+    def _above_partitions(self, place: str) -> list[str]:
+        """The folder above the first folder ``key=value`` of a path with wildcards, if any."""
+        parts = place.rstrip("/").split("/")
+        # A last part with a suffix is a file.
+        folders = parts[:-1] if Path(parts[-1]).suffix else parts
+        found = (at for at, part in enumerate(folders) if re.match(r"[^*?\[]+=.*\*", part))
+        first = next(found, None)
+        if first is None:
+            return []
+        above = "/".join(parts[:first]) or ("/" if first else ".")
+        own = os.path.realpath(self.file.parent)
+        return [] if os.path.realpath(_beside(self.file, above)) == own else [above]
 
     def condition(self, date: dt.date) -> str | None:
         """The condition on the rows of a night."""
@@ -307,13 +321,6 @@ def _config(file: Path, given: dict[str, dict[str, Any]]) -> NightlyConfig:
         folder=None if folder is None else Path(_beside(file, folder)),
         nights=given["output"]["nights"],
     )
-
-
-def _above_partitions(place: str) -> list[str]:
-    """Return the folder above the first folder ``key=value`` of a path with wildcards, if any."""
-    parts = place.split("/")
-    first = next((at for at, part in enumerate(parts) if re.match(r"[^*?\[]+=.*\*", part)), None)
-    return [] if first is None else ["/".join(parts[:first]) or ("/" if first else ".")]
 
 
 def _beside(file: Path, path: str) -> str:

@@ -37,7 +37,6 @@ from fastrank_eval.report.nights import (
 __all__ = ["gate_findings", "in_order", "score_findings", "with_since"]
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-_KINDS = ("gate", "scores", "change")
 #: More are not kept; the gates' reasons name them.
 _MOST = 100
 
@@ -73,27 +72,40 @@ def gate_findings(
 def _worst(
     night: Night, judged: JudgedGate, condition: Condition, asked: Mapping[str, str]
 ) -> Sequence[GateFailure]:
-    """Choose the failures that are kept, by the differences that their intervals leave at least."""
+    """Choose the failures that are kept: of all rows, then by the size of the difference."""
     if len(judged.failures) <= _MOST:
         return judged.failures
     texts = {term.measure for term in terms_of(condition) if isinstance(term, Term)}
     known = list(dict.fromkeys(value.measure for value in night.values))
     of = {str(computed(measure(text), known, asked)) for text in texts}
-    least = {
-        (line.score, line.slice): min(abs(line.ci_low), abs(line.ci_high))
-        for line in night.compared
-        if line.kind == judged.kind and line.measure in of and line.verdict == "worse"
-    }
-    by_size = sorted(
-        judged.failures, key=lambda one: -least.get((one.score or "", one.slice or ALL), 0.0)
+    values = {(v.score, v.slice, v.measure): v.value for v in night.values}
+    sizes: dict[tuple[str, str], float] = {}
+    for line in night.compared:
+        if line.kind == judged.kind and line.measure in of and line.verdict == "worse":
+            place = line.score, line.slice
+            value = values.get((*place, line.measure), math.nan)
+            ends = line.ci_low, line.ci_high
+            size = _share(_least(*ends), value, value - line.delta)
+            # Of several measures the one that is worst.
+            sizes[place] = max(size, sizes.get(place, 0.0))
+    # A gate on all rows too fails there with any of the slices: one of each model stays.
+    whole = any(isinstance(term, Term) and term.slice == ALL for term in terms_of(condition))
+    of_whole = {one.score: one for one in reversed(judged.failures)} if whole else {}
+    worst_first = sorted(
+        judged.failures,
+        key=lambda one: (
+            one is not of_whole.get(one.score),
+            -sizes.get((one.score or "", one.slice or ALL), 0.0),
+        ),
     )
-    return by_size[:_MOST]
+    return worst_first[:_MOST]
 
 
 def score_findings(night: Night, few: Sequence[FewScores]) -> list[Finding]:
     """Say of models with too few distinct scores what their first measure comes to there."""
     found = []
-    for each in few[:_MOST]:
+    # What fails the night is kept, however many do not.
+    for each in sorted(few, key=lambda one: not one.fails)[:_MOST]:
         finding = Finding("scores", each.condition, each.score, each.by, each.slice)
         finding = replace(finding, limit=float(each.limit), number=float(len(each.scores)))
         if len(each.scores) == 1:
@@ -125,10 +137,10 @@ def with_since(
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Sort findings: the worst first.
 
-    What fails the night before what does not, all rows before slices, gates before few scores
-    before changes, differences of the night before those from an earlier night, the worse before
-    the better; among those by the size of what is wrong. That is
-    the difference that its interval leaves at least (the end nearer to 0; 0 if 0 lies within), as
+    What fails the night before what does not, all rows before slices, gates and changes before few
+    scores before changes for the better, differences of the night before those from an earlier
+    night, the worse before the better; among those by the size of what is wrong. That is the
+    difference that its interval leaves at least (the end nearer to 0; 0 if 0 lies within), as
     a share of the larger of the two values, so that a large difference that is sure comes before
     a small or a doubtful one. Of a limit without a difference it is how far the number lies from
     it, as a share of the larger.
@@ -143,7 +155,8 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             key=lambda f: (
                 not f.condition,
                 bool(f.by),
-                _KINDS.index(f.kind),
+                f.kind == "change" and f.verdict == "better",
+                f.kind == "scores",
                 f.compared in EARLIER,
                 f.verdict == "better",
                 -_size(f),
@@ -159,9 +172,17 @@ def _size(finding: Finding) -> float:
     else:
         one, other = finding.value, finding.base
         ends = finding.delta_ci_low, finding.delta_ci_high
-        least = 0.0 if ends[0] < 0 < ends[1] else min(map(abs, ends))
-        if not all(map(math.isfinite, ends)):
-            least = 0.0
+        least = _least(*ends)
+    return _share(least, one, other)
+
+
+def _least(low: float, high: float) -> float:
+    """The difference that an interval leaves at least."""
+    known = math.isfinite(low) and math.isfinite(high)
+    return min(abs(low), abs(high)) if known and not low < 0 < high else 0.0
+
+
+def _share(least: float, one: float, other: float) -> float:
     largest = max(abs(one), abs(other))
     return least / largest if largest > 0 and math.isfinite(least / largest) else 0.0
 

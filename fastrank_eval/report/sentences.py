@@ -59,11 +59,15 @@ def sentences(night: Night) -> list[str]:
     if flags:
         means = STATUSES["data_quality"][1].removesuffix(".")
         told.append(f"{means}: {'; '.join(flags[:_MOST])}{_more(len(flags) - _MOST)}.")
-    dead = {one.score for one in night.findings if one.kind == "scores" and one.slice == ALL}
+    dead = {
+        one.score
+        for one in night.findings
+        if one.kind == "scores" and one.slice == ALL and one.condition
+    }
     found = _chosen(
         one
         for one in night.findings
-        # A model of few scores is worse for that reason.
+        # A model that fails for its few scores is worse for that reason.
         if one.kind != "change" or one.compared == "before" or one.score not in dead
     )
     of_models = list(dict.fromkeys(_sentence(night, *together) for together in found))
