@@ -141,3 +141,22 @@ def test_one_column_in_two_parts__works_or_names_the_remedy(
             fe.evaluate(plain, **asked)
     else:
         assert fe.evaluate(plain, **asked).meta.rows == 4
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize("metadata", [{"ways": "x"}, {b"ways": b"\xff"}, {"inferred": "y"}])
+def test_metadata_of_other_files__says_nothing(
+    tmp_path: Path, metadata: dict[Any, Any], ending: str
+) -> None:
+    ours = pa.field("z", pa.int64(), metadata=metadata)
+    schema = pa.schema([("user", "string"), ours, ("click", "int64"), ("pctr", "float64")])
+    table = pa.table({"user": ["a"], "z": [2], "click": [1], "pctr": [0.5]}, schema=schema)
+    path = tmp_path / f"x.{ending}"
+    if ending == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, schema) as file:
+            file.write_table(table)
+    assert fe.evaluate(path, **{**ASKED, "score": "z"}, by="z").meta.rows == 1
+    log = str(write(tmp_path / "x.csv", ["10", "-3"]))
+    assert slices([log, str(path)]) == ["z=-3", "z=2", "z=10"]

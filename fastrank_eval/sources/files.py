@@ -52,7 +52,7 @@ def open_files(
     ]
     files, schemas, counts, hive = _inspected(listed, condition)
     name = repr(listed[0].name) if len(listed) == 1 else f"{places[0]!r} ({len(listed)} files)"
-    schemas, spelling = in_one_way(schemas)
+    schemas, spelling = in_one_way(schemas, [file.format in DELIMITER for file in files])
     files = [
         replace(file, ways=dict(spelling.ways)) if file.format in DELIMITER else file
         for file in files

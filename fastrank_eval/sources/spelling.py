@@ -67,11 +67,17 @@ def ways_of(texts: pa.Array) -> list[str]:
     return [way for way in _PATTERNS if _follows(distinct, way)]
 
 
-def in_one_way(schemas: Sequence[pa.Schema]) -> tuple[list[pa.Schema], Spelling]:
-    """Make columns text whose numbers are not written in one way over all files."""
+def in_one_way(
+    schemas: Sequence[pa.Schema], text: Sequence[bool]
+) -> tuple[list[pa.Schema], Spelling]:
+    """Make columns text whose numbers are not written in one way over all files.
+
+    Only of text files: the metadata of other files is the user's.
+    """
     found: dict[str, list[set[str]]] = {}
-    texts = {column.name for column in _fields(schemas, INFERRED)}
-    for column in _fields(schemas, WAYS):
+    untyped = [schema for schema, is_text in zip(schemas, text, strict=True) if is_text]
+    texts = {column.name for column in _fields(untyped, INFERRED)}
+    for column in _fields(untyped, WAYS):
         found.setdefault(column.name, []).append(set(column.metadata[WAYS].decode().split()))
     common = {name: reduce(set.__and__, sets) for name, sets in found.items()}
     ways = {
@@ -86,7 +92,10 @@ def in_one_way(schemas: Sequence[pa.Schema]) -> tuple[list[pa.Schema], Spelling]
         return pa.field(column.name, pa.string()) if several else column
 
     return (
-        [pa.schema([mended(column) for column in schema]) for schema in schemas],
+        [
+            pa.schema([mended(column) for column in schema]) if is_text else schema
+            for schema, is_text in zip(schemas, text, strict=True)
+        ],
         Spelling(frozenset(texts), ways),
     )
 
