@@ -16,7 +16,8 @@ ASKED: dict[str, Any] = {
     "group": "user", "label": "click", "score": "pctr", "measures": "GAUC", "threads": 1
 }  # fmt: skip
 SPELLINGS = [["007", "7"], ["1", "1.0"], ["16", "0x10"], [" 7", "7"], ["true", "1"], ["0", "-0"]]
-SPELLINGS += [["1.5", "1.50"], ["true", "True"], ["0.1", "0.10000000000000000001"]]
+BEYOND = ["12345678901234567890", "12345678901234567891"]
+SPELLINGS += [BEYOND, ["1.5", "1.50"], ["true", "True"], ["0.1", "0.10000000000000000001"]]
 
 
 def write(path: Path, values: list[str], name: str = "z") -> Path:
@@ -160,3 +161,15 @@ def test_metadata_of_other_files__says_nothing(
     assert fe.evaluate(path, **{**ASKED, "score": "z"}, by="z").meta.rows == 1
     log = str(write(tmp_path / "x.csv", ["10", "-3"]))
     assert slices([log, str(path)]) == ["z=-3", "z=2", "z=10"]
+
+
+def test_whole_numbers_beyond_int64__are_text_over_all_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", BEYOND)
+    other = write(tmp_path / "y.csv", ["9007199254740992", "9007199254740993"])
+    everything = [f"z={text}" for text in BEYOND + ["9007199254740992", "9007199254740993"]]
+    assert sorted(slices([str(path), str(other)])) == everything
+    assert sorted(slices(other)) == everything[2:]
+    user = {"user": ["a"], "z": [0.5], "click": [1], "pctr": [0.5]}
+    pq.write_table(pa.table(user), tmp_path / "z.parquet")
+    with pytest.raises(SourceError, match="Column 'z' is double in .* Write the files with one"):
+        slices([str(other), str(tmp_path / "z.parquet")])

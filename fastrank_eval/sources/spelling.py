@@ -80,6 +80,9 @@ def in_one_way(
     for column in _fields(untyped, WAYS):
         found.setdefault(column.name, []).append(set(column.metadata[WAYS].decode().split()))
     common = {name: reduce(set.__and__, sets) for name, sets in found.items()}
+    for column in (column for schema in schemas for column in schema):
+        if column.name in common and _is_floating(column.type):
+            common[column.name].discard("whole")  # two of more than 15 digits may be one double
     ways = {
         name: next(way for way in _PATTERNS if way in shared)
         for name, shared in common.items()
@@ -119,6 +122,10 @@ def refuse_other_ways(column: pa.Array, way: str, name: str, file: str) -> None:
 
 def _fields(schemas: Iterable[pa.Schema], key: bytes) -> list[pa.Field]:
     return [column for schema in schemas for column in schema if key in (column.metadata or {})]
+
+
+def _is_floating(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _scalar(text: str) -> pa.Scalar:
