@@ -67,7 +67,7 @@ def test_numbers_in_one_way__stay_numbers(tmp_path: Path) -> None:
 def test_numbers__in_another_way_beyond_the_first_lines__are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", ["7"] * 300_000 + ["007"])
     said = (
-        r"x.csv': column 'z' must hold numbers written like those of its first lines .* got '007'"
+        r"x.csv': column 'z' must hold numbers written like those of the lines before .* got '007'"
     )
     with pytest.raises(SourceError, match=said):
         slices(path)
@@ -166,10 +166,37 @@ def test_metadata_of_other_files__says_nothing(
 def test_whole_numbers_beyond_int64__are_text_over_all_files(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", BEYOND)
     other = write(tmp_path / "y.csv", ["9007199254740992", "9007199254740993"])
-    everything = [f"z={text}" for text in BEYOND + ["9007199254740992", "9007199254740993"]]
+    everything = [f"z={text}" for text in [*BEYOND, "9007199254740992", "9007199254740993"]]
     assert sorted(slices([str(path), str(other)])) == everything
     assert sorted(slices(other)) == everything[2:]
     user = {"user": ["a"], "z": [0.5], "click": [1], "pctr": [0.5]}
     pq.write_table(pa.table(user), tmp_path / "z.parquet")
-    with pytest.raises(SourceError, match="Column 'z' is double in .* Write the files with one"):
+    with pytest.raises(SourceError, match=r"Column 'z' is double in .* Write the files with one"):
         slices([str(other), str(tmp_path / "z.parquet")])
+
+
+def test_numbers_with_the_same_count_of_decimals__stay_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", ["0.10", "0.25", "-0.50", "0.00", "10.00"])
+    assert slices(path, where="z < 9 and z != '0.25'") == ["z=-0.5", "z=0", "z=0.1"]
+    assert slices(path, ["z:0.2"]) == ["z<0.2", "z>=0.2"]
+    for other in ("-0.00", "0.5", "0.500", "7"):
+        texts = ["0.10", "0.00", "0.50", "7.00", other]
+        assert f"z={other}" in slices(write(tmp_path / "y.csv", texts))
+
+
+@pytest.mark.parametrize("late", ["0.50", "0.125"])
+def test_decimals_beyond_the_first_lines__are_of_one_way(tmp_path: Path, late: str) -> None:
+    path = write(tmp_path / "x.csv", ["0.25"] * 300_000 + [late])
+    assert sorted(slices(path)) == sorted([f"z={float(late)}", "z=0.25"])
+    other = write(tmp_path / "y.csv", ["0.25"] * 300_000 + ["0.5"])
+    for source in ([str(path), str(other)], [str(other), str(path)]):
+        if late == "0.125":
+            assert sorted(slices(source)) == ["z=0.125", "z=0.25", "z=0.5"]
+        else:
+            with pytest.raises(
+                SourceError, match=r"lines before .*0[.]5.*0[.]5 or 0[.]50, not both"
+            ):
+                slices(source)
+    with pytest.raises(ArgumentError, match=r"got the text '0[.]5'; leave out the quotes"):
+        fe.evaluate(path, **ASKED, where="z = '0.5'")
+    assert fe.evaluate(path, **ASKED, where="z != '0.25'").meta.rows == 2
