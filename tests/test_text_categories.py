@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, FastRankEvalError, SourceError
+from fastrank_eval.errors import ArgumentError, FastRankEvalError, MergeError, SourceError
 
 ASKED: dict[str, Any] = {
     "group": "user", "label": "click", "score": "pctr", "measures": "GAUC", "threads": 1
@@ -200,3 +200,13 @@ def test_decimals_beyond_the_first_lines__are_of_one_way(tmp_path: Path, late: s
     with pytest.raises(ArgumentError, match=r"got the text '0[.]5'; leave out the quotes"):
         fe.evaluate(path, **ASKED, where="z = '0.5'")
     assert fe.evaluate(path, **ASKED, where="z != '0.25'").meta.rows == 2
+
+
+def test_merge__of_numbers_and_text__names_a_remedy_that_helps(tmp_path: Path) -> None:
+    paths = [write(tmp_path / "x.csv", ["7"]), write(tmp_path / "y.csv", ["007", "7"])]
+    for part in ({"measures": "FieldRCE(field='z')"}, {"by": "z"}):
+        asked: dict[str, Any] = {**ASKED, **part}
+        one, other = (fe.evaluate(path, **asked, keep_state=True).state for path in paths)
+        with pytest.raises(MergeError, match="; evaluate the files together, or write them as Par"):
+            one.merge(other)
+    assert slices([str(path) for path in paths]) == ["z=007", "z=7"]
