@@ -132,7 +132,8 @@ def _together(columns: Sequence[pa.Array], name: str, by: str) -> pa.Array:
         if wide:
             raise MergeError(
                 f"states cannot be merged, because the type of '{name}' differs, by which "
-                f"'{by}' slices: {' and '.join(sorted(map(str, kinds)))}; cast the column."
+                f"'{by}' slices: {' and '.join(sorted(map(str, kinds)))}; evaluate the files "
+                "together, or write them as Parquet with one type."
             )
     cast = [
         column.cast(kind) if column.null_count < len(column) else pa.nulls(len(column), kind)

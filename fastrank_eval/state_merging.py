@@ -308,7 +308,8 @@ def _joined_values(field: str, every: Sequence[Content]) -> tuple[FieldValues, l
     if len(kinds) > 1:
         raise MergeError(
             f"states cannot be merged, because the type of the field {field!r} differs: "
-            f"{' and '.join(kinds)}; cast the column."
+            f"{' and '.join(kinds)}; evaluate the files together, or write them as Parquet with "
+            "one type."
         )
     total = FieldValues(kinds[0] if kinds else None, ())
     return total.joined(each)

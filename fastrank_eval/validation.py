@@ -95,7 +95,7 @@ def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa
     refuse_unhashable(column, name, part)
     remedy = "fill or drop these rows"
     if pa.types.is_string(column.type):
-        remedy += ', or quote the value in the CSV file ("null") if it is a text'
+        remedy += ', or in a CSV file quote the value ("null") if it is text'
     refuse_nulls(column, name, part, first_row, remedy)
     return column
 

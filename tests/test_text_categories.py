@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, FastRankEvalError, SourceError
+from fastrank_eval.errors import ArgumentError, FastRankEvalError, MergeError, SourceError
 
 ASKED: dict[str, Any] = {
     "group": "user", "label": "click", "score": "pctr", "measures": "GAUC", "threads": 1
 }  # fmt: skip
 SPELLINGS = [["007", "7"], ["1", "1.0"], ["16", "0x10"], [" 7", "7"], ["true", "1"], ["0", "-0"]]
-SPELLINGS += [["1.5", "1.50"], ["true", "True"], ["0.1", "0.10000000000000000001"]]
+BEYOND = ["12345678901234567890", "12345678901234567891"]
+SPELLINGS += [BEYOND, ["1.5", "1.50"], ["true", "True"], ["0.1", "0.10000000000000000001"]]
 
 
 def write(path: Path, values: list[str], name: str = "z") -> Path:
@@ -66,7 +67,7 @@ def test_numbers_in_one_way__stay_numbers(tmp_path: Path) -> None:
 def test_numbers__in_another_way_beyond_the_first_lines__are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", ["7"] * 300_000 + ["007"])
     said = (
-        r"x.csv': column 'z' must hold numbers written like those of its first lines .* got '007'"
+        r"x.csv': column 'z' must hold numbers written like those of the lines before .* got '007'"
     )
     with pytest.raises(SourceError, match=said):
         slices(path)
@@ -141,3 +142,71 @@ def test_one_column_in_two_parts__works_or_names_the_remedy(
             fe.evaluate(plain, **asked)
     else:
         assert fe.evaluate(plain, **asked).meta.rows == 4
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+@pytest.mark.parametrize("metadata", [{"ways": "x"}, {b"ways": b"\xff"}, {"inferred": "y"}])
+def test_metadata_of_other_files__says_nothing(
+    tmp_path: Path, metadata: dict[Any, Any], ending: str
+) -> None:
+    ours = pa.field("z", pa.int64(), metadata=metadata)
+    schema = pa.schema([("user", "string"), ours, ("click", "int64"), ("pctr", "float64")])
+    table = pa.table({"user": ["a"], "z": [2], "click": [1], "pctr": [0.5]}, schema=schema)
+    path = tmp_path / f"x.{ending}"
+    if ending == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, schema) as file:
+            file.write_table(table)
+    assert fe.evaluate(path, **{**ASKED, "score": "z"}, by="z").meta.rows == 1
+    log = str(write(tmp_path / "x.csv", ["10", "-3"]))
+    assert slices([log, str(path)]) == ["z=-3", "z=2", "z=10"]
+
+
+def test_whole_numbers_beyond_int64__are_text_over_all_files(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", BEYOND)
+    other = write(tmp_path / "y.csv", ["9007199254740992", "9007199254740993"])
+    everything = [f"z={text}" for text in [*BEYOND, "9007199254740992", "9007199254740993"]]
+    assert sorted(slices([str(path), str(other)])) == everything
+    assert sorted(slices(other)) == everything[2:]
+    user = {"user": ["a"], "z": [0.5], "click": [1], "pctr": [0.5]}
+    pq.write_table(pa.table(user), tmp_path / "z.parquet")
+    with pytest.raises(SourceError, match=r"Column 'z' is double in .* Write the files with one"):
+        slices([str(other), str(tmp_path / "z.parquet")])
+
+
+def test_numbers_with_the_same_count_of_decimals__stay_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", ["0.10", "0.25", "-0.50", "0.00", "10.00"])
+    assert slices(path, where="z < 9 and z != '0.25'") == ["z=-0.5", "z=0", "z=0.1"]
+    assert slices(path, ["z:0.2"]) == ["z<0.2", "z>=0.2"]
+    for other in ("-0.00", "0.5", "0.500", "7"):
+        texts = ["0.10", "0.00", "0.50", "7.00", other]
+        assert f"z={other}" in slices(write(tmp_path / "y.csv", texts))
+
+
+@pytest.mark.parametrize("late", ["0.50", "0.125"])
+def test_decimals_beyond_the_first_lines__are_of_one_way(tmp_path: Path, late: str) -> None:
+    path = write(tmp_path / "x.csv", ["0.25"] * 300_000 + [late])
+    assert sorted(slices(path)) == sorted([f"z={float(late)}", "z=0.25"])
+    other = write(tmp_path / "y.csv", ["0.25"] * 300_000 + ["0.5"])
+    for source in ([str(path), str(other)], [str(other), str(path)]):
+        if late == "0.125":
+            assert sorted(slices(source)) == ["z=0.125", "z=0.25", "z=0.5"]
+        else:
+            with pytest.raises(
+                SourceError, match=r"lines before .*0[.]5.*0[.]5 or 0[.]50, not both"
+            ):
+                slices(source)
+    with pytest.raises(ArgumentError, match=r"got the text '0[.]5'; leave out the quotes"):
+        fe.evaluate(path, **ASKED, where="z = '0.5'")
+    assert fe.evaluate(path, **ASKED, where="z != '0.25'").meta.rows == 2
+
+
+def test_merge__of_numbers_and_text__names_a_remedy_that_helps(tmp_path: Path) -> None:
+    paths = [write(tmp_path / "x.csv", ["7"]), write(tmp_path / "y.csv", ["007", "7"])]
+    for part in ({"measures": "FieldRCE(field='z')"}, {"by": "z"}):
+        asked: dict[str, Any] = {**ASKED, **part}
+        one, other = (fe.evaluate(path, **asked, keep_state=True).state for path in paths)
+        with pytest.raises(MergeError, match="; evaluate the files together, or write them as Par"):
+            one.merge(other)
+    assert slices([str(path) for path in paths]) == ["z=007", "z=7"]

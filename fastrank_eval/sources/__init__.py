@@ -79,9 +79,12 @@ def open_source(
         and ``\N`` are null in any column.
     categories : str or sequence of str, optional
         Columns whose values tell rows apart. In CSV and TSV files they are text too where the first
-        lines write numbers in several ways (``007`` and ``7``, ``1`` and ``1.0``); a number that
-        is written in another way further down is an error. So are columns that `where` finds equal
-        to texts.
+        lines write numbers or truth values in several ways (``007`` and ``7``, ``1`` and ``1.0``,
+        ``0.5`` and ``0.50``) or as whole numbers beyond int64; a number that is written in another
+        way further down is an error. Numbers that all have the same count of decimals (``0.10``,
+        ``0.25``) stay numbers. Dates and times are compared by value: ``2024-01-01`` and
+        ``2024-01-01 00:00:00`` are equal. Columns that `where` finds equal to texts are read in
+        the same manner.
     allow_unfinished : bool
         Accept Arrow IPC streams (files and standard input) that end between two batches without
         their end-of-stream marker, as that of a producer that was killed; otherwise they are an

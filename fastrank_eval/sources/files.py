@@ -52,11 +52,7 @@ def open_files(
     ]
     files, schemas, counts, hive = _inspected(listed, condition)
     name = repr(listed[0].name) if len(listed) == 1 else f"{places[0]!r} ({len(listed)} files)"
-    schemas, spelling = in_one_way(schemas)
-    files = [
-        replace(file, ways=dict(spelling.ways)) if file.format in DELIMITER else file
-        for file in files
-    ]
+    schemas, spelling = in_one_way(schemas, [file.format in DELIMITER for file in files])
     common, faults = _unify(files, schemas, hive)
     selection = None
     if condition is not None:
@@ -73,12 +69,13 @@ def open_files(
     def rows(columns: Sequence[str]) -> Iterator[Part]:
         row = 0
         firsts.clear()
+        ways = dict(spelling.ways)  # one for all files: fewer are left with each batch
         for file, chosen in parts:
             firsts.append(row)
             names = columns if chosen is None else chosen.and_its_own(columns)
             targets = {column: common.field(column).type for column in names}
             wanted = None if chosen is None else partial(_may_select, chosen, file, common)
-            found = read_file(file, targets, wanted)
+            found = read_file(replace(file, ways=ways), targets, wanted)
             for part in found if chosen is None else chosen.of(read_parts(found), columns):
                 row += part.num_rows
                 yield part

@@ -24,8 +24,8 @@ from fastrank_eval.sources.soundness import checked
 from fastrank_eval.sources.spelling import (
     INFERRED,
     WAYS,
+    followed_ways,
     is_number,
-    refuse_other_ways,
     ways_of,
 )
 from fastrank_eval.sources.streams import StreamBytes, open_stream
@@ -241,7 +241,8 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
         with _csv_bytes(file) as handle:
             for batch in pacsv.open_csv(handle, options, **_csv_options(file, own)):
                 for name in file.ways.keys() & own.keys():
-                    refuse_other_ways(batch.column(name), file.ways[name], name, file.name)
+                    column = batch.column(name)
+                    file.ways[name] = followed_ways(column, file.ways[name], name, file.name)
                 yield batch
 
     try:

@@ -57,8 +57,8 @@ class File:
     categories : frozenset of str
         Columns that tell rows apart: text where the format has no types and its first lines write
         numbers in several ways.
-    ways : dict of str to str
-        How the numbers of columns are written, where others are refused.
+    ways : dict of str to frozenset of str
+        The ways that all numbers of columns are written in so far, where others are refused.
     allow_unfinished : bool
         Whether an Arrow stream may lack its end-of-stream marker.
     """
@@ -70,7 +70,7 @@ class File:
     partitions: dict[str, str | None] = field(default_factory=dict)
     text: frozenset[str] = frozenset()
     categories: frozenset[str] = frozenset()
-    ways: dict[str, str] = field(default_factory=dict)
+    ways: dict[str, frozenset[str]] = field(default_factory=dict)
     allow_unfinished: bool = False
 
 
