@@ -26,6 +26,7 @@ from data_gen import impressions
 from data_gen.month import write_month
 from fastrank_eval.cli import cli
 from tests.every_number import every_number, numbers
+from tests.nightly_runs import CONFIG
 from tests.oracles import read
 from tests.strategies import PER_GROUP, POOLED_VARIANTS, allows
 
@@ -33,22 +34,6 @@ FIXTURES = Path(__file__).parent / "fixtures"
 GOLDEN = FIXTURES / "golden_numbers.json"
 #: Names of columns that may hold groups and labels, in files of any folder.
 GROUPS, LABELS = ("query", "user_id", "user", "qid"), ("label", "rel", "click")
-NIGHTLY = """
-title = "Golden"
-[source]
-path = "logs/day={date}"
-[columns]
-group = "user_id"
-label = "click"
-[models]
-scores = ["score_a", "score_b"]
-baseline = "score_a"
-[evaluate]
-measures = ["GAUC", "AUC", "LogLoss"]
-[slices]
-by = ["slot"]
-min_groups = 10
-"""
 #: What the clock, the folder or the version says.
 PASSING = {"seconds", "meta", "written_at", "rows_per_second", "version", "writer", "fingerprint"}
 
@@ -123,7 +108,7 @@ def of_nights() -> Iterator[tuple[str, str]]:
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         write_month(Path(folder, "logs"), rows=1500)
-        Path(folder, "nightly.toml").write_text(NIGHTLY, encoding="utf-8")
+        Path(folder, "nightly.toml").write_text(CONFIG, encoding="utf-8")
         os.chdir(folder)
         try:
             for day in (27, 28, 29):

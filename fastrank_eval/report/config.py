@@ -115,7 +115,7 @@ class GateTexts:
         On the differences of each model from itself on the night before, and a week before.
     min_distinct_scores : int or None
         The fewest distinct scores that a model may give to all rows, or to those of a slice. None:
-        one score fails the night, and few are told; see `few_scores.few_scores`.
+        one score fails the night, and few scores are findings; see `few_scores`.
     """
 
     fail_if: tuple[str, ...] = ()
@@ -221,7 +221,7 @@ class NightlyConfig:
                 every = every.replace(date, "*")
             place = dated(every, dt.date.min)
             places = [place, *self._above_partitions(place)]
-            # With a format given every file counts, whatever its suffix.
+            # With a format given, files of any suffix count.
             if any(would_read(_beside(self.file, each), target, "parquet") for each in places):
                 return source
         return None

@@ -14,7 +14,7 @@ __all__ = ["FewScores", "counted_scores", "few_scores", "outcomes_of_few"]
 
 _MOST_NAMED = 5
 #: Without a limit in the configuration: the fewest scores that do not fail a night, the fewest that
-#: are not told, and the fewest rows of which few scores are told.
+#: are no finding, and the fewest rows for which few scores are a finding.
 _LEAST, _FEW, _ROWS = 2, 10, 100
 
 
@@ -30,7 +30,7 @@ class FewScores:
     limit : int
         The fewest that there should be.
     fails : bool
-        Whether the night fails; else they are told.
+        Whether the night fails; otherwise few scores are a finding only.
     """
 
     score: str
@@ -60,7 +60,7 @@ def few_scores(done: Evaluation, limit: int | None) -> tuple[FewScores, ...]:
         Of a plan with `distinct_scores` of `counted_scores` of the limit, if it is above 1.
     limit : int or None
         Fewer fail the night; of fewer rows than that, each has to have a score of its own. None:
-        one score fails the night, and fewer than ten scores of at least a hundred rows are told.
+        one score fails the night; fewer than ten scores of 100 rows or more are a finding.
 
     Returns
     -------

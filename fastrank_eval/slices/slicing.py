@@ -226,7 +226,7 @@ def open_slicing(
 
 
 def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str, ...]:
-    """Columns of which each value is a slice."""
+    """List the columns whose values are slices."""
     parts = (part for spec in slices_asked(by) for part in spec.parts)
     valued = (part.column for part in parts if part.binning is None and not part.activity)
     return tuple(dict.fromkeys(valued))
