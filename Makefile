@@ -34,15 +34,17 @@ LONG_IN_PYTHON := counts__are_exact_where_floats or returning_key or \
 	every_pooled_measure__has_the_same_bits or error__is_what_weighing or error__has_the_same_bits or \
 	(test_diversity and (order_of_rows or every_layout or several_models or spilled_rows)) or \
 	(test_tie_policies and (best- or worst- or input-))
-KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eval/comparison/group_ids.py,$\
-	fastrank_eval/comparison/random_numbers.py,fastrank_eval/comparison/resampling.py,fastrank_eval/coverage.py,fastrank_eval/dealing.py,$\
-	fastrank_eval/dealt.py,$\
-	fastrank_eval/entries.py,fastrank_eval/exact.py,fastrank_eval/fields.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
-	fastrank_eval/group_sums.py,fastrank_eval/group_confusion.py,$\
-	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
-	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/placements.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
-	fastrank_eval/pooled_weights.py,fastrank_eval/ranking.py,$\
-	fastrank_eval/mean_state.py,fastrank_eval/paired_state.py,fastrank_eval/slicing.py,fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
+KERNEL_FILES := fastrank_eval/analysis/group_join.py,fastrank_eval/groups/boundaries.py,$\
+	fastrank_eval/groups/diversity.py,fastrank_eval/groups/gather.py,fastrank_eval/groups/judgments.py,$\
+	fastrank_eval/groups/labels.py,fastrank_eval/groups/partition.py,fastrank_eval/groups/ranking.py,$\
+	fastrank_eval/groups/sort.py,fastrank_eval/groups/ties.py,fastrank_eval/io/keys.py,$\
+	fastrank_eval/io/subtopics.py,fastrank_eval/measures/*,fastrank_eval/measures/clustered_sums.py,$\
+	fastrank_eval/stats/auc_variance.py,fastrank_eval/stats/bootstrap.py,fastrank_eval/stats/exact.py,$\
+	fastrank_eval/stats/keyed_sums.py,fastrank_eval/stats/means.py,fastrank_eval/stats/paired.py,$\
+	fastrank_eval/stats/random_numbers.py,fastrank_eval/stats/row_sums.py,$\
+	fastrank_eval/stats/score_blocks.py,fastrank_eval/stats/score_table.py,fastrank_eval/stats/scores.py,$\
+	fastrank_eval/stats/weighted_scores.py,fastrank_eval/integrations/trec/*,$\
+	fastrank_eval/engine/chunk_eval.py
 KERNEL_COVERAGE := 90
 # Files whose tests look at commands, files, pages and texts: what kernels they reach others reach too.
 WITHOUT_KERNELS := bench bench_scale bench_spark changing_inputs classes_command cli cli_endings cli_profiles \
@@ -58,7 +60,7 @@ WITHOUT_KERNELS := bench bench_scale bench_spark changing_inputs classes_command
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
 	@echo "make test         run all tests"
-	@echo "make lint         ruff and mypy"
+	@echo "make lint         ruff, mypy and the contracts of imports"
 	@echo "make figures      count files, lines and circles, write bench/FIGURES.md"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
@@ -101,6 +103,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 figures: $(VENV)/.test
 	$(BIN)/python -m bench.figures

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bench.workload import SEED
-from fastrank_eval.comparison.resampling import bootstrap, swapped
+from fastrank_eval.stats.bootstrap import bootstrap, swapped
 
 __all__ = ["GROUPS", "REPLICATES", "WAYS", "resampling"]
 

@@ -72,7 +72,7 @@ def _queries(count: int) -> Iterator[tuple[str, str]]:
 
 def evaluate_trec(qrels: str, run: str) -> dict[str, float]:
     """All measures of trec_eval over all queries, by fastrank_eval."""
-    from fastrank_eval.trec import trec_report
+    from fastrank_eval.integrations.trec import trec_report
 
     report = trec_report(run, qrels, measures=["all_trec"], version=9)
     pairs = ((line.name, value) for line, _, value in report.rows(single=False, summary=True))
@@ -108,8 +108,8 @@ def main(tool: str, qrels: str, run: str) -> None:
         for name, value in trec_tool(tool)(qrels, run).items():
             print(f"{name:<22}\tall\t{value:.4f}")
     else:
-        from fastrank_eval.cli import cli
-        from fastrank_eval.shell import prepare_process
+        from fastrank_eval.apps.cli.main import cli
+        from fastrank_eval.apps.cli.shell import prepare_process
 
         prepare_process()
         cli.main(["trec", "--as", "9", "-m", "all_trec", qrels, run], standalone_mode=False)

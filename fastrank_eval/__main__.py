@@ -8,7 +8,7 @@ import os
 def main() -> None:
     """Run the command line; the entry point of ``fastrank-eval``."""
     try:
-        from fastrank_eval.stops import run_stoppable
+        from fastrank_eval._lib.signals import run_stoppable
 
         run_stoppable(_run)
     except KeyboardInterrupt:  # before signals are obeyed: there is nothing to tidy up
@@ -17,10 +17,10 @@ def main() -> None:
 
 
 def _run() -> None:
-    from fastrank_eval.stops import raise_if_stopped, signals_held
+    from fastrank_eval._lib.signals import raise_if_stopped, signals_held
 
     with signals_held():
-        from fastrank_eval.cli import main as run
+        from fastrank_eval.apps.cli.main import main as run
     raise_if_stopped()
     run()
 

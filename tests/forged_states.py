@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 import fastrank_eval as fe
-from fastrank_eval.saved_parts import table_bytes, table_in
-from fastrank_eval.state_files import Rows, state_bytes, state_in
+from fastrank_eval._lib.array_codes import table_bytes, table_in
+from fastrank_eval.engine.state_file import Rows, state_bytes, state_in
 
 Content = tuple[dict[str, Any], dict[Any, dict[str, np.ndarray]]]
 

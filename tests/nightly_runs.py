@@ -7,9 +7,9 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from fastrank_eval.cli import cli
-from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import Night
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """

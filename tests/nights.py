@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from typing import Any
 
-from fastrank_eval.report.nights import (
+from fastrank_eval.apps.nightly.night import (
     CurveLine,
     GateOutcome,
     Night,

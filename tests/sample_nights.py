@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from fastrank_eval.report.nights import (
+from fastrank_eval.apps.nightly.night import (
     CurveLine,
     GateOutcome,
     Night,

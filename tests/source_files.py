@@ -14,8 +14,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.errors import SourceError
-from fastrank_eval.sources import Source, open_source
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval.io import Source, open_source
 
 COLUMNS: dict[str, list[Any]] = {
     "user": [1, 1, 2, 3],

@@ -137,11 +137,11 @@ def test_once__that_fails__is_an_error(tmp_path: Path) -> None:
 
 
 def functions() -> Iterator[tuple[str, Any]]:
-    for module in (fastrank_eval, fastrank_eval.engine, fastrank_eval.entries):
+    for module in (fastrank_eval, fastrank_eval.engine.chunk_eval, fastrank_eval.groups.labels):
         for name, value in vars(module).items():
             if callable(value):
                 yield f"{module.__name__}.{name}", value
-    yield "MeanState.add", vars(fastrank_eval.mean_state.MeanState)["add"]
+    yield "MeanState.add", vars(fastrank_eval.stats.means.MeanState)["add"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

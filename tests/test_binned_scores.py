@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import fastrank_eval
-from fastrank_eval import binned_scores
-from fastrank_eval.binned_scores import BinnedScores, keys_of
-from fastrank_eval.codes import codes_of
-from fastrank_eval.measures.pooled_auc import BOUND
-from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores
+from fastrank_eval.measures.auc import BOUND
+from fastrank_eval.stats import binned_scores
+from fastrank_eval.stats.binned_scores import BinnedScores, keys_of
+from fastrank_eval.stats.score_table import codes_of
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 
 FINITE = {32: st.floats(allow_nan=False, width=32), 64: st.floats(allow_nan=False)}
 UNIT = {width: st.floats(0, 1, width=width) for width in (32, 64)}

@@ -35,7 +35,7 @@ def long_table() -> pa.Table:
 @pytest.fixture
 def never_resting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every report is passed on."""
-    monkeypatch.setattr("fastrank_eval.progress.INTERVAL", 0)
+    monkeypatch.setattr("fastrank_eval._lib.progress.INTERVAL", 0)
 
 
 def once_begun(act: Callable[[], object]) -> Callable[[fe.Progress], None]:

@@ -15,7 +15,7 @@ from sklearn import metrics
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, evaluate_classes
-from fastrank_eval.class_confusion import ClassConfusion
+from fastrank_eval.analysis.multiclass_totals import ClassConfusion
 from tests.strategies import POOLED_VARIANTS
 
 NEAR = {"rel": 1e-9, "abs": 1e-12}

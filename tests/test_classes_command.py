@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 from tests.test_classes import CLASSES, COLUMNS, evaluated, rows_of, table
 
 

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import ipc, parquet
 
-import fastrank_eval.evaluate
-from fastrank_eval.cli import cli
+import fastrank_eval.results.evaluate
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.cli.options import DEFAULT_MEASURES
 from fastrank_eval.measures import parse_measures, registry
-from fastrank_eval.options import DEFAULT_MEASURES
 
 COLUMNS = ["--group", "user", "--label", "click", "--score", "pctr"]
 ROWS = {
@@ -152,7 +152,7 @@ def test_evaluate__empty_input__is_said_plainly(folder: Path) -> None:
 def passed_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Everything that the command hands to evaluate()."""
     seen: dict[str, Any] = {}
-    module = sys.modules["fastrank_eval.evaluate"]
+    module = sys.modules["fastrank_eval.results.evaluate"]
     original: Callable[..., Any] = module.evaluate  # type: ignore[attr-defined]
 
     def record(source: object, **options: Any) -> Any:
@@ -311,7 +311,7 @@ def test_output__impossible__is_refused_before_the_work(
     Path("there.json").write_text("old")
     Path("there.parquet").write_text("old")
     before = sorted(Path().iterdir())
-    monkeypatch.setattr(sys.modules["fastrank_eval.evaluate"], "evaluate", work)
+    monkeypatch.setattr(sys.modules["fastrank_eval.results.evaluate"], "evaluate", work)
     assert complaint in refused("log.parquet", *COLUMNS, *arguments)
     assert sorted(Path().iterdir()) == before
     assert Path("there.json").read_text() == "old"

@@ -34,7 +34,7 @@ def test_evaluate__stopped_halfway__leaves_no_file(
         raise fault
 
     before = sorted(Path().iterdir())
-    monkeypatch.setattr("fastrank_eval.result.Result.to_json", fail)
+    monkeypatch.setattr("fastrank_eval.results.result.Result.to_json", fail)
     outcome = run("evaluate", "log.parquet", *COLUMNS, "-o", "report.json")
     assert outcome.exit_code == code
     assert outcome.stderr.startswith(said)
@@ -46,7 +46,7 @@ def test_evaluate__a_bug__is_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object, **__: object) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("fastrank_eval.result.Result.to_json", fail)
+    monkeypatch.setattr("fastrank_eval.results.result.Result.to_json", fail)
     with pytest.raises(ZeroDivisionError):
         run("evaluate", "log.parquet", *COLUMNS, "-f", "json")
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 
 COLUMNS = ("-g", "user", "-l", "click", "-s", "pctr")
 LOG = {

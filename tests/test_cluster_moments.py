@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.cluster_moments import ClusterMoments
+from fastrank_eval.stats.moments import ClusterMoments
 
 law = settings(max_examples=80, deadline=None, derandomize=True)
 NUMBER = st.one_of(

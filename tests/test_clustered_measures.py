@@ -14,14 +14,15 @@ from numba import config
 from scipy import stats
 
 import fastrank_eval
-from fastrank_eval.chunk import Chunk, Scored
-from fastrank_eval.columns import Columns, frozen
-from fastrank_eval.confusion_matrix import Confusion
-from fastrank_eval.labels import Labels
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.engine.ungrouped import states_of
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.labels import Labels
+from fastrank_eval.io.columns import Columns
 from fastrank_eval.measures import measure
+from fastrank_eval.measures.clustered_sums import Confusion
 from fastrank_eval.measures.decisions import Decision
-from fastrank_eval.measures.pooled_measure import ClusteredMeasure, SummedMeasure
-from fastrank_eval.ungrouped import states_of
+from fastrank_eval.measures.pooled import ClusteredMeasure, SummedMeasure
 from tests.oracle_means import carriers, degrees_of
 from tests.oracle_pooled import oracle_of
 from tests.oracles import Row

@@ -12,8 +12,8 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, OrderError
-from fastrank_eval.columns import Roles
-from fastrank_eval.validation import columns_of
+from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.validate import columns_of
 
 NAN, INF = math.nan, math.inf
 

@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 import fastrank_eval as fe
-from fastrank_eval.comparison.model_tests import TESTS
-from fastrank_eval.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval.analysis.compare_tests import TESTS
 from tests.comparing import click_log, mean_and_error, with_nulls
 from tests.oracle_means import carriers, degrees_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from tests.comparing import click_log, with_nulls
 
 COLUMNS = {"group": "user", "label": "click"}

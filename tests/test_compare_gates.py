@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
-from fastrank_eval.cli import cli
-from fastrank_eval.gate_tree import COMPARISON_FIELDS
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.results.gate_parser import COMPARISON_FIELDS
 from tests.comparing import click_log
 
 COLUMNS = {"group": "user", "label": "click"}

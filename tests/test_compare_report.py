@@ -16,14 +16,14 @@ from pyarrow import parquet
 from rich.console import Console
 
 import fastrank_eval as fe
-from fastrank_eval.cli import cli
-from fastrank_eval.compare_command import compare as command
-from fastrank_eval.comparison.compared_value import ComparedValue
-from fastrank_eval.comparison.comparison import Comparison
-from fastrank_eval.comparison.model_tests import TESTS
-from fastrank_eval.comparison.verdicts import verdict_on
+from fastrank_eval.analysis.compare_tests import TESTS
+from fastrank_eval.analysis.compared_value import ComparedValue
+from fastrank_eval.analysis.comparison import Comparison
+from fastrank_eval.analysis.comparison_slices import verdict_on
+from fastrank_eval.apps.cli.compare import compare as command
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.engine.records import Meta
 from fastrank_eval.measures import measure
-from fastrank_eval.meta import Meta
 from tests.comparing import click_log
 
 COLUMNS = {"group": "user", "label": "click"}

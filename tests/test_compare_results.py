@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.comparison.model_tests import TESTS
-from fastrank_eval.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.compare_tests import TESTS
 from tests.comparing import click_log, with_nulls
 
 MEASURES = "GAUC,nDCG@3,AP,GMAP,NumRelRet,P@3,GAUC(weight='positives')"

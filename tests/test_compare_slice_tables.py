@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import fastrank_eval as fe
-from fastrank_eval.comparison.slice_tables import compared_slices
+from fastrank_eval.analysis.comparison_slices import compared_slices
 from tests.comparing import click_log
 
 MEASURES = "GAUC,AP,RR,nDCG@10,P@3,GMAP,AUC,KS,GroupErrorRate(threshold=0)"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError
 from tests.comparing import click_log
 
 COLUMNS = {"group": "user", "label": "click", "baseline": "old"}

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
-from fastrank_eval.cli import cli
-from fastrank_eval.comparison.model_tests import NEED_GROUPS
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.state_files import is_state
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.compare_tests import NEED_GROUPS
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.engine.state_file import is_state
 from tests.comparing import click_log
 
 COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 
 FORMULAS = ("=1+1", "+b", "-a", "@sum", "\tx", "\rx")
 LOG = {

@@ -15,8 +15,7 @@ from sklearn.calibration import calibration_curve
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, Curve, MeasureError
-from fastrank_eval.curves.calibration import wilson
-from fastrank_eval.curves.points import corners, spread
+from fastrank_eval.analysis.curve_points import corners, spread, wilson
 
 ROWS = 600
 COLUMNS = {"group": "user", "label": "click", "score": "pctr"}

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, UndefinedError
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.measures import measure, registry
 from tests.oracle_diversity import (
     DIVERSITY,

@@ -171,7 +171,7 @@ def test_scattered_rows__dealt_to_many_pieces_change_no_bit(spread, monkeypatch)
     means = wanted[1]
     assert bits(evaluate(contiguous, EVERY_KIND))[1] == means
     for rows, threads, stretch in itertools.product((1, 3, 20), (1, 2), (4, 1000)):
-        monkeypatch.setattr("fastrank_eval.gathering.CHUNK_ROWS", rows)
+        monkeypatch.setattr("fastrank_eval.groups.gather.CHUNK_ROWS", rows)
         options = {"threads": threads, "batch_rows": stretch}
         assert bits(evaluate(contiguous.take(order), EVERY_KIND, **options)) == wanted
 
@@ -411,7 +411,7 @@ def test_numbers_past_the_largest_double__are_refused_not_summed(columns, texts)
 def test_threads__left_to_a_collection_of_garbage_while_another_starts__are_not_waited_for():
     left = """
 import threading
-from fastrank_eval.engine import in_order
+from fastrank_eval._lib.threads import in_order
 left = in_order(2, lambda job: job, range(100))
 next(left)
 with threading._shutdown_locks_lock:  # as a thread that starts holds it

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fastrank_eval import evaluate
-from fastrank_eval.columns import frozen
-from fastrank_eval.entries import Entries, counted_entries, labelled_rows, ordered_entries
-from fastrank_eval.ordering import order_by_score
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.groups.labels import Entries, counted_entries, labelled_rows, ordered_entries
+from fastrank_eval.groups.sort import order_by_score
 
 SIZES = {
     "one row each": [1] * 40,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastrank_eval import errors
+from fastrank_eval._lib import errors
 
 
 @pytest.mark.parametrize(

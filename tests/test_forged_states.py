@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.state_files import state_bytes, state_in
-from fastrank_eval.state_places import ALL
+from fastrank_eval.engine.state_file import ALL, state_bytes, state_in
 from tests.forged_states import foreign, forged
 
 LOG = {

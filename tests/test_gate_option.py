@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 
 ROWS = {
     "user": [1, 1, 1, 2, 2, 3],

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.gate_text import parse
-from fastrank_eval.gate_tree import (
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.measures import measure, registry
+from fastrank_eval.measures.base import spelled
+from fastrank_eval.measures.parser import names_measure, spelled_out
+from fastrank_eval.results.gate_parser import (
     COUNTS,
     FIELDS,
     KEYWORDS,
@@ -26,11 +28,9 @@ from fastrank_eval.gate_tree import (
     Or,
     Quantity,
     Term,
+    parse,
     terms_of,
 )
-from fastrank_eval.measures import measure, registry
-from fastrank_eval.measures.base import spelled
-from fastrank_eval.measures.text import names_measure, spelled_out
 
 GAUC, AUC = Term("GAUC"), Term("AUC")
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.gate_tree import FIELDS, VALUE_FIELDS
-from fastrank_eval.gates import judge
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.results.gate_parser import FIELDS, VALUE_FIELDS
+from fastrank_eval.results.gates import judge
 
 ROWS = {
     "user": [1, 1, 1, 2, 2, 3],

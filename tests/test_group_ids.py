@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from fastrank_eval import errors
-from fastrank_eval.comparison.group_ids import group_ids
+from fastrank_eval._lib import errors
+from fastrank_eval.analysis.group_join import group_ids
 
 law = settings(max_examples=5 if config.DISABLE_JIT else 100, deadline=None, derandomize=True)
 TEXTS = [

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.chunk import marked_rows
-from fastrank_eval.group_sums import GroupSums, group_sums
+from fastrank_eval.groups.chunk import marked_rows
+from fastrank_eval.stats.keyed_sums import GroupSums, group_sums
 
 #: Without the JIT NumPy's scalars warn where a sum passes the largest double, on purpose.
 pytestmark = [

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.errors import HistoryError
-from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import Finding, KeptStates, Night, NightQuality
-from fastrank_eval.report.schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
+from fastrank_eval._lib.errors import HistoryError
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
+from fastrank_eval.apps.nightly.night import Finding, KeptStates, Night, NightQuality
 from tests.nights import HOSTILE, a_night
 
 ROOT = Path(__file__).parent.parent
@@ -234,8 +234,8 @@ def test_second_writer__waits_in_vain__is_told(path: Path) -> None:
 
 WRITER = """
 import sys, time
-from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import KeptStates
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import KeptStates
 from tests.nights import a_night
 path, what, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 if what == "halfway":

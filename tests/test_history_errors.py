@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fastrank_eval.errors import HistoryError
-from fastrank_eval.report.history import History
-from fastrank_eval.report.nights import KeptStates
+from fastrank_eval._lib.errors import HistoryError
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import KeptStates
 from tests.nights import a_night
 
 

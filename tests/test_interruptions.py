@@ -346,7 +346,7 @@ def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
 STUCK = """
 import sys, threading, time
 from pathlib import Path
-from fastrank_eval.stops import Stopped, obey_signals, tidied
+from fastrank_eval._lib.signals import Stopped, obey_signals, tidied
 
 obey_signals()
 part = Path(sys.argv[1])
@@ -379,7 +379,7 @@ def test_signal__main_thread_does_not_unwind__process_ends_and_tidies_up(
 
 SWALLOWED = """
 import os, signal
-from fastrank_eval.stops import Stopped, obey_signals, raise_if_stopped, signals_held
+from fastrank_eval._lib.signals import Stopped, obey_signals, raise_if_stopped, signals_held
 
 class Finalized:
     def __del__(self):
@@ -396,7 +396,7 @@ except Stopped as stop:
 
 HELD = """
 import os, signal
-from fastrank_eval.stops import Stopped, obey_signals, signals_held
+from fastrank_eval._lib.signals import Stopped, obey_signals, signals_held
 
 obey_signals()
 try:
@@ -436,11 +436,11 @@ main()
 @pytest.mark.parametrize(
     "number, imported, code, said",
     [
-        (signal.SIGINT, "fastrank_eval.stops", 130, "interrupted.\n"),
+        (signal.SIGINT, "fastrank_eval._lib.signals", 130, "interrupted.\n"),
         (signal.SIGINT, "click", 130, "interrupted.\n"),
-        (signal.SIGINT, "fastrank_eval.cli", 130, "interrupted.\n"),
+        (signal.SIGINT, "fastrank_eval.apps.cli.main", 130, "interrupted.\n"),
         (signal.SIGTERM, "click", 143, "terminated.\n"),
-        (signal.SIGHUP, "fastrank_eval.cli", 129, "hung up.\n"),
+        (signal.SIGHUP, "fastrank_eval.apps.cli.main", 129, "hung up.\n"),
     ],
 )
 def test_signal__during_the_first_imports__ends_the_command_with_one_line(
@@ -461,7 +461,7 @@ def test_ctrl_c__soon_after_the_start__ends_the_command_with_one_line(seconds: f
         preexec_fn=default_signals,
     )
     assert process.stderr is not None
-    while not process.stderr.readline().endswith(" fastrank_eval.stops\n"):
+    while not process.stderr.readline().endswith(" fastrank_eval._lib.signals\n"):
         assert process.poll() is None
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
@@ -477,7 +477,7 @@ def test_import__of_the_package__leaves_signals_alone() -> None:
 
 IGNORED = """
 import signal
-from fastrank_eval.stops import obey_signals
+from fastrank_eval._lib.signals import obey_signals
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 obey_signals()

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastrank_eval import keyed_sums
-from fastrank_eval.keyed_sums import KeyedSums
+from fastrank_eval.stats import keyed_sums
+from fastrank_eval.stats.keyed_sums import KeyedSums
 
 
 def proportions(totals: np.ndarray) -> list[float]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as papq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.sources.reading import reading
+from fastrank_eval.io.source import reading
 
 KB = 1 << 10
 
@@ -51,7 +51,7 @@ def test_evaluate_under_a_limit__leaves_libraries_few_addresses(tmp_path: Path) 
     code = """
 import re, sys
 from pathlib import Path
-from fastrank_eval.cli import main
+from fastrank_eval.apps.cli.main import main
 try:
     main()
 finally:

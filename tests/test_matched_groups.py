@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval import saved_clusters
-from fastrank_eval.clustered_scores import ClusteredScores
+from fastrank_eval.stats import clustered_scores
+from fastrank_eval.stats.clustered_scores import ClusteredScores
 from tests.golden_state import GOLDEN, golden_result
 from tests.test_compare_states import same
 from tests.test_saved_states import same_arrays
@@ -89,7 +89,7 @@ def test_merged_states__have_the_errors_of_one_run(
     whole = state_of(log, weight=weight, threads=1)
     states = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saved_clusters, "_TOGETHER", together)
+        patch.setattr(clustered_scores, "_TOGETHER", together)
         for number, rows in enumerate(parts_of(log, parts)):
             models = rng.sample(MODELS, len(MODELS))
             state = state_of(rows, weight=weight, score=models, threads=2, batch_rows=5 + number)

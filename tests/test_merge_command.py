@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from pyarrow import parquet
 
 import fastrank_eval as fe
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 
 ASKED = ["-g", "user", "-l", "click", "-s", "pctr,old", "-m", "GAUC,AUC,LogLoss,nDCG@3,PPV"]
 

@@ -9,7 +9,7 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval import OrderError
-from fastrank_eval.ties import TIES
+from fastrank_eval.groups.ties import TIES
 from tests.strategies import PER_GROUP, POOLED, POOLED_VARIANTS, VARIANTS, allows
 
 MODELS = ["sorted", "unsorted", "tied", "patchy", "bare"]

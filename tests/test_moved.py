@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.report.moved import Moved, moved, slices_moved
-from fastrank_eval.report.night_json import night_dict
-from fastrank_eval.report.night_markdown import night_markdown
-from fastrank_eval.report.nights import GateOutcome, Night, NightDifference
-from fastrank_eval.report.page import page
+from fastrank_eval.apps.nightly.night import GateOutcome, Night, NightDifference
+from fastrank_eval.apps.nightly.page import page
+from fastrank_eval.apps.nightly.page_rows import Moved, moved, slices_moved
+from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from tests.html_elements import elements
 from tests.nights import a_night
 from tests.sample_nights import BROKEN, MODELS, month

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fastrank_eval import errors
-from fastrank_eval.comparison.multiplicity import adjusted, benjamini_hochberg, holm
-from fastrank_eval.comparison.power import (
+from fastrank_eval._lib import errors
+from fastrank_eval.stats.hypothesis_tests import adjusted, benjamini_hochberg, holm
+from fastrank_eval.stats.power import (
     effect_size,
     groups_needed,
     minimum_detectable_difference,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastrank_eval import ArgumentError
-from fastrank_eval.neighbours.ir_measures import NAME, register, unregister
+from fastrank_eval.integrations.ir_measures import NAME, register, unregister
 
 OF_TREC_EVAL = [
     "P@5",

@@ -9,7 +9,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError
-from fastrank_eval.neighbours import group_score, scorer
+from fastrank_eval.integrations import group_score, scorer
 
 RANDOM = np.random.default_rng(11)
 X = RANDOM.normal(size=(400, 3))

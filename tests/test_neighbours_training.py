@@ -10,7 +10,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, MeasureError
-from fastrank_eval.neighbours import catboost_metric, lightgbm_metric, xgboost_metric
+from fastrank_eval.integrations import catboost_metric, lightgbm_metric, xgboost_metric
 
 MEASURES = ["GAUC", "nDCG(gain={1: 3})@5", "AUC", "GAUC(weight='uniform')"]
 

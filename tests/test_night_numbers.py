@@ -12,16 +12,19 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.evaluation import Evaluation, run
-from fastrank_eval.report.config import QualityLimits
-from fastrank_eval.report.differences import from_baseline, from_earlier
-from fastrank_eval.report.drift import drift
-from fastrank_eval.report.moved import moved, strength
-from fastrank_eval.report.night_curves import curves_of
-from fastrank_eval.report.nights import NightQuality, NightValue
-from fastrank_eval.report.places import values_of
-from fastrank_eval.report.quality import judged, quality_of
-from fastrank_eval.report.row_counts import SINGLE_CLASS, TIED, UNJUDGED, UNSCORED
+from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
+from fastrank_eval.apps.nightly.night import NightQuality, NightValue, QualityLimits, values_of
+from fastrank_eval.apps.nightly.page_rows import moved, strength
+from fastrank_eval.apps.nightly.quality import (
+    SINGLE_CLASS,
+    TIED,
+    UNJUDGED,
+    UNSCORED,
+    judged,
+    quality_of,
+)
+from fastrank_eval.apps.nightly.run import curves_of
+from fastrank_eval.engine.run import Evaluation, run
 from tests.nights import a_night
 
 COUNTS = [SINGLE_CLASS, TIED]

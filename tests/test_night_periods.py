@@ -14,15 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fastrank_eval.evaluation import Evaluation, run
-from fastrank_eval.report import merging as merging_module
-from fastrank_eval.report import periods
-from fastrank_eval.report.history import History
-from fastrank_eval.report.merging import Merged, Merging
-from fastrank_eval.report.night_state import KINDS, states_of
-from fastrank_eval.report.nights import KeptStates, Night, NightQuality
-from fastrank_eval.report.periods import with_periods
-from fastrank_eval.report.places import values_of
+from fastrank_eval.apps.nightly import periods
+from fastrank_eval.apps.nightly import periods as merging_module
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import KeptStates, Night, NightQuality, values_of
+from fastrank_eval.apps.nightly.periods import Merged, Merging, with_periods
+from fastrank_eval.apps.nightly.run import KINDS, states_of
+from fastrank_eval.engine.run import Evaluation, run
 from tests.nights import a_night
 from tests.test_night_numbers import HIDDEN, a_log, evaluated
 

@@ -18,13 +18,12 @@ import pytest
 from pyarrow import parquet
 
 from data_gen.month import write_late
-from fastrank_eval.report.config import read_config
-from fastrank_eval.report.history import History
-from fastrank_eval.report.moved import slices_moved
-from fastrank_eval.report.night_json import night_dict
-from fastrank_eval.report.night_markdown import night_markdown
-from fastrank_eval.report.periods import with_periods
-from fastrank_eval.report.sentences import sentences
+from fastrank_eval.apps.nightly.config import read_config
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.page_rows import slices_moved
+from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.sentences import sentences
+from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from tests.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
 from tests.nights import HOSTILE
 from tests.sample_nights import month as sample_month

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.report.earlier_nights import differing
-from fastrank_eval.report.night_markdown import night_lines
-from fastrank_eval.report.wording import not_judged, outcome_of
+from fastrank_eval.apps.nightly.compare_nights import differing
+from fastrank_eval.apps.nightly.summary_files import night_lines
+from fastrank_eval.apps.nightly.text import not_judged, outcome_of
 from tests.nightly_runs import CONFIG, adjust, dump, kept, nightly, on
 from tests.nights import a_night
 from tests.sample_nights import month
@@ -178,8 +178,8 @@ def test_differing__names_what_numbers_depend_on() -> None:
 def test_page__edge_of_conventions__is_drawn_and_told() -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
-    from fastrank_eval.report import charts
-    from fastrank_eval.report.page import page
+    from fastrank_eval.apps.nightly import charts
+    from fastrank_eval.apps.nightly.page import page
 
     nights = list(month(4))
     alike = charts.counts("rows", "Rows", nights, [1.0, 2.0, 3.0, 4.0])

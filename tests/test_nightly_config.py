@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.report.config import TABLES, read_config
-from fastrank_eval.report.config_example import EXAMPLE
-from fastrank_eval.report.dates import date_of, dated, nights_of
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.nightly.config import EXAMPLE, TABLES, read_config
+from fastrank_eval.apps.nightly.dates import date_of, dated, nights_of
 
 LEAST = """
 [source]

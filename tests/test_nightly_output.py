@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fastrank_eval import nightly_output, shell
-from fastrank_eval.errors import OutputError
+from fastrank_eval._lib.errors import OutputError
+from fastrank_eval.apps.cli import nightly as commands
+from fastrank_eval.apps.cli import shell
 from tests.nightly_runs import adjust, everything, kept, nightly, on
 
 
@@ -29,10 +30,10 @@ def test_standard_output__lost__does_not_end_a_backfill(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shell, "_silence", lambda stream: None)
-    monkeypatch.setattr(nightly_output, "emit", failing(BrokenPipeError()))
+    monkeypatch.setattr(commands, "emit", failing(BrokenPipeError()))
     assert nightly("--backfill", f"{on(1)}..{on(2)}", "--markdown").exit_code == 141
     assert len(kept()) == 2
-    monkeypatch.setattr(nightly_output, "emit", failing(OutputError("no space left.")))
+    monkeypatch.setattr(commands, "emit", failing(OutputError("no space left.")))
     outcome = nightly("--backfill", f"{on(2)}..{on(3)}")
     assert (outcome.exit_code, outcome.stderr) == (5, "error: no space left.\n")
     assert len(kept()) == 3
@@ -41,7 +42,7 @@ def test_standard_output__lost__does_not_end_a_backfill(
 def test_summary__lost_at_the_end__goes_to_standard_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nightly_output, "atomic_path", failing(OutputError("the disk is full.")))
+    monkeypatch.setattr(commands, "atomic_path", failing(OutputError("the disk is full.")))
     outcome = nightly("--date", on(1), "--json", "told.json", "-q")
     assert outcome.exit_code == 5
     first, told = outcome.stderr.split("\n", 1)

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from fastrank_eval.errors import ArgumentError, OutputError
-from fastrank_eval.report.config import read_config
-from fastrank_eval.report.history import History
-from fastrank_eval.report.links import FileLinks
-from fastrank_eval.report.night_json import night_dict
-from fastrank_eval.report.nights import Night
-from fastrank_eval.report.pages import write_pages
-from fastrank_eval.report.periods import with_periods
-from fastrank_eval.report.web import web_view
+from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.nightly.config import read_config
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.pages import FileLinks, write_pages
+from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.summary_files import night_dict
+from fastrank_eval.apps.nightly.web import web_view
 from tests.asgi_client import Client
 from tests.nightly_runs import adjust, damage, dump, kept, nightly, on
 from tests.sample_nights import month as sample_month
@@ -39,7 +38,7 @@ class Pages(types.ModuleType):
     """Stands for what draws pages."""
 
     def __init__(self) -> None:
-        super().__init__("fastrank_eval.report.page")
+        super().__init__("fastrank_eval.apps.nightly.page")
         self.missing = False
         self.meanwhile: Callable[[Night], None] = lambda night: None
         self.links: dict[dt.date, FileLinks] = {}
@@ -59,7 +58,7 @@ class Pages(types.ModuleType):
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
     module = Pages()
-    monkeypatch.setitem(sys.modules, "fastrank_eval.report.page", module)
+    monkeypatch.setitem(sys.modules, "fastrank_eval.apps.nightly.page", module)
     return module
 
 

@@ -15,15 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.report.config import GateTexts
-from fastrank_eval.report.earlier_nights import EarlierNight
-from fastrank_eval.report.few_scores import FewScores
-from fastrank_eval.report.findings import gate_findings, in_order, score_findings
-from fastrank_eval.report.history import History
-from fastrank_eval.report.night_gates import gate_outcomes
-from fastrank_eval.report.night_markdown import night_markdown
-from fastrank_eval.report.nights import Finding, Night, NightQuality
-from fastrank_eval.report.sentences import lead, sentences
+from fastrank_eval.apps.nightly.compare_nights import EarlierNight
+from fastrank_eval.apps.nightly.findings import (
+    FewScores,
+    by_importance,
+    gate_findings,
+    score_findings,
+)
+from fastrank_eval.apps.nightly.gates import gate_outcomes
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Finding, GateTexts, Night, NightQuality
+from fastrank_eval.apps.nightly.sentences import lead, sentences
+from fastrank_eval.apps.nightly.summary_files import night_markdown
 from tests.nightly_runs import CONFIG, adjust, kept, nightly, on
 from tests.nights import HOSTILE, a_night
 
@@ -171,7 +174,7 @@ def test_dead_slice__after_more_slices_of_few_scores_than_are_kept__is_named_fir
 ) -> None:
     few = [FewScores("new", "slot", f"slot={n}", (0.1, 0.2), 10, False) for n in range(150)]
     dead_last = FewScores("new", "slot", "slot=dead", (0.04,), 2, True)
-    findings = in_order(score_findings(a_night(), [*few, dead_last]))
+    findings = by_importance(score_findings(a_night(), [*few, dead_last]))
     assert len(findings) == 100
     assert lead(
         replace(a_night(), findings=findings, quality=NightQuality(1, 1, 1, 1.0, 1.0, 0.0, 0.0))
@@ -400,7 +403,7 @@ def test_markdown__has_status_link_and_reason_first(night: Night) -> None:
 def test_page__banner_is_the_sentence__and_the_failing_slice_a_card(night: Night) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
-    from fastrank_eval.report.page import page
+    from fastrank_eval.apps.nightly.page import page
     from tests.html_elements import elements
 
     found = elements(page([night]))
@@ -424,7 +427,7 @@ def told(night: Night, *gates: str, **changes: Any) -> list[str]:
     """What is said of a night with these gates alone."""
     of = replace(night, **changes)
     judged = gate_outcomes(of, GateTexts(fail_if=gates), {}, NO_EARLIER)
-    return sentences(replace(of, findings=in_order(gate_findings(of, judged, {}))))
+    return sentences(replace(of, findings=by_importance(gate_findings(of, judged, {}))))
 
 
 @pytest.mark.parametrize(
@@ -529,7 +532,7 @@ def test_findings__of_more_failures_than_are_kept__have_all_rows_and_every_measu
     def found(gate: str, of: Night) -> list[Finding]:
         judged = gate_outcomes(of, GateTexts(fail_if=(gate,)), {}, NO_EARLIER)
         assert len(judged[0].failures) > 100
-        findings = in_order(gate_findings(of, judged, {}))
+        findings = by_importance(gate_findings(of, judged, {}))
         assert len(findings) == 100
         return list(findings)
 
@@ -588,7 +591,7 @@ def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
 
 def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> None:
     pytest.importorskip("jinja2")
-    from fastrank_eval.report.page import page
+    from fastrank_eval.apps.nightly.page import page
 
     for evil in HOSTILE:
         names: Mapping[str, Any] = dict.fromkeys(
@@ -606,9 +609,9 @@ def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> No
 
 def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
     pytest.importorskip("starlette")
-    from fastrank_eval.report.links import WebLinks
-    from fastrank_eval.report.page import render
-    from fastrank_eval.report.web_content import nights_content
+    from fastrank_eval.apps.nightly.page import render
+    from fastrank_eval.apps.nightly.pages import WebLinks
+    from fastrank_eval.apps.nightly.web import nights_content
 
     with_past(10)
     write_night(21, worse)

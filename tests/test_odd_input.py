@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import fastrank_eval as fe
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 
 LOG: dict[str, Any] = {
     "user": [1, 1, 2, 2],

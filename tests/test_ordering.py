@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval import OrderError
-from fastrank_eval.ordering import broken_order, order_by_score
-from fastrank_eval.ties import order_by_item
+from fastrank_eval.groups.sort import broken_order, order_by_score
+from fastrank_eval.groups.ties import order_by_item
 
 NAMES = {"float32": np.float32, "float64": np.float64}
 

@@ -16,13 +16,13 @@ from pyarrow import parquet
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, SpillError
-from fastrank_eval.cli import cli
-from fastrank_eval.memory import Budget, budget, bytes_of
+from fastrank_eval._lib.memory import Budget, budget, bytes_of
+from fastrank_eval.apps.cli.main import cli
 from tests.signals import default_signals
 from tests.strategies import EVERY_KIND
 from tests.test_engine import bits
 
-EVALUATION = import_module("fastrank_eval.evaluation")
+EVALUATION = import_module("fastrank_eval.engine.run")
 ROWS = 4000
 ROLES = {"group": "group", "label": "label", "score": "score"}
 
@@ -196,7 +196,7 @@ def test_callback_that_raises__while_spilling_leaves_nothing(spill):
 
 def test_disk__with_too_little_room_is_told_before_the_start(spill, monkeypatch):
     monkeypatch.setattr(
-        "fastrank_eval.spilling.shutil.disk_usage", lambda folder: SimpleNamespace(free=1000)
+        "fastrank_eval._lib.files.shutil.disk_usage", lambda folder: SimpleNamespace(free=1000)
     )
     with pytest.raises(SpillError, match=r"about .* kB of rows must be spilled.*1 kB free"):
         both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))))
@@ -204,8 +204,8 @@ def test_disk__with_too_little_room_is_told_before_the_start(spill, monkeypatch)
 
 @pytest.mark.slow
 def test_disk__that_fills_up_meanwhile(spill, monkeypatch):
-    monkeypatch.setattr("fastrank_eval.scattered._DISK_SHARE", 1e-9)
-    monkeypatch.setattr("fastrank_eval.outofcore._LEAST", 16 << 20)
+    monkeypatch.setattr("fastrank_eval.engine.scattered._DISK_SHARE", 1e-9)
+    monkeypatch.setattr("fastrank_eval.groups.external_sort._LEAST", 16 << 20)
     keys = KEYS["int64"](numbers_of(np.random.default_rng(9), 3_000_000))
     with pytest.raises(SpillError, match=r"is full.*name a folder on another disk"):
         both(spill, log_of(keys), "GAUC")
@@ -233,12 +233,12 @@ KILLED = """
 import sys
 import pyarrow as pa
 import fastrank_eval
-import fastrank_eval.evaluation
-from fastrank_eval.cli import cli
-from fastrank_eval.memory import Budget
+import fastrank_eval.engine.run
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval._lib.memory import Budget
 
 folder = sys.argv[1]
-sys.modules["fastrank_eval.evaluation"].budget = lambda *asked: Budget(1 << 28, 0, folder)
+sys.modules["fastrank_eval.engine.run"].budget = lambda *asked: Budget(1 << 28, 0, folder)
 
 def batches():
     for lo in range(4):
@@ -257,7 +257,7 @@ fastrank_eval.evaluate(
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_process__ended_in_the_middle_leaves_no_spill(tmp_path, end):
     process = subprocess.Popen(
-        [sys.executable, "-c", "import fastrank_eval.evaluate\n" + KILLED, str(tmp_path)],
+        [sys.executable, "-c", "import fastrank_eval.results.evaluate\n" + KILLED, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -342,11 +342,11 @@ def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
 
 COMMAND = """
 import sys
-import fastrank_eval.evaluation
+import fastrank_eval.engine.run
 from fastrank_eval.__main__ import main
-from fastrank_eval.memory import Budget
+from fastrank_eval._lib.memory import Budget
 
-sys.modules["fastrank_eval.evaluation"].budget = lambda *asked: Budget(1 << 28, 0, None)
+sys.modules["fastrank_eval.engine.run"].budget = lambda *asked: Budget(1 << 28, 0, None)
 main()
 """
 

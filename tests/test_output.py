@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fastrank_eval.errors import OutputError
-from fastrank_eval.output import atomic_path, check_writable
+from fastrank_eval._lib.errors import OutputError
+from fastrank_eval._lib.files import atomic_path, check_writable
 
 
 def test_check_writable__new_file__leaves_nothing_behind(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_atomic_path__existing_file__keeps_its_rights(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-from fastrank_eval.output import atomic_path
+from fastrank_eval._lib.files import atomic_path
 with atomic_path(sys.argv[1]) as part:
     part.write_text("half")
     print(part.name, flush=True)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.report.page import write_page
-from fastrank_eval.report.web import web_view
+from fastrank_eval.apps.nightly.page import write_page
+from fastrank_eval.apps.nightly.web import web_view
 from tests.sample_nights import BROKEN, LAST, MODELS, month
 from tests.test_web_view import Kept
 

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fastrank_eval import errors
-from fastrank_eval.comparison.paired_tests import (
+from fastrank_eval._lib import errors
+from fastrank_eval.stats.hypothesis_tests import (
     PairedTest,
     clustered_t,
     clustered_z,
     group_differences,
     paired_t,
+    sign_tail,
     sign_test,
     wilcoxon,
 )
-from fastrank_eval.comparison.sign_tail import sign_tail
-from fastrank_eval.uncertainty import normal_tail, t_tail
+from fastrank_eval.stats.intervals import normal_tail, t_tail
 
 law = settings(max_examples=60, deadline=None, derandomize=True)
 FINITE = st.floats(-100, 100).map(lambda x: round(x, 2))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.measures import measure
-from fastrank_eval.profiles import PROFILES
 
 PAGE = (Path(__file__).parent.parent / "docs" / "PARITY.md").read_text(encoding="utf-8")
 AGAIN = "run `make conformance-full`, which writes the page"

@@ -21,12 +21,12 @@ from pyarrow import ipc, parquet
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, OutputError, UndefinedError
-from fastrank_eval.cli import cli
-from fastrank_eval.curve_commands import KINDS as COMMAND_KINDS
-from fastrank_eval.curves import KINDS, Curve
-from fastrank_eval.meta import Meta
-from fastrank_eval.pictures import files
-from fastrank_eval.pictures.rates import thinned
+from fastrank_eval.analysis import plot_files
+from fastrank_eval.analysis.curve import KINDS, Curve
+from fastrank_eval.analysis.plots import thinned
+from fastrank_eval.apps.cli.curves import KINDS as COMMAND_KINDS
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.engine.records import Meta
 
 BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
 HOSTILE = ("$\\frac{a}{b}$ <script>alert('x')</script>", '_hidden & "co"\n', "long " * 30)
@@ -75,7 +75,7 @@ def curves() -> dict[str, Curve]:
 
 @pytest.fixture
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "DPI", 50)
+    monkeypatch.setattr(plot_files, "DPI", 50)
 
 
 def text_of(svg: str) -> list[str]:
@@ -244,7 +244,7 @@ def test_plot__that_cannot_be_drawn__writes_nothing(curves, tmp_path: Path, monk
         curve("roc", one_class).plot(tmp_path / "picture.png")
     with pytest.raises(OutputError, match="unknown suffix"):
         curves["roc"].plot(tmp_path / "picture.gif")
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    monkeypatch.setattr(plot_files, "find_spec", lambda name: None)
     with pytest.raises(ArgumentError, match=r"pip install 'fastrank_eval\[plot\]'"):
         curves["roc"].plot(tmp_path / "picture.png")
     assert list(tmp_path.iterdir()) == []
@@ -384,7 +384,7 @@ def test_commands__refuse_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 10,000" in refused(*curve_of, "--cutoffs", "1-99999")
     assert "points='most'" in refused("curve", "roc", "log.parquet", *COLUMNS, "--points", "most")
     assert "no roc curve to draw" in refused(*plot, "--where", "click = 0", "-o", "roc.png")
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    monkeypatch.setattr(plot_files, "find_spec", lambda name: None)
     assert refused(*plot, "-o", "roc.png").count("\n") == 1
     assert importlib.util.find_spec("matplotlib") is not None
     assert sorted(Path().iterdir()) == before

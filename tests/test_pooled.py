@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fastrank_eval
-from fastrank_eval import pooled_places
-from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores, area_under
+from fastrank_eval.stats import score_table
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores, area_under
 
 
 def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
@@ -80,12 +80,12 @@ FULL = {
 @pytest.mark.parametrize("scores", list(FULL))
 @pytest.mark.parametrize(
     "every, table_rows",
-    [pytest.param(1, pooled_places._TABLE_ROWS, marks=pytest.mark.slow), (40, 256)],
+    [pytest.param(1, score_table._TABLE_ROWS, marks=pytest.mark.slow), (40, 256)],
     ids=["crowded as it is", "said to be crowded"],
 )
 def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, monkeypatch):
     monkeypatch.setattr(PooledScores, "FEW", 0)
-    monkeypatch.setattr(pooled_places, "_TABLE_ROWS", table_rows)
+    monkeypatch.setattr(score_table, "_TABLE_ROWS", table_rows)
     rng = np.random.default_rng(1)
     score = FULL[scores](rng)[::every]
     positive = rng.random(len(score)) < share

@@ -16,9 +16,9 @@ from sklearn.metrics import (
 )
 
 import fastrank_eval
-from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores
-from fastrank_eval.score_steps import ScoreSteps
+from fastrank_eval.stats.score_table import ScoreSteps
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 
 TEXTS = (
     *("AUC", "AUC(max_fpr=0.05)", "Gini", "KS", "AvgPrec"),

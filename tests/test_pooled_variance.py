@@ -12,10 +12,10 @@ import pytest
 
 import fastrank_eval
 from fastrank_eval import MeasureError, measure
-from fastrank_eval.auc_variance import row_variance
-from fastrank_eval.clustered_scores import ClusteredScores
-from fastrank_eval.measures.pooled_auc import CLUSTERS, SE_OF_CLUSTERS, SE_OF_ROWS
-from fastrank_eval.pooled_weights import WeightedScores
+from fastrank_eval.measures.auc import CLUSTERS, SE_OF_CLUSTERS, SE_OF_ROWS
+from fastrank_eval.stats.auc_variance import row_variance
+from fastrank_eval.stats.clustered_scores import ClusteredScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 
 CLUSTERED = "AUC(se='clustered')"
 

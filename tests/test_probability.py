@@ -14,13 +14,12 @@ from click.testing import CliRunner
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, FastRankEvalError, MeasureError
-from fastrank_eval.cli import cli
-from fastrank_eval.columns import frozen
-from fastrank_eval.measures.brownian import maximum_exceeds, range_exceeds
-from fastrank_eval.measures.likelihood import losses
-from fastrank_eval.measures.probabilities import recalibrated
-from fastrank_eval.measures.probability_bins import Outcomes
-from fastrank_eval.score_table import ScoreTable
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.measures.calibration import Outcomes
+from fastrank_eval.measures.cumulative_calibration import maximum_exceeds, range_exceeds
+from fastrank_eval.measures.likelihood import losses, recalibrated
+from fastrank_eval.stats.score_table import ScoreTable
 
 
 def evaluate(table, measures, **options):

@@ -11,10 +11,15 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError
-from fastrank_eval.explanation import explain
+from fastrank_eval.analysis.explain import explain
+from fastrank_eval.engine.conventions import (
+    DEFAULTS,
+    PROFILES,
+    undefined_policies,
+    undefined_text,
+    with_options,
+)
 from fastrank_eval.measures import measure, registry
-from fastrank_eval.profiles import DEFAULTS, PROFILES, with_options
-from fastrank_eval.undefined import undefined_policies, undefined_text
 from tests.strategies import random_groups
 from tests.tables import table_of
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fastrank_eval
-from fastrank_eval.catalogue import entries
 from fastrank_eval.measures import Measure, measure, registry
 from fastrank_eval.measures.base import REL, spelled
+from fastrank_eval.results.catalogue import entries
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.uncertainty import t_quantile
+from fastrank_eval.stats.intervals import t_quantile
 from tests.comparing import click_log
 
 

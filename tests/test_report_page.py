@@ -16,11 +16,9 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.errors import ArgumentError, OutputError
-from fastrank_eval.report import page as page_module
-from fastrank_eval.report.links import FileLinks
-from fastrank_eval.report.night_markdown import night_lines, night_markdown
-from fastrank_eval.report.nights import (
+from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.nightly import page as page_module
+from fastrank_eval.apps.nightly.night import (
     KINDS,
     CurveLine,
     GateOutcome,
@@ -29,8 +27,10 @@ from fastrank_eval.report.nights import (
     NightQuality,
     NightValue,
 )
-from fastrank_eval.report.page import page, write_page
-from fastrank_eval.report.wording import p_text, said_of
+from fastrank_eval.apps.nightly.page import page, write_page
+from fastrank_eval.apps.nightly.pages import FileLinks
+from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
+from fastrank_eval.apps.nightly.text import p_text, said_of
 from tests.html_elements import Element, elements
 from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.saved_states import State
+from fastrank_eval.results.state import State
 from tests.nightly_runs import kept, nightly
 
 #: Grades whose exponential and linear gains give other values of nDCG.

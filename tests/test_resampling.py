@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from numba import config
 from scipy import stats
 
-from fastrank_eval import errors
-from fastrank_eval.comparison import random_numbers
-from fastrank_eval.comparison.resampling import bootstrap, swapped
+from fastrank_eval._lib import errors
+from fastrank_eval.stats import random_numbers
+from fastrank_eval.stats.bootstrap import bootstrap, swapped
 from tests import oracle_resampling as oracle
 
 SEED = 0x0123456789ABCDEF
@@ -214,9 +214,9 @@ def test_sums__in_blocks_of_any_size__have_the_same_bits(groups, block, replicat
     ids, a, b = ids_of(groups), data_of(groups), data_of(groups, seed=2)
     wanted = [resample(a, b, ids, replicates, 1).tobytes() for resample in RESAMPLERS.values()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastrank_eval.comparison.resampling._GROUPS", block)
-        patch.setattr("fastrank_eval.comparison.resampling._COUNTED", block % 5 + 1)
-        patch.setattr("fastrank_eval.comparison.random_numbers._PAIRS", block)
+        patch.setattr("fastrank_eval.stats.bootstrap._GROUPS", block)
+        patch.setattr("fastrank_eval.stats.bootstrap._COUNTED", block % 5 + 1)
+        patch.setattr("fastrank_eval.stats.random_numbers._PAIRS", block)
         found = [resample(a, b, ids, replicates, 2).tobytes() for resample in RESAMPLERS.values()]
     assert found == wanted
 

@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastrank_eval import errors
-from fastrank_eval.comparison.paired_tests import (
+from fastrank_eval._lib import errors
+from fastrank_eval.stats.bootstrap import (
+    bootstrap,
+    bootstrap_error,
+    bootstrap_interval,
+    bootstrap_p_value,
+    randomisation_p_value,
+    swapped,
+)
+from fastrank_eval.stats.hypothesis_tests import (
     clustered_t,
     clustered_z,
     paired_t,
     sign_test,
     wilcoxon,
-)
-from fastrank_eval.comparison.resampling import bootstrap, swapped
-from fastrank_eval.comparison.resampling_inference import (
-    bootstrap_error,
-    bootstrap_interval,
-    bootstrap_p_value,
-    randomisation_p_value,
 )
 
 KINDS = ["poisson", "multinomial"]

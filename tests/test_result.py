@@ -14,11 +14,10 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from fastrank_eval.errors import ArgumentError, FastRankEvalError, MeasureError
-from fastrank_eval.measure_value import MeasureValue
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
+from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.measures import measure
-from fastrank_eval.meta import Meta
-from fastrank_eval.result import Result
+from fastrank_eval.results.result import Result
 
 NAN = math.nan
 

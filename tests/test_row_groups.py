@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastrank_eval import SourceError, evaluate
-from fastrank_eval.batches import Reading
-from fastrank_eval.plan import STRETCH, stretch_of
-from fastrank_eval.progress import reporting_to
-from fastrank_eval.sources import open_source
-from fastrank_eval.sources.formats import read_file
-from fastrank_eval.sources.paths import File
-from fastrank_eval.sources.unread import Unread, read_parts
+from fastrank_eval._lib.progress import reporting_to
+from fastrank_eval.engine.plan import STRETCH, stretch_of
+from fastrank_eval.io import open_source
+from fastrank_eval.io.formats import read_file
+from fastrank_eval.io.paths import File
+from fastrank_eval.io.reader import Reading
+from fastrank_eval.io.source import Unread, read_parts
 from tests.source_files import write_parquet
 
 ROLES = {"group": "user", "label": "click", "score": "score", "measures": "GAUC,AUC,nDCG@10,AP"}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, MergeError
+from fastrank_eval._lib.errors import ArgumentError, MergeError
 from tests.test_saved_states import lines, same_arrays
 
 MEASURES = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "AUC", "LogLoss", "FieldECE(field='ad')"]

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, MergeError
-from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores
+from fastrank_eval._lib.errors import ArgumentError, MergeError
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles import Row
 from tests.strategies import POOLED_VARIANTS
 from tests.tables import table_of

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fastrank_eval import serve_command
-from fastrank_eval.cli import cli
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.serve_command import bound
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.cli import nightly
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.cli.nightly import bound
 from tests.signals import default_signals
 
 # A process of its own, whose history is the month of the tests.
@@ -35,7 +35,7 @@ class History:
     def state(self, date, kind): return None
     def state_bytes(self, first, last): return 0
     def close(self): print("closed", flush=True)
-module = types.ModuleType("fastrank_eval.report.history")
+module = types.ModuleType("fastrank_eval.apps.nightly.history")
 module.History = History
 sys.modules[module.__name__] = module
 sys.argv = ["fastrank-eval", "serve", "history.db", "--port", "0"]
@@ -72,7 +72,7 @@ def test_serve__every_address_without_a_name__is_refused() -> None:
 
 
 def test_serve__without_its_libraries__names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve_command, "find_spec", lambda _: None)
+    monkeypatch.setattr(nightly, "find_spec", lambda _: None)
     done = CliRunner().invoke(cli, ["serve", "history.db"])
     assert done.exit_code == 2
     assert "fastrank_eval[serve]" in done.output

@@ -9,9 +9,8 @@ import re
 import pytest
 from rich.console import Console
 
-from fastrank_eval.measure_value import MeasureValue
-from fastrank_eval.meta import Meta
-from fastrank_eval.result import Result
+from fastrank_eval.engine.records import MeasureValue, Meta
+from fastrank_eval.results.result import Result
 
 SCORES = ("pctr", "ctr_old")
 MEASURES = ("GAUC", "AUC", "nDCG@10", "AP", "RR", "P@10", "NumRet")

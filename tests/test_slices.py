@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrank_eval
-from fastrank_eval import ArgumentError, ColumnError, UndefinedError, evaluation
-from fastrank_eval.cli import cli
-from fastrank_eval.memory import Budget
-from fastrank_eval.ties import TIES
+from fastrank_eval import ArgumentError, ColumnError, UndefinedError
+from fastrank_eval._lib.memory import Budget
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.engine import run
+from fastrank_eval.groups.ties import TIES
 from tests.strategies import (
     COVERING,
     EVERY_KIND,
@@ -267,7 +268,7 @@ def test_out_of_core(monkeypatch, tmp_path):
     wanted = [*FEW, "FieldRCE(field='slot')"]
     by = ["slot,country", "kind", "@positives:0,1,3"]
     base = evaluate(measures=wanted, by=by)
-    monkeypatch.setattr(evaluation, "budget", lambda *_: Budget(1 << 28, 0, str(tmp_path)))
+    monkeypatch.setattr(run, "budget", lambda *_: Budget(1 << 28, 0, str(tmp_path)))
     shuffled = LOG.take(np.random.default_rng(2).permutation(LOG.num_rows))
     found = evaluate(shuffled, measures=wanted, by=by, order="scattered", batch_rows=40)
     assert found.meta.conventions["spilled"] is True

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.errors import ArgumentError, ColumnError
-from fastrank_eval.fields import FieldCodes
-from fastrank_eval.slices.slicing import Slicing, open_slicing
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval.io import open_source
+from fastrank_eval.io.keys import FieldCodes
+from fastrank_eval.slicing.slicer import Slicing, open_slicing
 
 few = settings(deadline=None, max_examples=40)
 DAY = date(2026, 11, 17)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.slices import decompose
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.attribution import decompose
 
 WEIGHTS = st.integers(0, 1000).map(float)
 VALUES = st.integers(-1000, 1000).map(lambda n: n / 1024)

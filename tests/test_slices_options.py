@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from fastrank_eval.options import slice_options
-from fastrank_eval.shell import SectionedCommand
-from fastrank_eval.slices import slices_asked
+from fastrank_eval.apps.cli.options import slice_options
+from fastrank_eval.apps.cli.shell import SectionedCommand
+from fastrank_eval.slicing.parser import slices_asked
 
 
 @click.command(cls=SectionedCommand)

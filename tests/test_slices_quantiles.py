@@ -17,10 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.slices import open_slicing, quantiles
-from fastrank_eval.slices.quantiles import Distribution, quantile_edges
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.io import open_source
+from fastrank_eval.slicing import quantiles
+from fastrank_eval.slicing.quantiles import Distribution, quantile_edges
+from fastrank_eval.slicing.slicer import open_slicing
 
 BIG = 2**53
 DAYS = st.integers(0, 6).map(lambda days: date(2026, 11, 17) + timedelta(days))

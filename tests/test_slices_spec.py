@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.slices.labels import text_value
-from fastrank_eval.slices.spec import (
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.slicing.labels import text_value
+from fastrank_eval.slicing.parser import parse, slices_asked
+from fastrank_eval.slicing.spec import (
     UNITS,
     Edges,
     Part,
@@ -23,7 +24,6 @@ from fastrank_eval.slices.spec import (
     column_text,
     number_text,
 )
-from fastrank_eval.slices.spec_text import parse, slices_asked
 
 few = settings(deadline=None, max_examples=60)
 NAMES = st.one_of(

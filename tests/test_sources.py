@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, ColumnError, SourceError
-from fastrank_eval.sources import open_source, require_columns
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
+from fastrank_eval.io import open_source, require_columns
 from tests.source_files import COLUMNS, TABLE, failure, read, write_file, write_ipc, write_stream
 
 

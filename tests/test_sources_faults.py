@@ -10,8 +10,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.errors import SourceError
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval.io import open_source
 from tests.source_files import failure, read, write_file, write_parquet, write_stream
 
 

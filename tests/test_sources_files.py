@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.errors import SourceError
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval.io import open_source
 from tests.source_files import (
     COLUMNS,
     TABLE,

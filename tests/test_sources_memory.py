@@ -13,8 +13,8 @@ import pyarrow.compute
 import pyarrow.dataset
 import pytest
 
-from fastrank_eval.errors import ColumnError, SourceError
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import ColumnError, SourceError
+from fastrank_eval.io import open_source
 from tests.source_files import COLUMNS, TABLE, read, write_parquet
 
 

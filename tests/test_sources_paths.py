@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fastrank_eval.errors import SourceError
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval.io import open_source
 from tests.source_files import COLUMNS, TABLE, failure, read, write_file, write_parquet
 
 

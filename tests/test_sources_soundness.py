@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.sources.soundness import checked
+from fastrank_eval.io.formats import checked
 
 ROWS = 1000
 USERS = [f"user {row // 5}" for row in range(ROWS)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrank_eval.spark.key_runs import first_stray, partition_of, whole_runs
+from fastrank_eval.integrations.spark.worker import first_stray, partition_of, whole_runs
 
 
 def sorted_rows(keys: list[tuple[int, int]]) -> pa.RecordBatch:

@@ -12,8 +12,8 @@ import pytest
 SCRIPT = """
 import pyarrow as pa
 import fastrank_eval as fe
-from fastrank_eval.spark import worker
-from fastrank_eval.spark.task import Task
+from fastrank_eval.integrations.spark import worker
+from fastrank_eval.integrations.spark.worker import Task
 
 options = {"group": ["user"], "label": "click", "score": "old", "measures": ["GAUC"]}
 names = ("user", "click", "old")

@@ -16,11 +16,10 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval import state_files
-from fastrank_eval.errors import OutputError, SourceError
-from fastrank_eval.saved_parts import limbs_of, numbers_of
-from fastrank_eval.state_files import is_state, read_state, write_state
-from fastrank_eval.state_places import ALL
+from fastrank_eval._lib.array_codes import limbs_of, numbers_of
+from fastrank_eval._lib.errors import OutputError, SourceError
+from fastrank_eval.engine import state_file
+from fastrank_eval.engine.state_file import ALL, is_state, read_state, write_state
 from tests.golden_state import GOLDEN, VALUES, golden_result
 
 LOG = {
@@ -73,14 +72,14 @@ def test_cut_or_lengthened_file__is_refused(saved: Path) -> None:
 def test_file_cut_short_while_it_is_read__is_refused_and_kills_no_process(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = state_files._check_digest
+    check = state_file._check_digest
 
     def cut_first(content: Any, shown: str) -> None:
         check(content, shown)
         os.truncate(saved, 0)
         assert len(bytes(content)) > 6
 
-    monkeypatch.setattr(state_files, "_check_digest", cut_first)
+    monkeypatch.setattr(state_file, "_check_digest", cut_first)
     assert fe.load_state(saved).rows == 200
     with pytest.raises(SourceError, match="it is empty"):
         fe.load_state(saved)
@@ -118,8 +117,8 @@ def test_newer_format__is_refused_and_names_its_writer(
     state: fe.State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as later:
-        later.setattr(state_files, "FORMAT", 3)
-        later.setattr(state_files, "__version__", "9.0")
+        later.setattr(state_file, "FORMAT", 3)
+        later.setattr(state_file, "__version__", "9.0")
         state.save(tmp_path / "new")
     with pytest.raises(
         SourceError, match=r"format 3, written by fastrank_eval 9\.0;.* reads format 2"
@@ -174,7 +173,7 @@ def test_unknown_type_of_an_array__is_refused(state: fe.State, tmp_path: Path) -
 def test_many_batches__are_read_as_one(
     state: fe.State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_files, "_BATCH", 100)
+    monkeypatch.setattr(state_file, "_BATCH", 100)
     state.save(tmp_path / "small")
     again = fe.load_state(tmp_path / "small")
     assert (
@@ -191,7 +190,7 @@ def test_disk_full__leaves_the_old_file(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(state_files, "_batch", full)
+    monkeypatch.setattr(state_file, "_batch", full)
     with pytest.raises(OutputError, match="No space left"):
         state.save(saved, overwrite=True)
     assert [path.name for path in saved.parent.iterdir()] == ["day.state"]
@@ -208,7 +207,7 @@ def test_interruption__leaves_no_file(
     def stop(*_: object) -> None:
         raise interruption
 
-    monkeypatch.setattr(state_files.hashlib, "sha256", stop)
+    monkeypatch.setattr(state_file.hashlib, "sha256", stop)
     with pytest.raises(interruption):
         state.save(tmp_path / "half")
     assert list(tmp_path.iterdir()) == []

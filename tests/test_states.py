@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numba import config
 from sklearn.metrics import roc_auc_score
 
-from fastrank_eval.dealt import DealtCodes
-from fastrank_eval.mean_state import MeanState
-from fastrank_eval.pooled import PooledScores
-from fastrank_eval.pooled_weights import WeightedScores
+from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.score_blocks import DealtCodes
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles import Row, pair_auc, partial_auc
 
 law = settings(max_examples=150, deadline=None, derandomize=True)

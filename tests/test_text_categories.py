@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, FastRankEvalError, MergeError, SourceError
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MergeError, SourceError
 
 ASKED: dict[str, Any] = {
     "group": "user", "label": "click", "score": "pctr", "measures": "GAUC", "threads": 1

@@ -17,10 +17,9 @@ from sklearn import metrics
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, BestThreshold, FastRankEvalError, best_threshold
-from fastrank_eval.cli import cli
-from fastrank_eval.criteria import OPTIONS, Criterion
-from fastrank_eval.score_table import ScoreTable
-from fastrank_eval.thresholds import best_of
+from fastrank_eval.analysis.thresholds import OPTIONS, Criterion, best_of
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.stats.score_table import ScoreTable
 from tests.oracle_decisions import best, cells
 from tests.oracles import Row
 from tests.tables import table_of

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, SourceError
-from fastrank_eval.trec import Joined, join, read_qrels, read_run
-from fastrank_eval.trec.keyed import Keyed
-from fastrank_eval.trec.pairs import Pairs
-from fastrank_eval.trec.repeats import without_repeats
+from fastrank_eval.integrations.trec import Joined, join, read_qrels, read_run
+from fastrank_eval.integrations.trec.pairs import Keyed, Pairs, without_repeats
 from tests.reference_columns import EXACT
 
 OPTIONS = {
@@ -145,7 +143,7 @@ def test_join__of_a_table_with_a_pair_twice__is_an_error():
 
 
 def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
-    monkeypatch.setattr("fastrank_eval.trec.joining._BATCH", 3)
+    monkeypatch.setattr("fastrank_eval.integrations.trec.join._BATCH", 3)
     run = {str(query): {f"d{i}": float(-i) for i in range(4)} for query in range(5)}
     qrels = {str(query): {"d1": 1, "x": 1} for query in range(5)}
     found = join(run, qrels)

@@ -13,8 +13,8 @@ from numba import config
 from scipy import stats
 
 import fastrank_eval
-from fastrank_eval.mean_state import MeanState
-from fastrank_eval.uncertainty import Support, around, t_quantile
+from fastrank_eval.stats.intervals import Support, around, t_quantile
+from fastrank_eval.stats.means import MeanState
 from tests.oracle_means import support
 
 law = settings(max_examples=150, deadline=None, derandomize=True)

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fastrank_eval.errors import ArgumentError, HistoryError
-from fastrank_eval.report.current_history import CurrentHistory
-from fastrank_eval.report.history import History
-from fastrank_eval.report.links import WebLinks
-from fastrank_eval.report.nights import Night
-from fastrank_eval.report.page_content import MOST_SLICES
-from fastrank_eval.report.web import web_view
-from fastrank_eval.report.web_hosts import KnownHosts
+from fastrank_eval._lib.errors import ArgumentError, HistoryError
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.page import MOST_SLICES
+from fastrank_eval.apps.nightly.pages import WebLinks
+from fastrank_eval.apps.nightly.web import CurrentHistory, KnownHosts, web_view
 from tests.asgi_client import Client
 from tests.nights import a_night
 from tests.sample_nights import LAST

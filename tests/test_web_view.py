@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from fastrank_eval.errors import ArgumentError
-from fastrank_eval.report.differences import from_earlier
-from fastrank_eval.report.nights import Night
-from fastrank_eval.report.web import MOST_STATES, web_view
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.nightly.compare_nights import from_earlier
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.web import MOST_STATES, web_view
 from tests.asgi_client import Client
 from tests.html_elements import elements
 from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, month

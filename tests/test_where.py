@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given, settings
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, ColumnError
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import ArgumentError, ColumnError
+from fastrank_eval.io import open_source
 from tests.conditions import Condition, conditions, tables
 from tests.source_files import write_ipc, write_stream
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.errors import ArgumentError, ColumnError, SourceError
-from fastrank_eval.sources import open_source
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
+from fastrank_eval.io import open_source
 from tests.source_files import read, write_parquet
 
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")

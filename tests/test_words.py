@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.words import LONGEST, KeyWords
+from fastrank_eval.io.keys import LONGEST, KeyWords
 
 INTERVAL = pa.month_day_nano_interval()
 BYTES = st.binary(max_size=12) | st.binary(min_size=LONGEST - 2, max_size=LONGEST + 4)

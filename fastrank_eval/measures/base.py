@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastrank_eval.elementary import log_each
-from fastrank_eval.errors import MeasureError, near
-from fastrank_eval.ranking import Ranking
+from fastrank_eval._lib.elementary import log_each
+from fastrank_eval._lib.errors import MeasureError, near
+from fastrank_eval.groups.ranking import Ranking
 
 #: What a measure takes scores for; each kind may be taken for those before it.
 SCORE_KINDS = ("order", "number", "finite number", "probability")

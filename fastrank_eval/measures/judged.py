@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
-from fastrank_eval.kernel import kernel
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, distinct_cutoffs, one_of
-from fastrank_eval.measures.hits import expected_hits
-from fastrank_eval.ranking import Ranking
+from fastrank_eval.measures.precision import expected_hits
 
 #: What infAP adds to both classes, as trec_eval does.
 _EPSILON = 1e-5

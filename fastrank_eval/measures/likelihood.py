@@ -1,4 +1,4 @@
-"""How likely the labels are by the predicted probabilities: LogLoss, NE and RIG."""
+"""Measure probabilities by loss and by their mean."""
 
 from __future__ import annotations
 
@@ -9,22 +9,68 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fastrank_eval.columns import frozen
-from fastrank_eval.elementary import log, log1p
-from fastrank_eval.kernel import kernel
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.elementary import log, log1p
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.measures.base import REL, Param, number
-from fastrank_eval.measures.pooled_measure import (
+from fastrank_eval.measures.pooled import (
     PooledValue,
     SummedMeasure,
     positive_mask,
     undefined,
 )
-from fastrank_eval.measures.probabilities import SAMPLING_RATE, recalibrated
-from fastrank_eval.scratch import scratch
 
 if TYPE_CHECKING:
-    from fastrank_eval.chunk import Scored
-    from fastrank_eval.clustered_sums import ChunkSums
+    from fastrank_eval.groups.chunk import Scored
+    from fastrank_eval.measures.clustered_sums import ChunkSums
+
+
+SAMPLING_RATE = Param(
+    "sampling_rate",
+    1,
+    "share of the negatives that the model was trained on, in ]0, 1]: p becomes p / (p + (1 - p) / "
+    "rate)",
+    number(above=0, most=1),
+)
+
+
+def sampling_rate_of(given: object) -> float:
+    """A sampling rate that is given for all measures, 1 where none is, or an error."""
+    if given is None:
+        return 1
+    try:
+        rate: float = SAMPLING_RATE.read(given)
+    except ValueError as wrong:
+        raise ArgumentError(f"sampling_rate={given!r} is not {wrong}.") from None
+    return rate
+
+
+def recalibrated(score: np.ndarray, sampling_rate: float) -> np.ndarray:
+    """Probabilities of a model trained on a sample of the negatives, for all negatives.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,)
+        In [0, 1].
+    sampling_rate : float
+        In ]0, 1]; 1 leaves them as they are.
+
+    Returns
+    -------
+    ndarray, shape (rows,), read-only
+        float64, or `score` itself.
+
+    References
+    ----------
+    He et al. (2014), doi:10.1145/2648584.2648589, section 6.3.
+    """
+    if sampling_rate == 1:
+        return score
+    p = score.astype(np.float64)
+    # One division by a rate above 0 and a sum of at least 1: no 0/0.
+    with np.errstate(over="ignore"):  # of rates below 1e-308: the probability is 0
+        return frozen(p / (p + (1.0 - p) / sampling_rate))
 
 
 def _clamp(value: Any) -> str | float:
@@ -273,3 +319,207 @@ def _losses(probability, positive, clamp, kept, bits, mantissa, scaled, exponent
         power = np.float64(exponent[i])
         out[i] = -(power * _LN2_HIGH + (f + (power * _LN2_LOW - s * (f - rest))))
     return clamped
+
+
+class _Deviation(SummedMeasure):
+    """A weighted mean of what becomes of the difference between score and label."""
+
+    terms = ("deviation", "weight")
+    higher_is_better = False
+    range = (0.0, math.inf)
+
+    def deviations(self, difference: np.ndarray) -> np.ndarray:
+        """What is added up, from score minus label; may overwrite it."""
+        return np.square(difference, out=difference)
+
+    def outcome(self, scored: Scored) -> np.ndarray:
+        """What each row is compared with."""
+        label = scored.chunk.columns.label
+        return label if scored.kept is None else label[scored.kept]
+
+    def predicted(self, score: np.ndarray) -> np.ndarray:
+        """What is compared with it."""
+        return score
+
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
+        outcome, weight = self.outcome(scored), scored.weight
+        for lo in range(0, len(outcome), _BLOCK):
+            here = slice(lo, lo + _BLOCK)
+            difference = self.predicted(scored.score[here]).astype(np.float64)
+            difference -= outcome[here]
+            with np.errstate(over="ignore"):
+                found = self.deviations(difference)
+                if weight is not None:
+                    found *= weight[here]
+            if not found.max() < np.inf:
+                raise MeasureError(
+                    f"{self}: scores, labels or weights are so large that a term passes the "
+                    "largest double; scale them down."
+                )
+            sums.add(0, found)
+        sums.add_weights(1)
+
+    def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        if not sums["weight"] > 0:
+            return undefined("zero_weight")
+        return PooledValue(self.of_mean(sums["deviation"] / sums["weight"]))
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        mean = sums["deviation"] / sums["weight"]
+        slope = self.slope(mean) / sums["weight"]
+        return {"deviation": slope, "weight": -slope * mean}
+
+    def of_mean(self, mean: float) -> float:
+        """The value from the mean of the deviations."""
+        return mean
+
+    def slope(self, mean: float) -> float:
+        """The derivative of `of_mean`."""
+        return 1.0
+
+
+class MeanAbsoluteError(_Deviation):
+    """MAE, the mean distance of scores from labels, both taken as numbers."""
+
+    name = "MAE"
+    summary = "mean distance between score and label, as numbers"
+    formula = "sum_i w_i |s_i - l_i| / sum_i w_i"
+    reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
+    spellings = ("mean_absolute_error",)
+    scores = "finite number"
+
+    def state_key(self) -> Hashable:
+        return "absolute deviation"
+
+    def deviations(self, difference: np.ndarray) -> np.ndarray:
+        return np.abs(difference, out=difference)
+
+
+class MeanSquaredError(_Deviation):
+    """MSE, the mean squared distance of scores from labels, both taken as numbers."""
+
+    name = "MSE"
+    summary = "mean squared distance between score and label, as numbers"
+    formula = "sum_i w_i (s_i - l_i)^2 / sum_i w_i"
+    reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
+    spellings = ("mean_squared_error",)
+    scores = "finite number"
+
+    def state_key(self) -> Hashable:
+        return "squared deviation"
+
+
+class RootMeanSquaredError(MeanSquaredError):
+    """RMSE, the root of MSE."""
+
+    name = "RMSE"
+    summary = "root of the mean squared distance between score and label, as numbers"
+    formula = "sqrt(MSE)"
+    spellings = ("root_mean_squared_error",)
+
+    def of_mean(self, mean: float) -> float:
+        return math.sqrt(mean)
+
+    def slope(self, mean: float) -> float:
+        # Where no row deviates no group does: the error is 0 by any slope, as that of MSE is.
+        return 0.5 / math.sqrt(mean) if mean > 0 else 0.0
+
+
+class BrierScore(_Deviation):
+    """Brier, the mean squared distance of probabilities from what came about."""
+
+    name = "Brier"
+    summary = "mean squared distance between the probability and 1 (positive) or 0; it is "
+    summary += "Reliability - Resolution + Uncertainty"
+    formula = "sum_i w_i (p_i - y_i)^2 / sum_i w_i"
+    reference = "Brier (1950), doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2"
+    spellings = ("brier_score", "brier_score_loss")
+    options = (REL, SAMPLING_RATE)
+    scores = "probability"
+    range = (0.0, 1.0)
+
+    def state_key(self) -> Hashable:
+        return "Brier", float(self.rel), float(self.sampling_rate)
+
+    def outcome(self, scored: Scored) -> np.ndarray:
+        return positive_mask(scored, self.rel)
+
+    def predicted(self, score: np.ndarray) -> np.ndarray:
+        return recalibrated(score, self.sampling_rate)
+
+
+MAE = MeanAbsoluteError()
+MSE = MeanSquaredError()
+RMSE = RootMeanSquaredError()
+Brier = BrierScore()
+
+#: Rows whose products with the weight are found and added before the next.
+_MEAN_BLOCK = 1 << 15
+
+
+class _MeanPrediction(SummedMeasure):
+    """Measures of the sums of predictions and of positives."""
+
+    options = (REL, SAMPLING_RATE)
+    scores = "probability"
+    terms = ("predicted", "positive", "weight")
+    higher_is_better = False
+
+    def state_key(self) -> Hashable:
+        return "mean prediction", float(self.rel), float(self.sampling_rate)
+
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
+        weight = scored.weight
+        for lo in range(0, len(scored.score), _MEAN_BLOCK):
+            here = slice(lo, lo + _MEAN_BLOCK)
+            predicted = recalibrated(scored.score[here], self.sampling_rate)
+            sums.add(0, predicted if weight is None else predicted * weight[here])
+        sums.add_positives(1, self.rel)
+        sums.add_weights(2)
+
+
+class PredictedOverObserved(_MeanPrediction):
+    """PCOC, predicted clicks over observed clicks."""
+
+    name = "PCOC"
+    summary = "predicted over observed clicks: 1 is calibrated, above 1 over-estimates"
+    formula = "sum_i w_i p_i / sum_i w_i y_i"
+    reference = "He et al. (2014), doi:10.1145/2648584.2648589 (there: calibration)"
+    spellings = ("predicted_click_over_click", "calibration_ratio")
+    range = (0.0, math.inf)
+
+    def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        if not sums["weight"] > 0:
+            return undefined("zero_weight")
+        if not sums["positive"] > 0:
+            return undefined("no_relevant")
+        return PooledValue(sums["predicted"] / sums["positive"])
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        positive = sums["positive"]
+        return {"predicted": 1 / positive, "positive": -sums["predicted"] / positive / positive}
+
+
+class MeanBias(_MeanPrediction):
+    """Bias, the mean prediction less the share of positives."""
+
+    name = "Bias"
+    summary = "mean prediction less the share of positives: 0 is calibrated"
+    formula = "sum_i w_i (p_i - y_i) / sum_i w_i; PCOC - 1 is the same over the share of positives"
+    reference = "Murphy & Winkler (1987), doi:10.1175/1520-0493(1987)115<1330:AGFFFV>2.0.CO;2"
+    spellings = ("mean_error",)
+    range = (-1.0, 1.0)
+
+    def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        if not sums["weight"] > 0:
+            return undefined("zero_weight")
+        return PooledValue((sums["predicted"] - sums["positive"]) / sums["weight"])
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        weight = sums["weight"]
+        bias = (sums["predicted"] - sums["positive"]) / weight
+        return {"predicted": 1 / weight, "positive": -1 / weight, "weight": -bias / weight}
+
+
+PCOC = PredictedOverObserved()
+Bias = MeanBias()

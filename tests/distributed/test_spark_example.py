@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 from tests.distributed.conftest import ROOT, settings, spark_missing
 
 pytestmark = pytest.mark.slow

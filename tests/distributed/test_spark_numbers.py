@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.measure_value import MeasureValue
+from fastrank_eval.engine.records import MeasureValue
 
 MEASURES = "GAUC,nDCG@10,RR,AUC,LogLoss,ECE(bins=10),PPV(threshold=0.5)"
 KEYS = ["user", "short", "name", ["user", "session"]]

@@ -1,0 +1,1 @@
+"""Serve every package: errors, arguments, arrays, kernels, files and signals."""

@@ -1,0 +1,521 @@
+"""Curves of models, as tables."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import check_options, indent_of, typed
+from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
+from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval.analysis import curve_points
+from fastrank_eval.analysis.curve_points import (
+    Rows,
+    Thresholds,
+    by_activity,
+    by_cutoff,
+    points_choice,
+)
+from fastrank_eval.engine.records import Meta, plain_meta, plain_value
+from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
+from fastrank_eval.results.evaluate import evaluate
+from fastrank_eval.results.result import Result
+from fastrank_eval.results.table_files import write_csv
+from fastrank_eval.stats.score_table import ScoreSteps, ScoreTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["KINDS", "SCHEMAS", "Curve", "curve", "curve_of"]
+
+
+_FLOAT, _INT, _TEXT = pa.float64(), pa.int64(), pa.string()
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field("score", _TEXT, nullable=False), *columns.items()])
+
+
+#: The columns of each kind.
+SCHEMAS = {
+    "roc": _schema(threshold=_FLOAT, fpr=_FLOAT, tpr=_FLOAT),
+    "pr": _schema(threshold=_FLOAT, recall=_FLOAT, precision=_FLOAT),
+    "det": _schema(threshold=_FLOAT, fpr=_FLOAT, fnr=_FLOAT),
+    "lift": _schema(threshold=_FLOAT, depth=_FLOAT, recall=_FLOAT, precision=_FLOAT, lift=_FLOAT),
+    "calibration": _schema(
+        bin=_INT,
+        lower=_FLOAT,
+        upper=_FLOAT,
+        mean_prediction=_FLOAT,
+        observed_rate=_FLOAT,
+        low=_FLOAT,
+        high=_FLOAT,
+        rows=_INT,
+    ),
+    "k": _schema(measure=_TEXT, k=_INT, value=_FLOAT),
+    "gauc-by-activity": _schema(
+        bucket=_TEXT,
+        least=_INT,
+        most=_INT,
+        groups=_INT,
+        groups_used=_INT,
+        rows=_INT,
+        positives=_INT,
+        value=_FLOAT,
+        standard_error=_FLOAT,
+    ),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Curve:
+    """What :func:`fastrank_eval.curve` returns.
+
+    Parameters
+    ----------
+    kind : str
+        One of ``"roc"``, ``"pr"``, ``"det"``, ``"lift"``, ``"calibration"``, ``"k"``,
+        ``"gauc-by-activity"``.
+    columns : dict of str to (dict of str to ndarray)
+        For each model (score column) the columns of its points.
+    values : dict of str to (dict of str to float)
+        For each model what the curve comes to, by name: ``{"pctr": {"AUC": 0.75}}``; NaN where
+        undefined.
+    undefined : dict of str to str
+        Models that have no curve, and why: ``"single_class"``.
+    choices : dict of str to object
+        How points, bins or buckets were chosen.
+    meta : Meta
+        What the points rest on.
+    source : str
+        What the rows were read from, if it has a name.
+    """
+
+    kind: str
+    columns: dict[str, dict[str, np.ndarray]]
+    values: dict[str, dict[str, float]]
+    undefined: dict[str, str]
+    choices: dict[str, object]
+    meta: Meta
+    source: str = ""
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns, in the order asked for."""
+        return tuple(self.columns)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """A row a point, models one after the other.
+
+        Returns
+        -------
+        pyarrow.Table
+            `score` (the model), then the columns of the kind; null where undefined.
+        """
+        schema = SCHEMAS[self.kind]
+        if any("weight" in columns for columns in self.columns.values()):
+            rows = schema.get_field_index("rows")
+            schema = schema.set(rows, pa.field("weight", _FLOAT))
+        parts = [
+            pa.table(
+                [
+                    pa.repeat(arrow_value(score, _TEXT), len(next(iter(columns.values())))),
+                    *(_arrow(columns[name], schema.field(name).type) for name in schema.names[1:]),
+                ],
+                schema=schema,
+            )
+            for score, columns in self.columns.items()
+            if columns
+        ]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    @typed
+    def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
+        """The columns of one model.
+
+        Parameters
+        ----------
+        score : str, optional
+            Score column; may be left out if there is one.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (points,)
+            NaN where undefined.
+
+        Raises
+        ------
+        ArgumentError
+            If the model is unknown, or left out where there are several.
+        """
+        if score is None and len(self.scores) == 1:
+            score = self.scores[0]
+        if score not in self.scores:
+            names = ", ".join(map(repr, self.scores))
+            raise ArgumentError(
+                f"score={score!r} is none of the models of this curve: {names}."
+                f"{near(str(score), self.scores)}"
+            )
+        return dict(self.columns[score])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build what :meth:`to_json` writes.
+
+        Returns
+        -------
+        dict
+            ``{"kind", "choices", "models": [{"score", "values", "undefined"}], "points": [{...}],
+            "meta"}`` of plain Python values; None for what is not finite.
+        """
+        return {
+            "kind": self.kind,
+            "choices": plain_value(self.choices),
+            "models": [
+                {
+                    "score": score,
+                    "values": plain_value(self.values.get(score, {})),
+                    "undefined": self.undefined.get(score),
+                }
+                for score in self.scores
+            ],
+            "points": plain_value(self.table.to_pylist()),
+            "meta": plain_meta(self.meta),
+        }
+
+    @typed
+    def to_json(self, indent: int | None = 2) -> str:
+        """Write :meth:`to_dict` as strictly valid JSON in ASCII; null for what is not finite."""
+        return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
+
+    @typed
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Write the table as CSV: all digits, ``inf`` as a threshold, empty where undefined.
+
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that no spreadsheet takes it for a formula.
+
+        Returns
+        -------
+        str
+        """
+        out = io.BytesIO()
+        write_csv(self.table, out, safe)
+        return out.getvalue().decode()
+
+    @typed
+    def plot(
+        self, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
+    ) -> None:
+        """Draw all models into one picture; needs matplotlib (extra ``[plot]``).
+
+        Parameters
+        ----------
+        path : str or path
+            A file whose name ends in ``.png``, ``.svg`` or ``.html``.
+        title : str, optional
+            By default what kind of curve it is.
+        overwrite : bool
+            Replace a file that exists.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed.
+        UndefinedError
+            If no model has a curve.
+        OutputError
+            If the file cannot be written, or its name ends in something else.
+        """
+        from fastrank_eval._lib.files import atomic_path, check_writable
+        from fastrank_eval.analysis.plot_files import check_picture, draw_file
+
+        check_picture(path)
+        check_writable(path, overwrite)
+        with atomic_path(path, overwrite=overwrite) as part:
+            draw_file(self, part, os.fspath(path), title)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.kind} curve, {self.table.num_rows:,} points"]
+        for score in self.scores:
+            values = self.values.get(score, {})
+            told = ", ".join(f"{name} {value:#.6g}" for name, value in values.items())
+            lines.append(f"{score}: {self.undefined.get(score, told)}")
+        return "\n".join(lines)
+
+
+def _arrow(column: np.ndarray, kind: pa.DataType) -> pa.Array:
+    if kind == _TEXT:
+        return bytes_column([text.encode() for text in column.tolist()], _TEXT)
+    numbers = np.asarray(column, np.float64)
+    return column_with_nulls(numbers, np.isnan(numbers)).cast(kind)
+
+
+KINDS = tuple(SCHEMAS)
+#: Those that are read from the distinct scores of all rows.
+_OF_SCORES = ("roc", "pr", "det", "lift", "calibration")
+#: Each choice with its default, by the kinds that know it.
+_CHOICES: dict[str, dict[str, Any]] = {
+    **{kind: {"points": "corners"} for kind in ("roc", "pr", "det", "lift")},
+    "calibration": {
+        "bins": 10,
+        "binning": "equal-count",
+        "confidence": 0.95,
+        "sampling_rate": 1,
+    },
+    "k": {"measure": "nDCG", "cutoffs": range(1, 51)},
+    "gauc-by-activity": {
+        "measure": "GAUC",
+        "activity": "rows",
+        "buckets": (1, 5, 20, 100),
+    },
+}
+
+
+@typed
+def curve(
+    kind: str,
+    source: object,
+    *,
+    points: str | int | None = None,
+    rel: float | None = None,
+    bins: int | None = None,
+    binning: str | None = None,
+    confidence: float | None = None,
+    sampling_rate: float | None = None,
+    measure: str | Measure | Sequence[str | Measure] | None = None,
+    cutoffs: Iterable[int] | None = None,
+    activity: str | None = None,
+    buckets: Sequence[int] | None = None,
+    **options: Any,
+) -> Curve:
+    """The points of a curve for each model, in one pass over the rows.
+
+    Parameters
+    ----------
+    kind : {"roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity"}
+        Over all thresholds: true over false positive rate; precision over recall; misses over false
+        alarms; recall and lift over depth. Over bins of predictions: the observed rate. Over
+        cutoffs: measures at k. Over how active groups are: GAUC, or another measure of groups.
+    source : object
+        As of :func:`fastrank_eval.evaluate`.
+    points : {"corners", "all"} or int
+        Of roc, pr, det and lift. ``"all"``: every distinct score. ``"corners"`` (the default)
+        leaves out points on straight segments, which keeps the area under ROC and gains and the
+        average precision. A number: at most so many, the ends among them, at equal steps of
+        tpr + fpr; of lift, at equal steps of depth.
+    rel : float
+        The least grade that is positive; 1.
+    bins : int
+        Of calibration; 10.
+    binning : {"equal-count", "equal-width"}
+        Of calibration: the bins of ECE, ``by="count"`` or ``by="width"``. Equal predictions always
+        share a bin; of equal width, a bin holds its lower edge, and the last one 1 too.
+    confidence : float
+        Of Wilson's interval of the observed rate; 0.95.
+    sampling_rate : float
+        Of calibration: the share of the negatives that the model was trained on; 1.
+    measure : str, Measure or sequence of them
+        Of k: one or several that take a cutoff; nDCG. Of gauc-by-activity: one mean over groups;
+        GAUC.
+    cutoffs : iterable of int
+        Of k; 1 to 50.
+    activity : {"rows", "positives"}
+        Of gauc-by-activity: what of a group is counted; a positive is a row of grade 1 or more.
+    buckets : sequence of int
+        Of gauc-by-activity: where each bucket begins; ``(1, 5, 20, 100)``.
+    **options
+        `group`, `label`, `score` and any other argument of :func:`fastrank_eval.evaluate` but
+        `measures` and `per_group`.
+
+    Returns
+    -------
+    Curve
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate`; `ArgumentError` for a choice that the kind does not have.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fr
+    >>> log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "pctr": [0.1, 0.4, 0.2, 0.3]}
+    >>> found = fr.curve("roc", log, group="user", label="click", score="pctr")
+    >>> found.values
+    {'pctr': {'AUC': 0.75, 'positive rate': 0.5}}
+    >>> found.of()["tpr"]
+    array([0. , 0.5, 0.5, 1. , 1. ])
+    """
+    given = {
+        "points": points,
+        "rel": rel,
+        "bins": bins,
+        "binning": binning,
+        "confidence": confidence,
+        "sampling_rate": sampling_rate,
+        "measure": measure,
+        "cutoffs": cutoffs,
+        "activity": activity,
+        "buckets": buckets,
+    }
+    chosen = _chosen(kind, given)
+    for name in (
+        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "by", "min_groups",
+    ):  # fmt: skip
+        if name in options:
+            raise ArgumentError(f"curve() takes no {name}: the kind of curve tells.")
+    check_options("curve", {"measures", *options}, evaluate)
+    name = _name_of(source)
+    if kind in _OF_SCORES:
+        needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]
+        if kind == "calibration":
+            needed.append(LogLoss)  # refuses what is no probability, and says in which row
+        result = evaluate(source, measures=needed, per_group=False, keep_scores=True, **options)
+        least = 1.0 if rel is None else rel
+        return _of_result(result, kind, least, chosen, name)
+    if kind == "k":
+        result, rows = by_cutoff(source, chosen["measure"], chosen["cutoffs"], options)
+    else:
+        result, rows = by_activity(
+            source, chosen["measure"], chosen["activity"], chosen["buckets"], options
+        )
+    chosen = {"measure": str(chosen["measure"]), **_told(chosen)}
+    return _of_groups(kind, result, rows, chosen, name)
+
+
+@typed
+def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
+    """A curve over all rows, from a result that kept its scores; see `Result.curve`."""
+    if kind not in _OF_SCORES:
+        raise ArgumentError(
+            f"a result has no {kind!r} curve, only {', '.join(map(repr, _OF_SCORES))}; for others "
+            "call fastrank_eval.curve()."
+        )
+    if kind == "calibration":
+        choices.setdefault("sampling_rate", result.meta.conventions["sampling_rate"])
+    return _of_result(result, kind, rel, _chosen(kind, choices), "")
+
+
+def _chosen(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices of a kind in force; refuse those of others."""
+    if kind not in KINDS:
+        raise ArgumentError(
+            f"kind={kind!r} is not one of {', '.join(map(repr, KINDS))}.{near(str(kind), KINDS)}"
+        )
+    chosen = dict(_CHOICES[kind])
+    for name, value in given.items():
+        if value is None or (name == "rel" and kind in _OF_SCORES):
+            continue
+        if name not in chosen:
+            raise ArgumentError(f"a {kind} curve has no {name}; it has {', '.join(chosen)}.")
+        chosen[name] = value
+    if "points" in chosen:
+        chosen["points"] = points_choice(chosen["points"])
+    if "bins" in chosen:
+        curve_points.check_bins(chosen["bins"], chosen["binning"], chosen["confidence"])
+        LogLoss(sampling_rate=chosen["sampling_rate"])  # refuses what is no rate
+    return chosen
+
+
+def _of_result(result: Result, kind: str, rel: float, chosen: dict[str, Any], name: str) -> Curve:
+    auc = AUC(rel=rel)
+    columns: dict[str, dict[str, np.ndarray]] = {}
+    values: dict[str, dict[str, float]] = {}
+    undefined: dict[str, str] = {}
+    for score in result.scores:
+        table = result.score_table(score, rel)
+        missing = _missing(kind, table)
+        if missing:
+            undefined[score] = missing
+            columns[score], values[score] = {}, {}
+        elif kind == "calibration":
+            found = curve_points.of_bins(table, score, **chosen)
+            columns[score] = found
+            values[score] = {"ECE": curve_points.expected_error(found)}
+        else:
+            at = Thresholds.of(table)
+            columns[score] = curve_points.of_thresholds(kind, at, chosen["points"])
+            roc = kind == "roc"
+            worth = {"AUC": result.value(auc, score)} if roc else _worth(kind, table, at)
+            values[score] = {**worth, "positive rate": float(at.precision[-1])}
+    choices = {**chosen, **({} if rel == 1 else {"rel": rel})}
+    return Curve(kind, columns, values, undefined, choices, result.meta, name)
+
+
+def _missing(kind: str, table: ScoreTable) -> str | None:
+    """Why a model has no curve, or None."""
+    if not len(table.score):
+        return "no_rows"
+    if kind in ("roc", "det"):
+        return table.missing
+    needed = table.positive + (table.other if kind == "calibration" else 0)
+    return None if needed > 0 else table.missing
+
+
+def _worth(kind: str, table: ScoreTable, at: Thresholds) -> dict[str, float]:
+    """What a curve of thresholds other than ROC comes to."""
+    if kind == "pr":
+        return {"AvgPrec": AvgPrec.of_steps(ScoreSteps.of_table(table)).value}
+    if kind == "det":
+        return {"EER": curve_points.equal_error_rate(at)}
+    return {"Lift@10%": Lift(top=0.1).of_table(table).value}
+
+
+def _of_groups(kind: str, result: Result, rows: Rows, chosen: dict[str, Any], name: str) -> Curve:
+    columns = {
+        score: {
+            column: np.array([_number(row[column]) for row in rows if row["score"] == score])
+            for column in SCHEMAS[kind].names[1:]
+        }
+        for score in result.scores
+    }
+    values: dict[str, dict[str, float]] = {score: {} for score in result.scores}
+    meta = result.meta
+    if kind == "k":
+        last = max(row["k"] for row in rows)
+        for row in rows:
+            if row["k"] == last:
+                values[row["score"]][f"{row['measure']}@{last}"] = row["value"]
+        told: Any = meta.conventions["measures"]
+        kept = {name: options for name, options in told.items() if name.endswith(f"@{last}")}
+        meta = replace(meta, conventions={**meta.conventions, "measures": kept})
+    else:
+        for value in result:
+            if value.by is None:  # of all rows, not of a bucket
+                values[value.score][value.measure] = value.value
+    undefined = {
+        score: "no_groups" for score in result.scores if np.isnan(columns[score]["value"]).all()
+    }
+    return Curve(kind, columns, values, undefined, chosen, meta, name)
+
+
+def _number(value: Any) -> Any:
+    return np.nan if value is None else value
+
+
+def _told(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in chosen.items() if name not in ("measure", "cutoffs")}
+
+
+def _name_of(source: object) -> str:
+    """What a reader calls the source; nothing for a table in memory."""
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(paths, list | tuple) or not paths:
+        return ""
+    if not all(isinstance(path, str | os.PathLike) for path in paths):
+        return ""
+    first = os.fspath(paths[0])
+    name = "standard input" if first == "-" else os.path.basename(os.path.normpath(first))  # noqa: PTH119 - a glob
+    return str(name) if len(paths) == 1 else f"{name} and {len(paths) - 1} more"

@@ -1,0 +1,204 @@
+"""States of rows with several classes -> a value of each class, and their averages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from fastrank_eval._lib.errors import MeasureError, UndefinedError
+from fastrank_eval._lib.threads import in_order
+from fastrank_eval.analysis import multiclass_totals
+from fastrank_eval.analysis.multiclass_totals import (
+    OVER_PAIRS,
+    ClassPlan,
+    ClassStates,
+    States,
+    over_pairs,
+)
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.summary import summary_lines
+from fastrank_eval.measures.decisions import GroupDecision
+from fastrank_eval.measures.likelihood import LogarithmicLoss
+from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
+from fastrank_eval.stats.means import MeanState
+
+#: Measures of all classes at once, by the matrix of what is and what is predicted.
+_AT_ONCE: Mapping[str, Callable[[list[list[Fraction]]], PooledValue]] = {
+    "Accuracy": multiclass_totals.accuracy,
+    "ErrorRate": multiclass_totals.error_rate,
+    "BalancedAccuracy": multiclass_totals.balanced_accuracy,
+    "MCC": multiclass_totals.matthews,
+}
+
+
+class ClassValues:
+    """What the rows come to.
+
+    Parameters
+    ----------
+    plan : ClassPlan
+    states : ClassStates
+    name : str
+        What lines call the model.
+    """
+
+    def __init__(self, plan: ClassPlan, states: ClassStates, name: str) -> None:
+        self._plan, self._states, self._name = plan, states, name
+        self._jobs = partial(in_order, plan.threads)
+        self._support = states.support()
+        #: Of each measure, the values of the classes.
+        self.each = {m: [self._value(m, of) for of in states.each] for m in plan.measures}
+
+    def _value(self, measure: PooledMeasure, states: States) -> PooledValue:
+        return measure.pooled_value(states[measure], self._jobs)
+
+    def of_classes(self, measure: PooledMeasure) -> np.ndarray:
+        """Its value of each class, NaN where undefined. float64, shape (classes,)."""
+        return np.array([self._settled(measure, value)[0] for value in self.each[measure]])
+
+    def lines(self) -> Iterator[MeasureValue]:
+        """Lines of a measure of all rows: for all classes at once, or its averages."""
+        for measure in self._plan.measures:
+            if self._plan.overall(measure):
+                yield self._at_once(measure)
+                continue
+            for average in self._plan.averages:
+                if average in OVER_PAIRS:
+                    if over_pairs(measure):
+                        yield self._over_pairs(measure, average)
+                elif average == "micro":
+                    yield self._line(measure, average, self._value(measure, self._states.micro))
+                elif average != "samples":
+                    yield self._over_classes(measure, average)
+        yield from self._over_rows()
+
+    def _settled(self, measure: PooledMeasure, found: PooledValue) -> tuple[float, str | None]:
+        """The value under the policy for undefined ones, and why there is none."""
+        if not found.reason:
+            return found.value, None
+        policies = self._plan.policies
+        policy = policies.get(measure.name, policies["*"])
+        if policy == "error":
+            raise UndefinedError(
+                f"{measure} is undefined ({found.reason}) for a class, a pair of classes or all of "
+                "them, and undefined values are an error; choose undefined='skip', 'zero' or 'one'."
+            )
+        if policy == "skip":
+            return found.value, found.reason
+        return {"zero": 0.0, "one": 1.0}[policy], None
+
+    def _line(self, measure: PooledMeasure, part: str, found: PooledValue) -> MeasureValue:
+        """One value of all classes together."""
+        value, reason = self._settled(measure, found)
+        classes = len(self._plan.roles.classes)
+        share = 0.0 if reason else 1.0
+        return MeasureValue(
+            score=self._name,
+            slice=part,
+            measure=str(measure),
+            value=value,
+            groups=classes,
+            groups_used=0 if reason else classes,
+            dropped={reason: classes} if reason else {},
+            rows_share=share if self._states.rows else float("nan"),
+            positives_share=share if self._states.positives.any() else float("nan"),
+            aggregate="pooled",
+            details=dict(found.details),
+            caution="classes",
+        )
+
+    def _at_once(self, measure: PooledMeasure) -> MeasureValue:
+        states = self._states
+        if isinstance(measure, LogarithmicLoss):
+            return self._line(measure, "all", self._value(measure, states.own))
+        state = states.confusion or states.right[float(measure.threshold)]
+        return self._line(measure, "all", _AT_ONCE[measure.name](state.exact()))
+
+    def _over_classes(self, measure: PooledMeasure, average: str) -> MeasureValue:
+        positives = self._states.positives
+        return self._mean(
+            measure,
+            average,
+            self.each[measure],
+            self._support if average == "weighted" else None,
+            np.full(len(positives), self._states.rows),
+            positives,
+        )
+
+    def _over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
+        positives, numbers = self._states.positives, range(len(self._support))
+        pairs = [(i, j) for i in numbers for j in numbers if i < j]
+        values = []
+        for i, j in pairs:
+            if average == "mu":
+                values.append(self._value(measure, self._states.mu[i, j]))
+                continue
+            one, other = (
+                self._value(measure, self._states.pairs[pair]) for pair in ((i, j), (j, i))
+            )
+            reason = one.reason or other.reason
+            values.append(PooledValue((one.value + other.value) / 2, reason))
+        rows = np.array([positives[i] + positives[j] for i, j in pairs], np.int64)
+        weights = None
+        if average == "ovo_weighted":
+            weights = np.array([self._support[i] + self._support[j] for i, j in pairs])
+        return self._mean(measure, average, values, weights, rows, rows)
+
+    def _mean(
+        self,
+        measure: PooledMeasure,
+        average: str,
+        found: Sequence[PooledValue],
+        weights: np.ndarray | None,
+        rows: np.ndarray,
+        positives: np.ndarray,
+    ) -> MeasureValue:
+        """The mean of those that are defined."""
+        state = MeanState(1)
+        values = np.empty(len(found))
+        for at, value in enumerate(found):
+            values[at], reason = self._settled(measure, value)
+            if reason:
+                state.drop(0, reason, 1)
+        if weights is not None:
+            weightless = (weights == 0) & ~np.isnan(values)
+            state.drop(0, "zero_weight", int(np.count_nonzero(weightless)))
+            values[weightless] = np.nan
+        if not state.add(0, values, weights, rows, positives):
+            raise MeasureError(
+                f"{measure}: the {average} mean passes the largest double; scale weights down, or "
+                "ask for another average."
+            )
+        return MeasureValue(
+            score=self._name,
+            slice=average,
+            measure=str(measure),
+            value=state.mean(0, weights is not None),
+            groups=len(found),
+            groups_used=state.used(0),
+            dropped=state.dropped(0),
+            rows_share=_share(state.rows(0), int(rows.sum())),
+            positives_share=_share(state.positives(0), int(positives.sum())),
+            caution="classes",
+        )
+
+    def _over_rows(self) -> Iterator[MeasureValue]:
+        plan = self._plan
+        if not plan.by_row:
+            return
+        found = {
+            (line.measure, line.score): line
+            for line in summary_lines(plan.row_plan, self._states.by_row.merged())
+        }
+        for text, measure in plan.by_row.items():
+            decides = plan.argmax and isinstance(measure, GroupDecision)
+            line = found[str(measure), "decided" if decides else "score"]
+            yield replace(line, score=self._name, slice="samples", measure=text)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")

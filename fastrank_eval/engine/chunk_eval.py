@@ -1,0 +1,347 @@
+"""Measure the groups of a chunk, whole and slice by slice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.policies import RankedGroups, Settled, constant_columns, settled
+from fastrank_eval.engine.totals import LinePools, Measured, PoolSet, SharedPools, Sums, Tally
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.diversity import Coverage
+from fastrank_eval.groups.labels import Labels
+from fastrank_eval.groups.ranking import Ranking, rank, unranked
+from fastrank_eval.slicing.slicer import SliceCodes
+from fastrank_eval.stats.exact import NO_SLICES
+
+
+def evaluate_chunk(
+    chunk: Chunk, plan: Plan, tally: Tally, name: Callable[[int], str]
+) -> GroupValues:
+    """Rank whole groups, compute every measure and add to the tally.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        Whole groups.
+    plan : Plan
+    tally : Tally
+        This thread's own.
+    name : callable
+        A group's key as a reader would write it, for messages.
+
+    Returns
+    -------
+    GroupValues
+        Empty unless ``plan.per_group``.
+    """
+    labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
+    seen = GroupValues.empty(chunk, plan)
+    models = measure_chunk(chunk, plan, labels, tally.whole, tally.shared.whole, name, seen=seen)
+    if plan.per_group:
+        seen.put_positives(labels)
+    tally.whole.see(np.diff(chunk.starts), labels.relevant_of_each(1.0))
+    if plan.slicings:
+        add_slices(chunk, plan, tally, labels, models, name)
+    return seen
+
+
+def measure_chunk(
+    chunk: Chunk,
+    plan: Plan,
+    labels: Labels,
+    sums: Sums,
+    pools: PoolSet | None,
+    name: Callable[[int], str],
+    *,
+    lines: np.ndarray = NO_SLICES,
+    seen: GroupValues | None = None,
+) -> list[Measured]:
+    """Compute every measure of whole groups and add it to sums and pools.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    plan : Plan
+    labels : Labels
+        Of the chunk.
+    sums : Sums
+    pools : PoolSet or None
+        None: they are not added to.
+    name : callable
+    lines : ndarray of int64, shape (groups,), or (0,)
+        The line of the sums that each group is added to; without entries the first.
+    seen : GroupValues, optional
+        Where values of each group are entered, if the plan asks for them.
+
+    Returns
+    -------
+    list of Measured
+        The measures of groups of each model, where somebody needs them again.
+    """
+    columns = chunk.columns
+    group_weights = constant_columns(chunk, plan, name)
+    coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
+    fields = plan.field_codes(columns.named)
+    models: list[Measured] = []
+    rows: list[Scored] = []
+    for model, score in enumerate(plan.roles.scores):
+        scored = Scored.of(chunk, model, labels, fields, plan.roles.epsilons)
+        if plan.ranks or plan.presorted:
+            in_order = scored.in_order(plan.presorted, score)
+        if plan.passes:
+            ranking = (
+                rank(scored, plan.ties, in_order, coverage) if plan.ranks else unranked(scored)
+            )
+            positives = ranking.relevant(1.0)
+            groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked)
+            found: dict[int, Settled] = {}
+            for m, value in _values(plan, ranking):
+                one = settled(plan, m, ranking, value, group_weights, name)
+                sums.add(model, m, groups, one, lines)
+                if seen is not None and plan.per_group:
+                    seen.put(model, m, groups, one)
+                if plan.keeps_values:
+                    found[m] = one
+            sums.add_empty(model, groups, lines)
+            models.append((groups, found))
+        rows.append(scored)
+    if pools is not None and plan.pools:
+        pools.add(rows)
+    pair_models(plan, models, sums, lines)
+    return models
+
+
+def pair_models(
+    plan: Plan, models: list[Measured], sums: Sums, lines: np.ndarray = NO_SLICES
+) -> None:
+    """Add the measures of groups of every model beside those of the baseline."""
+    if plan.baseline is None or not models:
+        return
+    for model in plan.rivals:
+        for m in models[model][1]:
+            sums.pair(model, m, models[plan.baseline], models[model], lines)
+
+
+def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
+    """Each measure of groups, by its position in the plan, with its values."""
+    for together in plan.passes:
+        members = [plan.measures[m] for m in together]
+        for measure in members:
+            measure.check_grades(ranking)
+        values = np.empty((len(members), ranking.groups))
+        type(members[0]).compute(members, ranking, values)
+        yield from zip(together, values, strict=True)
+
+
+class Tallies:
+    """A tally for each thread."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tallies: list[Tally] = []
+        self._pools = SharedPools(plan)
+        self._own = threading.local()
+        self._lock = threading.Lock()
+
+    def mine(self) -> Tally:
+        """The calling thread's own tally."""
+        mine = getattr(self._own, "tally", None)
+        if mine is None:
+            mine = self._own.tally = Tally(self.plan, self._pools)
+            with self._lock:
+                self.tallies.append(mine)
+        return cast(Tally, mine)
+
+    def merged(self) -> Tally:
+        """The sum of all threads' tallies."""
+        total = Tally(self.plan, self._pools)
+        for tally in self.tallies:
+            total.merge(tally)
+        return total
+
+
+def add_slices(
+    chunk: Chunk,
+    plan: Plan,
+    tally: Tally,
+    labels: Labels,
+    models: list[Measured],
+    name: Callable[[int], str],
+) -> None:
+    """Add the groups of a chunk to the slices of each slicing.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    plan : Plan
+    tally : Tally
+    labels : Labels
+        Of the chunk.
+    models : list of Measured
+        What every group comes to for each model.
+    name : callable
+        A group's key as a reader would write it, for messages.
+    """
+    if plan.slicing is None:
+        return
+    starts = chunk.starts
+    rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
+    coded = chunk.columns.named[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
+    of_rows = plan.slicing.codes(coded, rows, relevant)
+    # What is cut needs no codes of slices.
+    named = chunk.columns.named[: len(chunk.columns.named) - len(coded)]
+    chunk = replace(chunk, columns=replace(chunk.columns, named=named))
+    for by, codes, sums, pools in zip(
+        plan.slicing.slices, of_rows, tally.slices, tally.shared.slices, strict=True
+    ):
+        lines = frozen(codes.astype(np.int64))
+        if _is_constant(lines, starts):
+            _add_whole_groups(plan, sums, lines[starts[:-1]], rows, relevant, models)
+        else:
+            _add_cut_groups(chunk, plan, sums, lines, name, by)
+        if plan.pools:
+            _add_to_pools(chunk, plan, lines, pools)
+
+
+def _add_whole_groups(
+    plan: Plan,
+    sums: Sums,
+    lines: np.ndarray,
+    rows: np.ndarray,
+    positives: np.ndarray,
+    models: list[Measured],
+) -> None:
+    """Add groups that lie in one slice each: their values are known."""
+    lines = frozen(lines)
+    for model, (groups, found) in enumerate(models):
+        for m, values in found.items():
+            sums.add(model, m, groups, values, lines)
+        sums.add_empty(model, groups, lines)
+    pair_models(plan, models, sums, lines)
+    sums.see(rows, positives, lines)
+
+
+def _add_cut_groups(
+    chunk: Chunk,
+    plan: Plan,
+    sums: Sums,
+    lines: np.ndarray,
+    name: Callable[[int], str],
+    by: SliceCodes,
+) -> None:
+    """Add the part of each group that lies in each slice as a group of its own."""
+    rows = chunk.columns.rows
+    order, group, line, starts = (
+        scratch(f"slices: {use}", rows + 1) for use in ("order", "group", "line", "starts")
+    )
+    slices = int(lines.max()) + 1
+    counts, met = np.zeros(slices, np.int64), np.empty(slices + 1, np.int64)
+    parts = _cut(lines, chunk.starts, counts, met, order, starts, line, group)
+    cut = Chunk(
+        chunk.columns.take(order[:rows], "slices: column"), frozen(starts[: parts + 1].copy())
+    )
+    line = frozen(line[:parts].copy())
+
+    def named(at: int) -> str:
+        return f"{name(int(group[at]))} (in a slice by {by.spec})"
+
+    labels = Labels.of(cut.columns.label, cut.starts, plan.skip_empty)
+    measure_chunk(cut, plan, labels, sums, None, named, lines=line)
+    sums.see(np.diff(cut.starts), labels.relevant_of_each(1.0), line)
+
+
+def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: LinePools) -> None:
+    """Add the rows of each slice to what is kept of all of them, group after group."""
+    rows, slices = chunk.columns.rows, int(lines.max()) + 1
+    order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+    met, fresh = np.full(slices, -1), np.empty(slices, np.int64)
+    places, edges = np.zeros(slices + 1, np.int64), np.zeros(slices + 1, np.int64)
+    _deal(lines, chunk.starts, met, places, fresh, order, starts, edges)
+    columns = chunk.columns.take(order)
+    for line in np.flatnonzero(np.diff(edges)).tolist():
+        first, beyond = int(edges[line]), int(edges[line + 1])
+        lo, hi = int(starts[first]), int(starts[beyond])
+        part = Chunk(columns.slice(lo, hi), frozen(starts[first : beyond + 1] - lo))
+        labels = Labels.of(part.columns.label, part.starts, skip_empty=False)
+        fields = plan.field_codes(part.columns.named)
+        models = range(len(plan.roles.scores))
+        epsilons = plan.roles.epsilons
+        pools.of(line).add([Scored.of(part, m, labels, fields, epsilons) for m in models])
+
+
+@kernel
+def _is_constant(lines, starts):  # type: ignore[no-untyped-def]
+    for g in range(starts.shape[0] - 1):
+        line = lines[starts[g]]
+        for i in range(starts[g] + 1, starts[g + 1]):
+            if lines[i] != line:
+                return False
+    return True
+
+
+@kernel
+def _cut(lines, starts, counts, met, order, cuts, line, group):  # type: ignore[no-untyped-def]
+    """Rows of each group by line, lines as they come; where parts begin; how many there are."""
+    found = 0
+    for g in range(starts.shape[0] - 1):
+        first = found
+        for i in range(starts[g], starts[g + 1]):
+            k = lines[i]
+            # Without a branch, which would be mispredicted for every other row.
+            met[found - first] = k
+            line[found] = k
+            group[found] = g
+            found += counts[k] == 0
+            counts[k] += 1
+        at = starts[g]
+        for part in range(first, found):
+            cuts[part] = at
+            k = met[part - first]
+            at += counts[k]
+            counts[k] = cuts[part]
+        for i in range(starts[g], starts[g + 1]):
+            k = lines[i]
+            order[counts[k]] = i
+            counts[k] += 1
+        for part in range(first, found):
+            counts[met[part - first]] = 0
+    cuts[found] = lines.shape[0]
+    return found
+
+
+@kernel
+def _deal(lines, starts, met, places, fresh, order, cuts, edges):  # type: ignore[no-untyped-def]
+    """Rows by line, stably; where parts of groups begin, and which of these begin a line."""
+    for g in range(starts.shape[0] - 1):
+        for i in range(starts[g], starts[g + 1]):
+            k = lines[i]
+            places[k + 1] += 1
+            if met[k] != g:
+                met[k] = g
+                edges[k + 1] += 1
+    for k in range(1, places.shape[0]):
+        places[k] += places[k - 1]
+        edges[k] += edges[k - 1]
+    for k in range(met.shape[0]):
+        met[k] = -1
+        fresh[k] = edges[k]
+    for g in range(starts.shape[0] - 1):
+        for i in range(starts[g], starts[g + 1]):
+            k = lines[i]
+            at = places[k]
+            if met[k] != g:
+                met[k] = g
+                cuts[fresh[k]] = at
+                fresh[k] += 1
+            order[at] = i
+            places[k] = at + 1
+    cuts[edges[edges.shape[0] - 1]] = lines.shape[0]

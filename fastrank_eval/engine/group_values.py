@@ -1,0 +1,264 @@
+"""Keys and values of every group in a saved state, in the order of the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.array_codes import Parts, table_bytes, table_in
+from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, decoded, row_column
+from fastrank_eval._lib.errors import MergeError, text_keys_hint
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.policies import RankedGroups, Settled
+from fastrank_eval.groups.boundaries import Keys
+from fastrank_eval.groups.chunk import Chunk
+from fastrank_eval.groups.labels import Labels
+from fastrank_eval.slicing.encode import value_ranks
+
+__all__ = ["GroupValues", "SavedGroups"]
+
+
+@dataclass(frozen=True)
+class SavedGroups:
+    """Every group with its values.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Key columns.
+    keys : tuple of pyarrow.Array, each of length groups
+    values : GroupValues
+        NaN for measures of all rows together.
+    """
+
+    names: tuple[str, ...]
+    keys: Keys
+    values: GroupValues
+
+    @classmethod
+    def of_run(
+        cls, plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
+    ) -> Self:
+        """The groups of a run.
+
+        Parameters
+        ----------
+        plan : Plan
+        keys : sequence of tuple of pyarrow.Array
+            Keys of consecutive groups.
+        values : sequence of GroupValues
+            Their values, in the same order.
+        schema : pyarrow.Schema
+            Of the source, for the types of keys where there is no group.
+        """
+        names = plan.roles.group
+        if not keys:
+            empty = schema.empty_table()
+            found = tuple(decoded(empty.column(name).combine_chunks()) for name in names)
+            none = np.empty(0, np.int64)
+            shape = (len(plan.roles.scores), len(plan.measures), 0)
+            return cls(names, found, GroupValues(none, none, np.empty(shape)))
+        found = tuple(
+            decoded(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
+            for k in range(len(names))
+        )
+        return cls(names, found, GroupValues.together(values)).in_order()
+
+    def in_order(self) -> Self:
+        """The groups by key; those of one key by what they hold."""
+        ranks = self.ranks()
+        columns: list[np.ndarray] = ranks
+        if len(self) > 1:
+            order = np.lexsort(ranks[::-1])
+            if any(self.repeated(order)):
+                values = self.values
+                flat = values.values.reshape(-1, len(self)).view(np.int64)
+                columns = [*ranks, values.rows, values.positives, *flat]
+        order = np.lexsort(columns[::-1])
+        keys = tuple(key.take(row_column(order)) for key in self.keys)
+        return type(self)(self.names, keys, self.values.take(order))
+
+    def ranks(self) -> list[np.ndarray]:
+        """Where the key of each group stands, by column."""
+        return [value_ranks(key) for key in self.keys]
+
+    def repeated(self, order: np.ndarray) -> np.ndarray:
+        """Which groups, but for the first, have the key of the one before in this order."""
+        same = np.ones(max(len(order) - 1, 0), np.bool_)
+        for ranks in self.ranks():
+            same &= ranks[order[1:]] == ranks[order[:-1]]
+        return same
+
+    def __len__(self) -> int:
+        return len(self.values.rows)
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """The groups of these and of others, one after another.
+
+        Raises
+        ------
+        MergeError
+            If keys are of different types.
+        """
+        every = [self, *others]
+        for name, *columns in zip(self.names, *(one.keys for one in every), strict=True):
+            kinds = sorted({str(column.type) for column in columns})
+            if len(kinds) > 1:
+                raise MergeError(
+                    f"states cannot be merged, because the type of the group key '{name}' differs: "
+                    f"{' and '.join(kinds)}; cast the column.{text_keys_hint(kinds)}"
+                )
+        keys = tuple(
+            pa.concat_arrays(columns) for columns in zip(*(one.keys for one in every), strict=True)
+        )
+        weighed = sorted({at for one in every for at in one.values.weights})
+        for one in every:
+            for at in weighed:
+                one.values.weights.setdefault(at, np.ones(len(one)))
+        return type(self)(self.names, keys, GroupValues.together([one.values for one in every]))
+
+    def with_models(self, places: Sequence[int]) -> Self:
+        """The values of these models, in that order."""
+        values = self.values
+        weights = {
+            (new, m): values.weights[old, m]
+            for new, old in enumerate(places)
+            for m in range(values.values.shape[1])
+            if (old, m) in values.weights
+        }
+        taken = GroupValues(values.rows, values.positives, values.values[list(places)], weights)
+        return type(self)(self.names, self.keys, taken)
+
+    def saved(self) -> Parts:
+        """The groups as columns.
+
+        Returns
+        -------
+        dict of ndarray
+            ``table``: the keys, ``rows``, ``positives``, ``values a b`` of model a and measure b
+            unless it is undefined for every group, and ``weights 0``, ``weights 1`` ... (float64).
+            ``weights``, shape (models, measures): which of these tells what groups count for, -1
+            where each counts 1.
+        """
+        values = self.values
+        models, measures, _ = values.values.shape
+        columns = [*self.keys, arrow_column(values.rows), arrow_column(values.positives)]
+        names = [*(f"key {name}" for name in self.names), "rows", "positives"]
+        which = np.full((models, measures), -1, np.int64)
+        distinct: dict[bytes, int] = {}
+        for model, m in np.ndindex(models, measures):
+            numbers = np.ascontiguousarray(values.values[model, m])
+            undefined = np.isnan(numbers)
+            if not undefined.all():
+                names.append(f"values {model} {m}")
+                columns.append(column_with_nulls(np.where(undefined, 0.0, numbers), undefined))
+            weights = values.weights.get((model, m))
+            if weights is not None and (weights != 1).any():
+                which[model, m] = distinct.setdefault(weights.tobytes(), len(distinct))
+        for content, number in distinct.items():
+            names.append(f"weights {number}")
+            columns.append(arrow_column(np.frombuffer(content, np.float64)))
+        return {"table": table_bytes(pa.table(columns, names=names)), "weights": which}
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """The groups that `saved` wrote."""
+        table, which = table_in(parts["table"]), parts["weights"]
+        columns = dict(
+            zip(table.column_names, (c.combine_chunks() for c in table.columns), strict=True)
+        )
+        names = [name for name in table.column_names if name.startswith("key ")]
+        rows, positives = (as_array(columns[name]) for name in ("rows", "positives"))
+        values = np.full((*which.shape, len(rows)), np.nan)
+        weights = {}
+        shared: dict[int, np.ndarray] = {}
+        for model, m in np.ndindex(*which.shape):
+            column = columns.get(f"values {model} {m}")
+            if column is not None:
+                there = as_array(column.is_valid()).view(np.bool_)
+                values[model, m, there] = as_array(column.drop_null())
+            number = int(which[model, m])
+            if number >= 0:
+                if number not in shared:
+                    shared[number] = as_array(columns[f"weights {number}"])
+                weights[model, m] = shared[number]
+        keys = tuple(columns[name] for name in names)
+        shown = tuple(name.removeprefix("key ") for name in names)
+        return cls(shown, keys, GroupValues(rows, positives, values, weights))
+
+
+@dataclass(slots=True)
+class GroupValues:
+    """Per-group results of consecutive groups.
+
+    Parameters
+    ----------
+    rows, positives : ndarray of int64, shape (groups,)
+    values : ndarray of float64, shape (models, measures, groups)
+        NaN where undefined; unused for pooled measures.
+    weights : dict of (int, int) to ndarray of float64, shape (groups,)
+        What each group counts for under a model's measure; 1 where there is no entry.
+    """
+
+    rows: np.ndarray
+    positives: np.ndarray
+    values: np.ndarray
+    weights: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, chunk: Chunk, plan: Plan) -> GroupValues:
+        """Room for a chunk's groups, none of them ranked yet."""
+        groups = chunk.groups if plan.per_group else 0
+        values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
+        for m, measure in enumerate(plan.measures):
+            if plan.groups == "with_relevant" or measure.pooled or measure.undefined_if_empty():
+                values[:, m] = np.nan
+        rows = np.diff(chunk.starts) if plan.per_group else np.empty(0, np.int64)
+        return cls(rows, np.zeros(groups, np.int64), values)
+
+    @classmethod
+    def together(cls, parts: Sequence[GroupValues]) -> GroupValues:
+        """The results of all groups, part after part."""
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.positives for part in parts]),
+            np.concatenate([part.values for part in parts], axis=2),
+            cls.weights_of(parts),
+        )
+
+    @staticmethod
+    def weights_of(parts: Sequence[GroupValues]) -> dict[tuple[int, int], np.ndarray]:
+        """The weights of all groups, one array for all models and measures that share them."""
+        joined: dict[tuple[int, ...], np.ndarray] = {}
+        found = {}
+        for at in parts[0].weights if parts else ():
+            pieces = [part.weights[at] for part in parts]
+            shared = tuple(map(id, pieces))
+            if shared not in joined:
+                joined[shared] = np.concatenate(pieces)
+            found[at] = joined[shared]
+        return found
+
+    def take(self, groups: np.ndarray | slice) -> GroupValues:
+        """The results of some groups, in that order."""
+        distinct = {id(weight): weight for weight in self.weights.values()}
+        taken = {shared: weight[groups] for shared, weight in distinct.items()}
+        weights = {at: taken[id(weight)] for at, weight in self.weights.items()}
+        return GroupValues(
+            self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
+        )
+
+    def put(self, model: int, m: int, groups: RankedGroups, settled: Settled) -> None:
+        """Enter a measure's values of the ranked groups."""
+        here = slice(None) if groups.ranked is None else groups.ranked
+        self.values[model, m, here] = settled.value
+        if settled.weights is not None:
+            self.weights[model, m] = groups.spread(settled.weights, 0.0)
+
+    def put_positives(self, labels: Labels) -> None:
+        """Enter the rows of grade >= 1 of each group."""
+        self.positives = labels.relevant_of_each(1.0)

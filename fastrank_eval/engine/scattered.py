@@ -1,0 +1,269 @@
+"""Evaluate rows of groups that lie apart, and choose the way to read rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.errors import OrderError
+from fastrank_eval._lib.files import spill_folder
+from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.progress import report
+from fastrank_eval._lib.threads import in_order
+from fastrank_eval.engine.chunk_eval import Tallies, evaluate_chunk
+from fastrank_eval.engine.contiguous import Piece, evaluate_stream
+from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.totals import Tally
+from fastrank_eval.groups.boundaries import (
+    Keys,
+    KeyWatch,
+    ReturningKey,
+    group_starts,
+    key_integers,
+    key_text,
+    keys_at,
+)
+from fastrank_eval.groups.external_sort import Sorter, WideKeys
+from fastrank_eval.groups.gather import Gathering, Span
+from fastrank_eval.groups.partition import Dealer, DealtRows, stay_packed
+from fastrank_eval.io.reader import Reading, Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.io.source import Part, first_rows
+from fastrank_eval.io.validate import columns_of, keys_of
+
+#: The sorter keeps this share of what rows may take: results are worked out beside it.
+_SORTER_SHARE = 0.5
+#: Rows after which what is to come is foreseen from what has come.
+_FORESEEN = 1 << 16
+#: Bytes that DuckDB writes for each byte of rows.
+_ON_DISK = 1.4
+#: Stretches of strings are this many times shorter: their words take as much more room.
+_WIDE = 4
+#: The share of a disk's free room that spilled rows may fill.
+_DISK_SHARE = 0.95
+
+
+class Scattered:
+    """Evaluates rows in any order, in memory if they fit.
+
+    Parameters
+    ----------
+    plan : Plan
+    budget : Budget
+
+    Attributes
+    ----------
+    spilled : bool
+        Whether rows were sorted on disk.
+    """
+
+    def __init__(self, plan: Plan, budget: Budget) -> None:
+        self._plan, self._budget = plan, budget
+        self._dealers: list[Dealer] = []
+        self._expected: int | None = None
+        self.spilled = False
+
+    def evaluate(self, reading: Reading) -> tuple[Tally, list[Piece]]:
+        """Deal the rows, and evaluate the groups.
+
+        Parameters
+        ----------
+        reading : Reading
+
+        Returns
+        -------
+        Tally, list of Piece
+            Sums, and the results of the groups (empty unless ``plan.per_group``).
+        """
+        self._expected = reading.rows
+        if reading.rereadable:  # what is read once cannot be begun again
+            with suppress(WideKeys):
+                return self._evaluate(reading.parts(self._plan.stretch), narrow=True)
+        return self._evaluate(reading.parts(self._plan.stretch), narrow=False)
+
+    def _evaluate(self, parts: Iterable[Part], narrow: bool) -> tuple[Tally, list[Piece]]:
+        dealt = self._dealt(parts)
+        held: list[DealtRows] = []
+        packed = opened = read = 0
+        allowed = self._budget.rows
+        if self._expected is None:
+            # More may come than is foreseen: then what is held is handed on beside the sorter.
+            allowed //= 2
+        for rows, stretch in dealt:
+            read += rows
+            if stretch is None:
+                continue
+            held.append(stretch)
+            packed, opened = packed + stretch.bytes, opened + stretch.bytes_opened
+            size = packed if packed == opened or stay_packed(held) else opened
+            size += self._dealers[0].bytes
+            more = 1.0 if self._expected is None else max(self._expected / read, 1.0)
+            if size > allowed or (read >= _FORESEEN and size * more > allowed):
+                self.spilled = True
+                needed = int(_ON_DISK * opened * more)
+                rest = (stretch for _, stretch in dealt if stretch is not None)
+                return self._sorted(held, rest, needed, narrow)
+        if not held:
+            return Tally(self._plan), []
+        return self._gathered(Gathering(self._dealers[0], held))
+
+    def _dealt(self, parts: Iterable[Part]) -> Iterator[tuple[int, DealtRows | None]]:
+        """Rows read, and what of them was dealt, stretch by stretch."""
+        plan = self._plan
+
+        def jobs() -> Iterator[Stretch]:
+            rest = iter(parts)
+            first = next(rest, None)
+            if first is None:
+                return
+            kinds = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
+            dealer = Dealer(
+                plan.roles.group,
+                kinds,
+                len(plan.roles.scores),
+                keep_numbers=plan.per_group or plan.keeps_order,
+                keep_order=plan.keeps_order,
+            )
+            self._dealers[:] = [dealer]
+            wide = any(column.text for column in dealer.columns)
+            rows = max(plan.stretch // _WIDE, 1) if wide else plan.stretch
+            yield from stretches(chain([first], rest), rows)
+
+        def deal(stretch: Stretch) -> tuple[int, DealtRows | None]:
+            batch = in_scratch(read_stretch(stretch[0]))
+            columns = columns_of(batch, plan.roles, stretch[1])
+            return batch.num_rows, self._dealers[0].deal(columns) if columns.rows else None
+
+        return in_order(plan.threads, deal, jobs())
+
+    def _gathered(self, gathering: Gathering) -> tuple[Tally, list[Piece]]:
+        plan = self._plan
+        tallies = Tallies(plan)
+
+        def work(span: Span) -> Piece | None:
+            gathered = gathering.gathered(span)
+            chunk = gathered.chunk
+
+            def name(group: int) -> str:
+                return key_text(gathered.keys(), plan.roles.group, group)
+
+            values = evaluate_chunk(chunk, plan, tallies.mine(), name)
+            if not plan.per_group:
+                return None
+            return Piece(gathered.keys(), values, chunk.columns.earliest(chunk.starts))
+
+        done = []
+        spans = list(gathering.spans())
+        rows, total = 0, sum(span.rows for span in spans)
+        for span, piece in zip(spans, in_order(plan.threads, work, spans), strict=True):
+            rows += span.rows
+            report("evaluating", rows, total)
+            if piece is not None:
+                done.append(piece)
+        return tallies.merged(), done
+
+    def _sorted(
+        self, held: list[DealtRows], rest: Iterator[DealtRows], needed: int, narrow: bool
+    ) -> tuple[Tally, list[Piece]]:
+        plan, budget = self._plan, self._budget
+        taken = 0
+
+        def counted() -> Iterator[DealtRows]:
+            """Dealt stretches, none of them held on to."""
+            nonlocal taken
+            for stretch in chain((held.pop(0) for _ in range(len(held))), rest):
+                taken += stretch.rows
+                yield stretch
+            report("sorting on disk", 0, taken)
+
+        def evaluated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = 0
+            for batch in batches:
+                yield batch
+                rows += batch.num_rows
+                report("evaluating", rows, taken)
+
+        with spill_folder(budget.spill, needed) as folder:
+            sorter = Sorter(
+                self._dealers[0],
+                folder,
+                memory=int(_SORTER_SHARE * budget.rows),
+                disk=int(_DISK_SHARE * shutil.disk_usage(folder).free),
+                threads=plan.threads,
+                in_order=plan.keeps_order,
+                masked=plan.roles.unretrieved == "allow",
+                judged=plan.roles.judgments and plan.roles.unjudged == "allow",
+                narrow=narrow,
+            )
+            with sorter.rows(counted()) as batches:
+                return evaluate_stream(evaluated(batches), plan, None, sorter.columns)
+
+
+def in_order_of_appearance(pieces: list[Piece]) -> tuple[list[Keys], list[GroupValues]]:
+    """Results of all groups, each at the place of its first row."""
+    if not pieces:
+        return [], []
+    appeared = np.argsort(np.concatenate([piece.firsts for piece in pieces]))
+    columns = zip(*(piece.keys for piece in pieces), strict=True)
+    keys = tuple(pa.concat_arrays(list(column)) for column in columns)
+    together = GroupValues.together([cast(GroupValues, piece.values) for piece in pieces])
+    return [keys_at(keys, appeared)], [together.take(appeared)]
+
+
+#: Rows looked at to see whether keys are scattered.
+_PEEK = 1 << 16
+
+
+def evaluate_by_way(
+    reading: Reading, plan: Plan, order: str, allowed: Budget
+) -> tuple[Tally, list[Keys], list[GroupValues], dict[str, object]]:
+    """Evaluate by the way that `order` says, or that the keys call for; and tell which it was."""
+    if order == "auto":
+        first = reading.peek(_PEEK)
+        if first is not None and _scattered(first, plan):
+            order = "scattered"
+    keep = not reading.rereadable
+    while order != "scattered":
+        try:
+            tally, pieces = evaluate_stream(reading.parts(plan.stretch), plan, KeyWatch(keep))
+        except ReturningKey as returning:
+            if returning.keys is None and reading.rereadable:
+                keep = True
+            elif order == "auto" and reading.rereadable:
+                order = "scattered"
+            else:
+                raise _returned(returning, plan, order) from None
+        else:
+            keys = [piece.keys for piece in pieces]
+            values = [piece.values for piece in pieces if piece.values is not None]
+            return tally, keys, values, {"order": "grouped" if order == "auto" else order}
+
+    scattered = Scattered(plan, allowed)
+    tally, pieces = scattered.evaluate(reading)
+    way: dict[str, object] = {"order": order}
+    if scattered.spilled:
+        way["spilled"] = True
+    return tally, *in_order_of_appearance(pieces), way
+
+
+def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
+    which = key_text(returning.keys, plan.roles.group, 0) if returning.keys is not None else "?"
+    promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
+    return OrderError(
+        f"the group {which} comes back after other groups{promise}; pass order='scattered' "
+        "(--order scattered) to gather rows, or sort the input by group."
+    )
+
+
+def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
+    keys = keys_of(batch, plan.roles, 0)
+    starts = np.concatenate([[0], group_starts(keys)])
+    at_starts = keys_at(keys, starts)
+    integers = np.sort(key_integers(at_starts))  # np.unique() would hash them: 20 times slower
+    return bool((integers[1:] == integers[:-1]).any())

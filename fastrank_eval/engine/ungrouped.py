@@ -1,0 +1,203 @@
+"""All rows of a source, whatever their group: what measures of all rows keep of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import (
+    CHOICES,
+    at_least_one,
+    check_choice,
+    column_name,
+    column_names,
+    processors,
+    typed,
+)
+from fastrank_eval._lib.progress import Progress, reporting_to
+from fastrank_eval._lib.threads import in_order
+from fastrank_eval.engine.plan import stretch_of
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.labels import Labels
+from fastrank_eval.io import Source, open_source, refuse_text, require_columns
+from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.numbers import BadRows, explained
+from fastrank_eval.io.reader import Reading, Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.io.validate import columns_of
+from fastrank_eval.measures.auc import PooledAUC
+from fastrank_eval.measures.base import SCORE_KINDS
+from fastrank_eval.measures.pooled import PooledMeasure
+from fastrank_eval.stats.score_table import ScoreTable
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+_COUNTING = "counting bad rows"
+
+
+@typed
+def states_of(
+    source: object,
+    measures: Sequence[PooledMeasure],
+    *,
+    label: str,
+    score: str | Sequence[str],
+    weight: str | None = None,
+    unretrieved: str = "error",
+    unjudged: str = "error",
+    score_type: str = "given",
+    where: str | pc.Expression | None = None,
+    limit: int | None = None,
+    threads: int | None = None,
+    format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    allow_unfinished: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+) -> dict[str, list[Any]]:
+    """The state of each measure after all rows, in one pass and without groups.
+
+    Parameters
+    ----------
+    source : object
+        As `evaluate` takes it.
+    measures : sequence of PooledMeasure
+    label, score, weight, unretrieved, unjudged, score_type, where, limit, threads, format
+        As `evaluate` takes them.
+    allow_unfinished, progress
+        As `evaluate` takes them.
+
+    Returns
+    -------
+    dict of str to list
+        For each score column the states, in the order of the measures.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+    """
+    given = {"unretrieved": unretrieved, "unjudged": unjudged, "score_type": score_type}
+    for name, value in given.items():
+        check_choice(name, value, CHOICES[name])
+    roles = Roles(
+        group=(),
+        label=column_name("label", label),
+        scores=column_names("score", score),
+        weight=None if weight is None else column_name("weight", weight),
+        unretrieved=unretrieved,
+        unjudged=unjudged,
+        single_precision=score_type == "float32",
+        score_kind=max((m.scores for m in measures), key=SCORE_KINDS.index),
+    )
+    workers = at_least_one("threads", threads, processors())
+    opened = open_source(source, format=format, where=where, allow_unfinished=allow_unfinished)
+    states = {
+        name: [m.new_state(roles.weight is not None, workers) for m in measures]
+        for name in roles.scores
+    }
+
+    def add(batch: pa.RecordBatch, first_row: int) -> None:
+        columns = columns_of(batch, roles, first_row)
+        starts = np.array([0, columns.rows])
+        labels = Labels.of(columns.label, starts, skip_empty=False)
+        for model, name in enumerate(roles.scores):
+            scored = Scored.of(Chunk(columns, starts, grouped=False), model, labels)
+            for m, state in zip(measures, states[name], strict=True):
+                m.add_rows(state, scored)
+
+    with reporting_to(progress):
+        each_stretch(opened, roles.by_column(), add, limit=limit, threads=workers)
+    return states
+
+
+def each_stretch(
+    source: Source,
+    parts: Mapping[str, str],
+    work: Callable[[pa.RecordBatch, int], None],
+    *,
+    limit: int | None,
+    threads: int,
+    rows: Callable[[int], int] = int,
+    categories: Sequence[str] = (),
+) -> None:
+    """Read some columns once, in threads, a stretch of rows at a time.
+
+    Parameters
+    ----------
+    source : Source
+    parts : mapping of str to str
+        The part that each column plays, for messages.
+    work : callable
+        Takes the rows of a stretch, which are overwritten afterwards, and the number of the first.
+        Threads call it at the same time.
+    limit : int or None
+        Rows to stop after.
+    threads : int
+    rows : callable
+        Rows of a stretch, from their usual number.
+    categories : sequence of str
+        The columns that may be text.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+    """
+    for name, part in parts.items():
+        require_columns(source.schema, [name], role=part)
+        if name not in categories:
+            refuse_text(source, name, part)
+    reading = Reading(source, tuple(parts), at_least_one("limit", limit, None, math.inf))
+
+    def look(job: Stretch) -> None:
+        work(in_scratch(read_stretch(job[0])), job[1])
+
+    size = rows(stretch_of(reading.rows, threads))
+    try:
+        for _ in in_order(threads, look, stretches(reading.parts(size), size)):
+            pass
+    except BadRows as fault:
+
+        def again(columns: tuple[str, ...]) -> Any:
+            return Reading(source, columns, reading.limit, _COUNTING).batches()
+
+        raise explained(fault, source, again) from None
+
+
+def score_tables(
+    source: object,
+    *,
+    label: str,
+    score: str | Sequence[str],
+    rel: float = 1,
+    threads: int | None = None,
+    **options: Any,
+) -> dict[str, ScoreTable]:
+    """Every distinct score of each model, with its positive and other rows.
+
+    Parameters
+    ----------
+    source, label, score, threads, **options
+        As `states_of` takes them.
+    rel : float
+        The least label of a positive row.
+
+    Returns
+    -------
+    dict of str to ScoreTable
+        In the order of the score columns.
+    """
+    measure = _ByNumber(rel=rel)
+    states = states_of(source, [measure], label=label, score=score, threads=threads, **options)
+    jobs = partial(in_order, at_least_one("threads", threads, processors()))
+    return {name: state.table(jobs) for name, (state,) in states.items()}
+
+
+class _ByNumber(PooledAUC):
+    """AUC's state of scores that are taken for numbers."""
+
+    scores = "number"

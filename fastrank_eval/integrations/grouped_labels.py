@@ -1,0 +1,202 @@
+"""Groups that stay while scores change: found once, then every call is one evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import arrow_column, as_array, decoded
+from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval.io import open_source
+from fastrank_eval.measures import Measure, measure
+from fastrank_eval.results.evaluate import evaluate
+
+__all__ = ["Grouped", "Grouping", "groupings", "several"]
+
+#: What a caller may choose besides the measure; the rest follows from there being arrays.
+_OPTIONS = (
+    "profile",
+    "ties",
+    "undefined",
+    "groups",
+    "weight_rows",
+    "score_type",
+    "threads",
+)
+
+
+class Grouping:
+    """Which rows form a group; rows whose groups are scattered are put in order here, once.
+
+    Parameters
+    ----------
+    number : ndarray of int64, shape (rows,)
+        The number of each row's group.
+    """
+
+    def __init__(self, number: np.ndarray) -> None:
+        self.rows = len(number)
+        runs = int(np.count_nonzero(number[1:] != number[:-1])) + (self.rows > 0)
+        self._order = None
+        if runs != len(np.unique(number)):
+            # Stable, because ties="input" means the order in which rows were given.
+            self._order = np.argsort(number, kind="stable")
+            number = number[self._order]
+        self.number = arrow_column(np.ascontiguousarray(number))
+
+    @classmethod
+    def of_ids(cls, group: object) -> Grouping:
+        """Rows grouped by an id each.
+
+        Raises
+        ------
+        ArgumentError
+            If the ids are no array, no ids, or null somewhere.
+        """
+        batches = list(open_source({"group": group}).batches(["group"]))
+        columns = [decoded(batch.column("group")) for batch in batches]
+        ids = pa.chunked_array(columns) if columns else pa.nulls(0, pa.int64())
+        if pa.types.is_floating(ids.type) or pa.types.is_nested(ids.type):
+            raise ArgumentError(
+                f"group is {ids.type}, which is no id: pass integers, text, dates or bools."
+            )
+        if ids.null_count:
+            raise ArgumentError(
+                f"group is null for {ids.null_count:,} of {len(ids):,} rows: every row needs one."
+            )
+        codes = ids.dictionary_encode()
+        if isinstance(codes, pa.ChunkedArray):
+            codes = codes.unify_dictionaries().combine_chunks()
+        return cls(as_array(codes.indices).astype(np.int64))
+
+    @classmethod
+    def of_sizes(cls, sizes: object) -> Grouping:
+        """Rows that stand group after group, so many each.
+
+        Raises
+        ------
+        ArgumentError
+            If a size is no whole number of at least 0.
+        """
+        counts = np.asarray(sizes)
+        if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+            raise ArgumentError(
+                f"group sizes are {sizes!r}: pass one whole number a group, of at least 0."
+            )
+        return cls(np.repeat(np.arange(len(counts)), counts))
+
+    def arranged(self, values: np.ndarray) -> np.ndarray:
+        """Values of the rows, groups being contiguous."""
+        return values if self._order is None else values[self._order]
+
+
+class Grouped:
+    """A measure of rows whose groups are known.
+
+    Parameters
+    ----------
+    measure : str or Measure
+    options : mapping
+        Arguments of `evaluate`.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is not one of those that arrays leave open.
+    MeasureError
+        If there is no such measure.
+    """
+
+    def __init__(self, of: str | Measure, options: Mapping[str, Any]) -> None:
+        self.measure = measure(of)
+        for name in options:
+            if name not in _OPTIONS:
+                raise ArgumentError(
+                    f"option {name!r} is not one of {', '.join(_OPTIONS)}.{near(name, _OPTIONS)}"
+                )
+        self.options = dict(options)
+
+    def value(
+        self, grouping: Grouping, label: object, score: object, weight: object = None
+    ) -> float:
+        """The measure over all groups; NaN where undefined.
+
+        Raises
+        ------
+        ArgumentError
+            If there is not one label, score and weight a row.
+        FastRankEvalError
+            As `evaluate` does.
+        """
+        columns = {"label": label, "score": score}
+        if weight is not None:
+            columns["weight"] = weight
+        source: dict[str, object] = {"group": grouping.number}
+        for part, values in columns.items():
+            array = np.asarray(values)
+            if array.shape != (grouping.rows,):
+                raise ArgumentError(
+                    f"{part} has shape {array.shape}, but the groups are those of "
+                    f"{grouping.rows:,} rows: pass one {part} a row."
+                )
+            source[part] = grouping.arranged(array)
+        result = evaluate(
+            source,
+            group="group",
+            label="label",
+            score="score",
+            weight=None if weight is None else "weight",
+            measures=self.measure,
+            order="grouped",
+            per_group=False,
+            **self.options,
+        )
+        return result.value(self.measure)
+
+
+def groupings(group: object, sizes: object) -> dict[int, Grouping]:
+    """The groups of each data set, by its number of rows; none where none are given.
+
+    Parameters
+    ----------
+    group : array, or list or tuple of arrays, or None
+        An id a row, of one data set or of several.
+    sizes : sequence of int, or list or tuple of such, or None
+        Instead: the rows of each group.
+
+    Raises
+    ------
+    ArgumentError
+        If both are given, or two data sets have the same number of rows.
+    """
+    if group is not None and sizes is not None:
+        raise ArgumentError("group and sizes say the same thing twice; give one of them.")
+    if group is None and sizes is None:
+        return {}
+    if sizes is None:
+        each = [Grouping.of_ids(one) for one in several(group)]
+    else:
+        each = [Grouping.of_sizes(one) for one in several(sizes)]
+    found: dict[int, Grouping] = {}
+    for grouping in each:
+        if grouping.rows in found:
+            raise ArgumentError(
+                f"two data sets have {grouping.rows:,} rows, and only their length tells them "
+                "apart: make a metric for each and train with one of them."
+            )
+        found[grouping.rows] = grouping
+    return found
+
+
+def several(given: Any) -> list[Any]:
+    """What is given of each data set: a list of things that have a length is of several."""
+    if (
+        isinstance(given, list | tuple)
+        and len(given) > 0
+        and all(hasattr(one, "__len__") and not isinstance(one, str | bytes) for one in given)
+    ):
+        return list(given)
+    return [given]

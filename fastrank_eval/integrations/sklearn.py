@@ -1,0 +1,145 @@
+"""Measures of groups as metrics and scorers of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.integrations.grouped_labels import Grouped, Grouping
+from fastrank_eval.measures import Measure
+
+__all__ = ["GroupScore", "group_score", "scorer"]
+
+
+class GroupScore:
+    """A metric as scikit-learn calls them; made by `scorer`, and can be pickled.
+
+    Parameters
+    ----------
+    measure : str or Measure
+    options : dict
+        Arguments of `evaluate`.
+    """
+
+    def __init__(self, measure: str | Measure, options: dict[str, Any]) -> None:
+        self._grouped = Grouped(measure, options)
+        #: Part of what make_scorer prints.
+        self.__name__ = str(self._grouped.measure)
+
+    def __call__(
+        self, y_true: Any, y_score: Any, *, groups: Any = None, sample_weight: Any = None
+    ) -> float:
+        """The measure over all groups; NaN where undefined."""
+        label, score = np.asarray(y_true), np.asarray(y_score)
+        for name, values in (("y_true", label), ("y_score", score)):
+            if values.ndim != 1:
+                raise ArgumentError(
+                    f"{name} has shape {values.shape}: pass one number a row. Of class "
+                    "probabilities that is the column of the relevant class."
+                )
+        if groups is None:
+            if not self._grouped.measure.pooled:
+                raise ArgumentError(
+                    f"{self.__name__} got no groups. Pass groups=, an id a row; behind "
+                    "make_scorer they come by metadata routing: set_score_request(groups=True)."
+                )
+            grouping = Grouping(np.zeros(len(label), np.int64))
+        else:
+            grouping = Grouping.of_ids(groups)
+        return self._grouped.value(grouping, label, score, sample_weight)
+
+
+@typed
+def group_score(
+    y_true: Any,
+    y_score: Any,
+    groups: Any,
+    measure: str | Measure = "GAUC",
+    *,
+    sample_weight: Any = None,
+    **options: Any,
+) -> float:
+    """A measure over groups of rows, called as the metrics of scikit-learn are.
+
+    Parameters
+    ----------
+    y_true : array of shape (rows,)
+        Labels: bool, integer grades or finite gains, not null.
+    y_score : array of shape (rows,)
+        Scores, higher ranks first; not NaN.
+    groups : array of ids, shape (rows,)
+        Integers, text, dates or bools, not null; in any order.
+    measure : str or Measure
+    sample_weight : array of shape (rows,), optional
+        Row weights, 0 or from 1e-30 to 1e30; measures of rank positions refuse them.
+    **options
+        profile, ties, undefined, weight_rows, score_type and threads, as `evaluate` has them.
+
+    Returns
+    -------
+    float
+        NaN where undefined.
+
+    Raises
+    ------
+    ArgumentError
+        If arrays are not of one length, groups are no ids, or an option is unknown.
+    FastRankEvalError
+        As `evaluate` does.
+
+    References
+    ----------
+    https://scikit-learn.org/stable/modules/model_evaluation.html
+
+    Examples
+    --------
+    >>> group_score([0, 1, 1, 0], [0.1, 0.3, 0.2, 0.4], groups=["a", "b", "a", "b"])
+    0.5
+    """
+    score = scorer(measure, **options)
+    return score(y_true, y_score, groups=groups, sample_weight=sample_weight)
+
+
+@typed
+def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
+    """A measure as a metric ``(y_true, y_score, *, groups=None, sample_weight=None) -> float``.
+
+    With ``sklearn.set_config(enable_metadata_routing=True)`` it goes into cross-validation::
+
+        gauc = make_scorer(scorer("GAUC"), response_method="predict_proba")
+        cross_validate(model, X, y, cv=GroupKFold(), params={"groups": users},
+                       scoring=gauc.set_score_request(groups=True))
+
+    Of measures that are better the lower they are (LogLoss, Brier, ECE ...), ``make_scorer`` has to
+    be told: ``greater_is_better=False``.
+
+    Parameters
+    ----------
+    measure : str or Measure
+    **options
+        profile, ties, undefined, groups, weight_rows, score_type and threads, as `evaluate` has
+        them.
+
+    Returns
+    -------
+    GroupScore
+        It raises `ArgumentError` without groups, but for measures that pool all rows (AUC).
+
+    Raises
+    ------
+    ArgumentError, MeasureError
+        If an option or the measure is unknown.
+
+    References
+    ----------
+    https://scikit-learn.org/stable/metadata_routing.html
+
+    Examples
+    --------
+    >>> scorer("nDCG@2")([0, 1, 1], [0.3, 0.2, 0.1], groups=[7, 7, 8])
+    0.8154648767857288
+    """
+    return GroupScore(measure, options)

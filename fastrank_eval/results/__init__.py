@@ -1,0 +1,1 @@
+"""Evaluate, and show the result: values, tables, states and gates."""

@@ -1,0 +1,1 @@
+"""Number the slice that each row belongs to."""

@@ -1,0 +1,1 @@
+"""Add up exact, mergeable state, and infer from it."""

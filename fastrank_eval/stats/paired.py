@@ -1,0 +1,300 @@
+"""Exact sums over groups of two models side by side: what their difference is sure to.
+
+The terms of a group are p = w A and w of its value A and weight w, both 0 where a model leaves the
+group out. Beside the squares that each model keeps itself, the difference needs the four products
+of one model's terms and the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
+from fastrank_eval.stats.intervals import (
+    Moments,
+    Support,
+    carriers,
+    root_of_quotient,
+)
+from fastrank_eval.stats.row_sums import LineCounts
+
+#: Values of two models are equal where they differ by no more than this share of the larger: one
+#: value summed in two orders differs by its last bits, which is neither a win nor a loss.
+AGREES = 2.0**-40
+
+# Counters of a line.
+_WINS, _TIES, _LOSSES, _ONLY_BASE, _ONLY_OTHER = range(5)
+# Of p and w of both models: p q, p v, w q and w v, as in `CrossMoments`; and of the differences d
+# of values, and e of weighted values: d, d d, e^4.
+_TERMS = ((0, 2), (0, 3), (1, 2), (1, 3), (4,), (4, 4), (5, 5, 5, 5))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPairs:
+    """How the groups of two models compare.
+
+    Parameters
+    ----------
+    higher, ties, lower : int
+        Groups that both use, in which the other model's value is higher than, equal to and lower
+        than that of the base model.
+    only_base, only_other : int
+        Groups that one of them uses.
+    mean, deviation : float
+        Of the differences in groups that both use: unweighted mean, sample standard deviation; NaN
+        where there are too few.
+    """
+
+    higher: int
+    ties: int
+    lower: int
+    only_base: int
+    only_other: int
+    mean: float
+    deviation: float
+
+    @property
+    def both(self) -> int:
+        """Groups that both models use."""
+        return self.higher + self.ties + self.lower
+
+    @property
+    def groups(self) -> int:
+        """Groups that either model uses."""
+        return self.both + self.only_base + self.only_other
+
+
+@dataclass(frozen=True, slots=True)
+class CrossMoments:
+    """Exact sums over groups of products of two models' terms, in the square of `Moments`' unit.
+
+    Parameters
+    ----------
+    values : int
+        Sum of p_a p_b.
+    value_weight, weight_value, weights : int
+        Sums of p_a w_b, w_a p_b and w_a w_b.
+    """
+
+    values: int
+    value_weight: int
+    weight_value: int
+    weights: int
+
+
+class PairedState:
+    """Sums over groups of a base model and another, one row a slice.
+
+    Parameters
+    ----------
+    measures : int
+        Number of measures.
+    """
+
+    def __init__(self, measures: int) -> None:
+        self._sums = [ExactSums(_TERMS) for _ in range(measures)]
+        self._counts = [LineCounts(5) for _ in range(measures)]
+
+    def add(
+        self,
+        m: int,
+        base: np.ndarray,
+        other: np.ndarray,
+        base_weights: np.ndarray | None,
+        other_weights: np.ndarray | None,
+        slices: np.ndarray = NO_SLICES,
+    ) -> None:
+        """Add groups.
+
+        Parameters
+        ----------
+        m : int
+            Which measure.
+        base, other : ndarray of float64, shape (groups,)
+            Values of the two models, NaN where a group is not used.
+        base_weights, other_weights : ndarray of float64, shape (groups,), or None
+            Group weights; None: 1 each.
+        slices : ndarray of int64, shape (groups,), or (0,)
+            The slice that each group is added to; without entries the first.
+        """
+        counts = self._counts[m]
+        if len(slices):
+            counts.hold_lines(int(slices.max()) + 1)
+        numbers = np.empty((6, len(base)))
+        _compare(base, other, slices, numbers[4], counts.table)
+        numbers[0], numbers[1] = _terms(base, base_weights)
+        numbers[2], numbers[3] = _terms(other, other_weights)
+        np.subtract(numbers[2], numbers[0], out=numbers[5])
+        self._sums[m].add(numbers, slices)
+
+    def add_zeros(self, m: int, groups: np.ndarray | int) -> None:
+        """Add groups to each slice in which both models have the value 0 and the weight 1."""
+        self._counts[m].add(_TIES, groups)
+        # Numbers of groups as weights of 1 each, without an array of so many.
+        self._sums[m].add_whole(3, np.atleast_1d(np.asarray(groups, np.int64)))
+
+    def merge(self, other: PairedState) -> None:
+        """Add another state; the order of merging does not matter."""
+        for sums, more in zip(self._sums, other._sums, strict=True):
+            sums.merge(more)
+        for counts, more_counts in zip(self._counts, other._counts, strict=True):
+            counts.merge(more_counts)
+
+    def take(self, slices: np.ndarray) -> PairedState:
+        """Take the sums of some slices, in that order; zeros for -1."""
+        taken = PairedState(0)
+        taken._sums = [sums.take(slices) for sums in self._sums]
+        taken._counts = [counts.take(slices) for counts in self._counts]
+        return taken
+
+    def of_measures(self, chosen: Sequence[int]) -> PairedState:
+        """Return the sums of some measures, which are shared."""
+        found = PairedState(0)
+        found._sums = [self._sums[m] for m in chosen]
+        found._counts = [self._counts[m] for m in chosen]
+        return found
+
+    def saved(self) -> Parts:
+        """Write digits that are not 0 with their places, and counters, of every slice."""
+        counts = np.stack([counts.table for counts in self._counts])
+        parts: Parts = {"counts": counts}
+        for m, sums in enumerate(self._sums):
+            parts |= sums.saved(f"{m}.sums", counts.shape[1])
+        return parts
+
+    @classmethod
+    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `saved` wrote."""
+        counts = parts["counts"]
+        measures, slices = counts.shape[:2]
+        state = cls(measures)
+        state._sums = [
+            ExactSums.loaded(_TERMS, parts, f"{m}.sums", slices) for m in range(measures)
+        ]
+        state._counts = [LineCounts.of(table.copy()) for table in counts]
+        return state
+
+    def cross(self, m: int, row: int = 0) -> CrossMoments:
+        """Return what the standard error of the difference needs besides each model's moments."""
+        return CrossMoments(*(self._sums[m].whole(term, row) for term in range(4)))
+
+    def support(self, m: int, base: Moments, other: Moments, row: int = 0) -> Support:
+        """Return what the variance of the difference rests on.
+
+        The influence of a group is its difference of weighted values, as if the models did not
+        differ: about 0.
+
+        Parameters
+        ----------
+        m : int
+            Which measure.
+        base, other : Moments
+            Those of either model.
+        row : int
+            The slice.
+        """
+        by_weight = min(base.carriers_by_weight(), other.carriers_by_weight())
+        squares = base.squares + other.squares - 2 * self._sums[m].whole(0, row)
+        fourth = self._sums[m].total(6, row)
+        influence = carriers(quotient(squares, 1 << (2 * UNIT)), fourth)
+        return Support(self.pairs(m, row).groups, by_weight, influence, difference=True)
+
+    def pairs(self, m: int, row: int = 0) -> GroupPairs:
+        """Return how the groups compare, one by one."""
+        wins, ties, losses, base, other = (self._counts[m].at(row, c) for c in range(5))
+        both, sums = wins + ties + losses, self._sums[m]
+        total = sums.whole(4, row)
+        mean = total / (both << UNIT) if both else float("nan")
+        spread = float("nan")
+        if both > 1:
+            deviations = both * sums.whole(5, row) - total * total
+            spread = root_of_quotient(deviations, both * (both - 1) << (2 * UNIT))
+        return GroupPairs(wins, ties, losses, base, other, mean, spread)
+
+
+def error_of_difference(
+    base: Moments,
+    other: Moments,
+    cross: CrossMoments,
+    groups: int,
+    slopes: tuple[float, float] = (1.0, 1.0),
+) -> float:
+    """The standard error of the difference of two models' means; NaN of less than two groups.
+
+    ``sqrt(U / (U - 1) * sum of (s_b e_b - s_a e_a)^2)`` of U groups that either model uses, with
+    ``e = w (A - mean) / sum of w`` of each: the paired variance of two ratios of sums over
+    independent clusters, linearised.
+
+    Parameters
+    ----------
+    base, other : Moments
+    cross : CrossMoments
+    groups : int
+    slopes : tuple of float
+        How fast a function of each mean rises there, whose difference is asked for.
+
+    References
+    ----------
+    Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
+    """
+    if groups < 2 or not base.weights or not other.weights:
+        return float("nan")
+    pa, wa, pb, wb = base.values, base.weights, other.values, other.weights
+    crossed = (
+        cross.values * wa * wb
+        - cross.value_weight * wa * pb
+        - cross.weight_value * pa * wb
+        + cross.weights * pa * pb
+    )
+    mine, theirs = base.deviations(), other.deviations()
+    (sa, below_a), (sb, below_b) = (slope.as_integer_ratio() for slope in slopes)
+    # As whole numbers, so that what is equal cancels.
+    at, bt = sa * below_b * wb**2, sb * below_a * wa**2
+    total = bt**2 * theirs + at**2 * mine - 2 * at * bt * crossed
+    return root_of_quotient(total * groups, (groups - 1) * (below_a * below_b * wa**2 * wb**2) ** 2)
+
+
+def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: int) -> float:
+    """The standard error of the difference of two sums, the number of groups being given."""
+    if groups < 2:
+        return float("nan")
+    squares = base.squares + other.squares - 2 * cross.values
+    difference = other.values - base.values
+    return root_of_quotient(groups * squares - difference**2, (groups - 1) << (2 * base.unit))
+
+
+def _terms(values: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Compute p and w of each group, 0 where it is not used."""
+    used = ~np.isnan(values)
+    w = used.astype(np.float64) if weights is None else np.where(used, weights, 0.0)
+    return np.where(used, values, 0.0) * w, w
+
+
+@kernel
+def _compare(base, other, slices, difference, counts):  # type: ignore[no-untyped-def]
+    row = np.int64(0)
+    for g in range(base.shape[0]):
+        a = base[g]
+        b = other[g]
+        if slices.shape[0] > 0:
+            row = slices[g]
+        difference[g] = 0.0
+        if a == a and b == b:
+            if abs(b - a) <= AGREES * max(abs(a), abs(b)):
+                counts[row, 1] += 1
+            else:
+                difference[g] = b - a
+                if b > a:
+                    counts[row, 0] += 1
+                else:
+                    counts[row, 2] += 1
+        elif a == a:
+            counts[row, 3] += 1
+        elif b == b:
+            counts[row, 4] += 1
