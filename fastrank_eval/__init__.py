@@ -39,7 +39,7 @@ _FILES = {
     "analysis.multiclass": "ClassResult evaluate_classes",
     "analysis.thresholds": "BestThreshold best_threshold confusion",
     "engine.records": "MeasureValue Meta",
-    "engine.state_file": "Seen",
+    "engine.state_file": "Provenance",
     "io": "open_source",
     "results.evaluate": "evaluate",
     "results.gates": "Gate GateFailure Verdict gate",

@@ -17,9 +17,9 @@ def main() -> None:
 
 
 def _run() -> None:
-    from fastrank_eval._lib.signals import raise_if_stopped, signals_held
+    from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.apps.cli.main import main as run
     raise_if_stopped()
     run()

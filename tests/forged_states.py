@@ -172,7 +172,7 @@ def uses(good: fe.State) -> dict[str, Callable[[fe.State], object]]:
         "merge": lambda state: state.merge(good, **again).result(confidence=0.9, min_groups=1),
         "be merged": lambda state: good.merge(state, allow_repeated=True),
         "leave out": lambda state: (state.without_groups(), state.without_slices()),
-        "show": lambda state: (repr(state), state.slicings, state.baseline, state.asked),
+        "show": lambda state: (repr(state), state.slicings, state.baseline, state.requested),
     }
 
 

@@ -21,15 +21,15 @@ import pytest
 from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
-from fastrank_eval.apps.nightly.night import Finding, KeptStates, Night, NightQuality
+from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality, SavedStates
 from tests.nights import HOSTILE, a_night
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-def states(content: bytes, fingerprint: str = "") -> KeptStates:
-    return KeptStates({"groups": content}, fingerprint)
+def states(content: bytes, fingerprint: str = "") -> SavedStates:
+    return SavedStates({"groups": content}, fingerprint)
 
 
 def same(left: Night, right: Night) -> bool:
@@ -235,24 +235,24 @@ def test_second_writer__waits_in_vain__is_told(path: Path) -> None:
 WRITER = """
 import sys, time
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import KeptStates
+from fastrank_eval.apps.nightly.night import SavedStates
 from tests.nights import a_night
 path, what, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 if what == "halfway":
     with History(path) as history, history.transaction():
         history._database.execute("PRAGMA cache_size = 1")  # pages leave memory at once
         for at in range(first, last):
-            history.write(a_night(1 + at % 28, 0.125), KeptStates({"groups": bytes(100_000)}))
+            history.write(a_night(1 + at % 28, 0.125), SavedStates({"groups": bytes(100_000)}))
         print("halfway", flush=True)
         time.sleep(60)
 with History(path) as history:
     if what == "days":
         for day in range(first, last):
-            history.write(a_night(day), KeptStates({"groups": bytes([day])}))
+            history.write(a_night(day), SavedStates({"groups": bytes([day])}))
     while what == "forever":
         for value in (0.25, 0.5):
             kept = bytes([int(4 * value)]) * 50_000
-            history.write(a_night(1, value), KeptStates({"groups": kept}))
+            history.write(a_night(1, value), SavedStates({"groups": kept}))
             print("ready", flush=True)
 """
 
@@ -375,7 +375,7 @@ def test_history__plain_sql__finds_a_slice_over_time(path: Path) -> None:
 def test_read__of_one_slice_and_measure__nothing_else(tmp_path: Path) -> None:
     with History(tmp_path / "history.db") as history:
         for day in (1, 2):
-            history.write(a_night(day), KeptStates({"groups": b"12345" * day}))
+            history.write(a_night(day), SavedStates({"groups": b"12345" * day}))
         found = history.read(of=(HOSTILE[1], "GAUC"))
         whole = history.read()
         assert [n.date for n in found] == [n.date for n in whole]

@@ -13,7 +13,7 @@ import pytest
 
 from fastrank_eval._lib.errors import HistoryError
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import KeptStates
+from fastrank_eval.apps.nightly.night import SavedStates
 from tests.nights import a_night
 
 
@@ -105,5 +105,5 @@ def test_write__states_larger_than_sqlite_takes__says_what_to_do(path: Path) -> 
 
     with History(path) as history:
         with pytest.raises(HistoryError, match=r"3,000,000,000 bytes .* states = \"rows\""):
-            history.write(a_night(1), KeptStates({"groups": Huge()}))
+            history.write(a_night(1), SavedStates({"groups": Huge()}))
         assert history.dates() == []

@@ -379,7 +379,7 @@ def test_signal__main_thread_does_not_unwind__process_ends_and_tidies_up(
 
 SWALLOWED = """
 import os, signal
-from fastrank_eval._lib.signals import Stopped, obey_signals, raise_if_stopped, signals_held
+from fastrank_eval._lib.signals import Stopped, obey_signals, raise_if_stopped, defer_signals
 
 class Finalized:
     def __del__(self):
@@ -396,11 +396,11 @@ except Stopped as stop:
 
 HELD = """
 import os, signal
-from fastrank_eval._lib.signals import Stopped, obey_signals, signals_held
+from fastrank_eval._lib.signals import Stopped, obey_signals, defer_signals
 
 obey_signals()
 try:
-    with signals_held():
+    with defer_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         for _ in range(1000): pass
         print("whole")

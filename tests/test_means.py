@@ -14,7 +14,7 @@ from tests.tables import table_of
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
 
-def summary_lines(rows_of_groups, measures, **options):
+def summary_rows(rows_of_groups, measures, **options):
     result = fastrank_eval.evaluate(
         table_of(rows_of_groups),
         group="group",
@@ -56,7 +56,7 @@ POLICIES = [
 def test_summary__equals_the_mean_group_by_group(policy, grades):
     groups = random_groups(201, 80, grades=grades, most_rows=5, unretrieved=0.1)
     texts = [text for text in PER_GROUP if has_expectation(text)]
-    lines = summary_lines(groups, texts, **policy)
+    lines = summary_rows(groups, texts, **policy)
     for text in texts:
         wanted = mean_over_groups(
             text,
@@ -77,7 +77,7 @@ def test_group_weights__of_every_measure_of_ranks():
     ]
     for ties in ("expected", "input"):
         chosen = [text for text in texts if has_expectation(text) == (ties == "expected")]
-        lines = summary_lines(groups, chosen, ties=ties)
+        lines = summary_rows(groups, chosen, ties=ties)
         for text in chosen:
             assert_line(lines[text], mean_over_groups(text, groups, ties=ties), text)
 
@@ -89,7 +89,7 @@ def test_group_weights__a_column():
         [row._replace(weight=weight) for row in rows]
         for rows, weight in zip(groups, weights, strict=True)
     ]
-    lines = summary_lines(weighted, "RR(weight='weight')")
+    lines = summary_rows(weighted, "RR(weight='weight')")
     per_group = [mean_over_groups("RR", [rows]).value for rows in groups]
     mean = math.fsum(w * v for w, v in zip(weights, per_group, strict=True)) / math.fsum(weights)
     (line,) = lines.values()
@@ -101,7 +101,7 @@ def test_group_weights__follow_row_weights():
     groups = random_groups(204, 80, weights=(0.0, 0.5, 1.0, 4.0))
     texts = [f"GAUC(weight='{weight}')" for weight in GROUP_WEIGHTS]
     texts = [str(measure(text)) for text in texts]
-    lines = summary_lines(groups, texts, weight="weight")
+    lines = summary_rows(groups, texts, weight="weight")
     for text in texts:
         assert_line(lines[text], mean_over_groups(text, groups), text)
 
@@ -116,7 +116,7 @@ def test_sums_and_geometric_means__by_hand():
     texts = ["NumRet", "NumRel", "NumRelRet", "NumRel(weight='impressions')", "GMAP", "Utility"]
 
     def values(**options: str) -> list[float]:
-        lines = summary_lines(groups, texts, **options)
+        lines = summary_rows(groups, texts, **options)
         assert [lines[text]["aggregate"] for text in texts] == ["sum"] * 4 + [
             "geometric mean",
             "mean",
@@ -141,7 +141,7 @@ def test_mean__of_values_whose_sum_passes_the_largest_double__is_exact():
 
 
 def test_summary__without_any_group():
-    lines = summary_lines([], ["GAUC", "AUC", "nDCG@5", "RR", "NumRet", "GMAP"])
+    lines = summary_rows([], ["GAUC", "AUC", "nDCG@5", "RR", "NumRet", "GMAP"])
     for text, line in lines.items():
         assert line["value"] is None, text
         assert (line["groups"], line["groups_used"], line["dropped"]) == (0, 0, {}), text

@@ -9,7 +9,7 @@ import pytest
 
 from fastrank_eval.apps.nightly.night import GateOutcome, Night, NightDifference
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.page_rows import Moved, moved, slices_moved
+from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, moved
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from tests.html_elements import elements
 from tests.nights import a_night
@@ -30,7 +30,7 @@ def night_of(*compared: NightDifference, gates: tuple[GateOutcome, ...] = ()) ->
     return a_night(measures=("GAUC", "AUC", "PCOC"), compared=compared, gates=gates)
 
 
-def named(found: list[Moved]) -> list[tuple[str, str]]:
+def named(found: list[TopChanges]) -> list[tuple[str, str]]:
     return [(one.difference.slice, one.difference.measure) for one in found]
 
 
@@ -99,7 +99,7 @@ def test_moved__beside_the_baseline_and_since__are_told_apart() -> None:
 
 
 def test_moved__a_slice_broken_in_every_measure__is_one() -> None:
-    since = [one for one in slices_moved(month()[-1]) if one.difference.kind != "baseline"]
+    since = [one for one in changed_slices(month()[-1]) if one.difference.kind != "baseline"]
     of = [(one.difference.slice, one.difference.score) for one in since]
     assert of[0] == (BROKEN, MODELS[1])
     assert len(of) == len(set(of))
@@ -108,7 +108,7 @@ def test_moved__a_slice_broken_in_every_measure__is_one() -> None:
 
 def test_moved__page_json_and_markdown__choose_the_same() -> None:
     night = night_of(*SIDE, gates=(FAILED,))
-    (first, *_), text = night_dict(night)["moved"], night_markdown(night)
+    (first, *_), text = night_dict(night)["top_changes"], night_markdown(night)
     assert (first["slice"], first["measure"], first["gate_failed"]) == ("slot=side", "GAUC", True)
     lead = next(line for line in text.splitlines() if line.startswith("* `slot"))
     assert lead.startswith("* `slot=side` of `new`: `GAUC` -0.05")

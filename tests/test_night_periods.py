@@ -17,7 +17,7 @@ import pytest
 from fastrank_eval.apps.nightly import periods
 from fastrank_eval.apps.nightly import periods as merging_module
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import KeptStates, Night, NightQuality, values_of
+from fastrank_eval.apps.nightly.night import Night, NightQuality, SavedStates, values_of
 from fastrank_eval.apps.nightly.periods import Merged, Merging, with_periods
 from fastrank_eval.apps.nightly.run import KINDS, states_of
 from fastrank_eval.engine.run import Evaluation, run
@@ -28,14 +28,14 @@ WEEK = [dt.date(2026, 11, day) for day in range(1, 8)]
 SLICES = ["slot", "@rows:1,3", "slot,@rows:1,3"]
 
 
-def kept(nights: Sequence[Evaluation], keep: str = "slices") -> dict[dt.date, KeptStates]:
+def kept(nights: Sequence[Evaluation], keep: str = "slices") -> dict[dt.date, SavedStates]:
     return {
         date: states_of(done, f"day={date}", HIDDEN, keep)
         for date, done in zip(WEEK, nights, strict=False)
     }
 
 
-def merged(nights: Mapping[dt.date, KeptStates], confidence: float, min_groups: int = 1) -> Merged:
+def merged(nights: Mapping[dt.date, SavedStates], confidence: float, min_groups: int = 1) -> Merged:
     """Both kinds of states, added up."""
     values: list[Any] = []
     notes: list[str] = []
@@ -180,7 +180,7 @@ def test_merged__empty_night__adds_nothing() -> None:
 
 
 def shown(day: int, done: Evaluation, **changes: Any) -> Night:
-    quality = NightQuality(done.tally.whole.rows(), 1, 1, 0.5, 1.0, 0.0, 0.0)
+    quality = NightQuality(done.totals.whole.rows(), 1, 1, 0.5, 1.0, 0.0, 0.0)
     return a_night(
         day, models=("old", "new"), measures=("GAUC", "nDCG@3", "NumRel", "LogLoss", "AUC"),
         quality=quality, conventions={"confidence": 0.95}, **changes,

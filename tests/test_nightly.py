@@ -20,7 +20,7 @@ from pyarrow import parquet
 from data_gen.month import write_late
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.page_rows import slices_moved
+from fastrank_eval.apps.nightly.page_rows import changed_slices
 from fastrank_eval.apps.nightly.periods import with_periods
 from fastrank_eval.apps.nightly.sentences import sentences
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
@@ -297,7 +297,7 @@ def json_value(told: Any, period: str, score: str, measure: str) -> float:
 def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
     night = sample_month(2)[-1]
     text = night_markdown(night)
-    sure = slices_moved(night)
+    sure = changed_slices(night)
     assert len(sure) > 5
     lines = text.split("**Slices that moved most**\n\n")[1].splitlines()
     assert [
@@ -305,7 +305,7 @@ def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
         for line, d in zip(lines, (one.difference for one in sure[:5]), strict=False)
     ] == [True] * 5
     assert lines[5] == f"* and {len(sure) - 5} more"
-    told = night_dict(night)["moved"]
+    told = night_dict(night)["top_changes"]
     assert [(m["slice"], m["score"], m["measure"]) for m in told] == [
         (d.slice, d.score, d.measure) for d in (one.difference for one in sure[:20])
     ]

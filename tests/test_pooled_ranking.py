@@ -16,7 +16,7 @@ from sklearn.metrics import (
 )
 
 import fastrank_eval
-from fastrank_eval.stats.score_table import ScoreSteps
+from fastrank_eval.stats.score_table import RocSteps
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
@@ -133,7 +133,7 @@ def test_steps__are_what_the_table_says_however_scores_are_kept(
         state.add(score[part], np.flatnonzero(positive[part]))
     steps, area = state.steps(), state.auc()
     assert not few or repr(PooledScores.auc(state)) == repr(area)
-    wanted = ScoreSteps.of_table(state.table())
+    wanted = RocSteps.of_table(state.table())
     for name in ("score", "positives", "others", "between"):
         found = getattr(steps, name)
         assert np.array_equal(found, getattr(wanted, name)), name

@@ -30,7 +30,7 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.apps.nightly.page import page, write_page
 from fastrank_eval.apps.nightly.pages import FileLinks
 from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
-from fastrank_eval.apps.nightly.text import p_text, said_of
+from fastrank_eval.apps.nightly.text import p_text, verdict_text
 from tests.html_elements import Element, elements
 from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
 
@@ -482,15 +482,15 @@ def test_said_of__verdicts_of_any_length__one_word(
     one = NightDifference(
         "baseline", "new", "old", "", "all", "GAUC", delta, 0.02, *ends, p_value=p, verdict=verdict
     )
-    assert said_of(one).word == word
+    assert verdict_text(one).word == word
 
 
 def test_said_of__no_difference_without_an_error__is_the_same() -> None:
     one = NightDifference(
         "yesterday", "b", "b", "", "slot=side", "GAUC", 0.0, 0.0, 0.0, 0.0, verdict="not tested"
     )
-    assert said_of(one).word == "same"
-    assert said_of(replace(one, se=math.nan)).word == "not tested"
+    assert verdict_text(one).word == "same"
+    assert verdict_text(replace(one, se=math.nan)).word == "not tested"
 
 
 def test_page__sparklines__end_in_a_dot_only_where_the_night_has_a_value() -> None:

@@ -13,12 +13,12 @@ import pytest
 
 from fastrank_eval import SourceError, evaluate
 from fastrank_eval._lib.progress import reporting_to
-from fastrank_eval.engine.plan import STRETCH, stretch_of
+from fastrank_eval.engine.plan import WORK_ROWS, work_rows_of
 from fastrank_eval.io import open_source
 from fastrank_eval.io.formats import read_file
 from fastrank_eval.io.paths import File
 from fastrank_eval.io.reader import Reading
-from fastrank_eval.io.source import Unread, read_parts
+from fastrank_eval.io.source import UnreadBatch, read_parts
 from tests.source_files import write_parquet
 
 ROLES = {"group": "user", "label": "click", "score": "score", "measures": "GAUC,AUC,nDCG@10,AP"}
@@ -90,7 +90,7 @@ def test_row_groups__empty_ones_are_passed_over(tmp_path: Path) -> None:
 def test_file__changed_while_it_is_read__is_an_error_that_says_so(tmp_path: Path, how: str) -> None:
     path = write_parquet(tmp_path / "x.parquet", range(1000), row_group_size=100)
     (part,) = open_source(path).parts(["x"])
-    assert isinstance(part, Unread)
+    assert isinstance(part, UnreadBatch)
     pieces = part.pieces(100)
     assert sum(batch.num_rows for batch in next(pieces).batches(100)) == 100
     other = write_parquet(tmp_path / "new" / "x.parquet", range(1000, 2000), row_group_size=100)
@@ -119,7 +119,7 @@ def test_long_file__replaced_or_removed_while_it_is_read__is_read_as_it_was(
 ) -> None:
     path = write_parquet(tmp_path / "x.parquet", range(200_000), row_group_size=50_000)
     (part,) = open_source(path).parts(["x"])
-    assert isinstance(part, Unread)
+    assert isinstance(part, UnreadBatch)
     path.unlink()
     if not gone:
         write_parquet(path, range(5))
@@ -191,7 +191,7 @@ def test_limit__reads_no_more_rows_at_once_than_a_stretch(tmp_path: Path) -> Non
     reading = Reading(open_source(tmp_path / "log.parquet"), ("user",), 1700)
     parts = list(reading.parts(500))
     assert [part.num_rows for part in parts] == [500, 500, 500, 200]
-    assert [isinstance(part, Unread) for part in parts] == [True, True, True, False]
+    assert [isinstance(part, UnreadBatch) for part in parts] == [True, True, True, False]
 
 
 def test_progress__of_a_long_row_group__is_told_in_steps(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_row_group__damaged__is_an_error_that_names_the_file(tmp_path: Path, thr
 
 def test_pieces__come_near_to_the_rows_wanted() -> None:
     def sizes(groups: list[int], rows: int) -> list[int]:
-        unread = Unread(tuple(enumerate(groups)), lambda *how: iter(()))
+        unread = UnreadBatch(tuple(enumerate(groups)), lambda *how: iter(()))
         pieces = list(unread.pieces(rows))
         assert [g for piece in pieces for g in piece.row_groups] == list(enumerate(groups))
         return [piece.num_rows for piece in pieces]
@@ -232,7 +232,7 @@ def test_pieces__come_near_to_the_rows_wanted() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
 @pytest.mark.parametrize("rows", [0, 1, 10**6, 3 * 10**6, 10**7, 10**9])
 def test_stretches__are_as_many_for_each_thread(rows: int, threads: int) -> None:
-    stretch = stretch_of(rows, threads)
-    assert 1 << 18 <= stretch <= STRETCH
+    stretch = work_rows_of(rows, threads)
+    assert 1 << 18 <= stretch <= WORK_ROWS
     if rows >= threads << 18:
         assert -(-rows // stretch) % threads == 0

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval.io import open_source
-from fastrank_eval.io.keys import FieldCodes
+from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.slicing.slicer import Slicing, open_slicing
 
 few = settings(deadline=None, max_examples=40)
@@ -513,7 +513,7 @@ def test_a_column_of_nulls_and_a_run_without_rows_have_slices() -> None:
 def test_numbers_of_fields_turn_back_to_their_values(kind: str) -> None:
     arrow, pool = PLAIN[kind]
     values = [None, *[value for value, _ in pool], None, pool[0][0]]
-    fields = FieldCodes("c")
+    fields = CategoricalEncoder("c")
     assert len(fields.values()) == len(fields) == 0
     codes = np.concatenate(
         [fields.codes(column(values[at : at + 1], arrow)) for at in range(len(values))]

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 
 from fastrank_eval.apps.cli.options import slice_options
 from fastrank_eval.apps.cli.shell import SectionedCommand
-from fastrank_eval.slicing.parser import slices_asked
+from fastrank_eval.slicing.parser import requested_slicing
 
 
 @click.command(cls=SectionedCommand)
 @slice_options
 def command(**given: Any) -> None:
     """Print what was asked for."""
-    specs = slices_asked(given["by"]) if given["by"] else ()
+    specs = requested_slicing(given["by"]) if given["by"] else ()
     click.echo(f"{[str(spec) for spec in specs]} {given['min_groups']}")
 
 

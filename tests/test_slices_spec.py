@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.slicing.labels import text_value
-from fastrank_eval.slicing.parser import parse, slices_asked
+from fastrank_eval.slicing.parser import parse, requested_slicing
 from fastrank_eval.slicing.spec import (
     UNITS,
     Edges,
@@ -171,11 +171,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_a_list_asks_for_one_slicing_after_another_each_once() -> None:
-    assert [str(s) for s in slices_asked(["slot", parse("a,b"), " slot "])] == ["slot", "a,b"]
-    assert slices_asked("slot,country") == (parse("slot,country"),)
+    assert [str(s) for s in requested_slicing(["slot", parse("a,b"), " slot "])] == ["slot", "a,b"]
+    assert requested_slicing("slot,country") == (parse("slot,country"),)
     for given_by, word in (([], "by names no column"), (7, "by=7"), ([None], "by=None")):
         with pytest.raises(ArgumentError, match=word):
-            slices_asked(given_by)  # type: ignore[arg-type]
+            requested_slicing(given_by)  # type: ignore[arg-type]
 
 
 @given(st.text(max_size=8), st.text(max_size=8))

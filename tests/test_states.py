@@ -12,7 +12,7 @@ from numba import config
 from sklearn.metrics import roc_auc_score
 
 from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.score_blocks import DealtCodes
+from fastrank_eval.stats.score_blocks import BlockedScores
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles import Row, pair_auc, partial_auc
@@ -372,7 +372,7 @@ def bytes_of(state) -> int:
             held += part.nbytes
         elif isinstance(part, list | tuple | dict):
             stack += part.values() if isinstance(part, dict) else part
-        elif isinstance(part, DealtCodes):
+        elif isinstance(part, BlockedScores):
             stack += vars(part).values()
     return held
 

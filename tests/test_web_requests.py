@@ -19,14 +19,14 @@ from tests.asgi_client import Client
 from tests.nights import a_night
 from tests.sample_nights import LAST
 from tests.test_report_page import tiny
-from tests.test_web_view import Kept, client_of
+from tests.test_web_view import StateSpec, client_of
 
 HOSTS = ("127.0.0.1", "localhost", "::1", "[2001:db8::1]", "*.example.com")
 
 
 @pytest.fixture(scope="module")
 def client() -> Client:
-    return Client(web_view(Kept((tiny(),)), hosts=HOSTS))
+    return Client(web_view(StateSpec((tiny(),)), hosts=HOSTS))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_hosts__that_are_no_names__are_refused(name: str) -> None:
 def test_web__page_that_fails__has_the_headers_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Broken(Kept):
+    class Broken(StateSpec):
         def dates(self) -> list[dt.date]:
             raise ZeroDivisionError("no division")
 

@@ -21,12 +21,12 @@ from tests.sample_nights import BROKEN, EMPTY, LAST, MODELS, month
 from tests.test_report_page import EVIL, planted, tiny
 
 
-class Kept:
+class StateSpec:
     """A history in memory that counts how it is asked."""
 
     def __init__(self, nights: tuple[Night, ...]) -> None:
         self.nights = {night.date: night for night in nights}
-        self.asked: list[tuple[str, str] | None] = []
+        self.requested: list[tuple[str, str] | None] = []
         self.size = 0
 
     def dates(self) -> list[dt.date]:
@@ -39,7 +39,7 @@ class Kept:
         whole_from: dt.date | None = None,
         of: tuple[str, str] | None = None,
     ) -> list[Night]:
-        self.asked.append(of)
+        self.requested.append(of)
         return [self.nights[date] for date in self.dates() if first <= date <= last]
 
     def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
@@ -59,7 +59,7 @@ class Kept:
 
 
 def client_of(*nights: Night) -> Client:
-    return Client(web_view(Kept(nights)))
+    return Client(web_view(StateSpec(nights)))
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +118,13 @@ def test_web__slice__each_night(client: Client) -> None:
 
 
 def test_web__slice__is_all_that_is_read() -> None:
-    kept = Kept(month())
+    kept = StateSpec(month())
     assert Client(web_view(kept)).get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").status == 200
-    assert kept.asked == [(BROKEN, "GAUC")]
+    assert kept.requested == [(BROKEN, "GAUC")]
 
 
 def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> None:
-    kept = Kept(month(2))
+    kept = StateSpec(month(2))
     kept.size = MOST_STATES + 1
     page = Client(web_view(kept)).get(f"/night/{LAST}").text
     assert "merging 32 MB of saved states takes too long" in page
@@ -133,7 +133,7 @@ def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> 
 
 
 def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
-    class Damaged(Kept):
+    class Damaged(StateSpec):
         def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
             return {last: 1}
 
@@ -336,7 +336,7 @@ def test_web__every_answer__has_the_headers(client: Client, address: str) -> Non
 
 
 def test_web__a_history_that_cannot_be_read__says_why() -> None:
-    class Broken(Kept):
+    class Broken(StateSpec):
         def dates(self) -> list[dt.date]:
             raise ArgumentError("history.db: held by <another> run.")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.io.keys import LONGEST, KeyWords
+from fastrank_eval.io.keys import LONGEST, KeyEncoder
 
 INTERVAL = pa.month_day_nano_interval()
 BYTES = st.binary(max_size=12) | st.binary(min_size=LONGEST - 2, max_size=LONGEST + 4)
@@ -45,7 +45,7 @@ def test_words__tell_keys_apart_and_turn_back_into_them(kind, data):
     type_, values = KEYS[kind]
     keys = pa.array(data.draw(st.lists(values, min_size=2, max_size=20)), type_)
     cut = data.draw(st.integers(1, len(keys) - 1))
-    column = KeyWords("key", type_)
+    column = KeyEncoder("key", type_)
     # In two stretches, the second of them a slice that does not begin at its buffers.
     stretches = [keys.slice(0, cut), keys.slice(cut)]
     words = [[word.copy() for word in column.words(part)] for part in stretches]
@@ -65,9 +65,9 @@ def test_words__tell_keys_apart_and_turn_back_into_them(kind, data):
 
 def test_words__of_one_word_for_keys_that_count_as_integers():
     integers = [pa.int8(), pa.uint64(), pa.bool_(), pa.date32(), pa.duration("ns"), pa.time32("s")]
-    assert all(KeyWords("key", kind).integer for kind in integers)
+    assert all(KeyEncoder("key", kind).integer for kind in integers)
     others = [pa.string(), pa.binary(4), pa.decimal128(3), INTERVAL]
-    assert not any(KeyWords("key", kind).integer for kind in others)
+    assert not any(KeyEncoder("key", kind).integer for kind in others)
 
 
 def test_words__of_a_string_at_the_end_of_its_buffer():
@@ -75,5 +75,5 @@ def test_words__of_a_string_at_the_end_of_its_buffer():
     keys = pa.Array.from_buffers(
         pa.binary(), 2, [None, pa.py_buffer(np.array([0, 3, 11], np.int32)), pa.py_buffer(text)]
     )
-    column = KeyWords("key", pa.binary())
+    column = KeyEncoder("key", pa.binary())
     assert column.keys(column.words(keys)).to_pylist() == [b"abc", b"defghijk"]

@@ -65,7 +65,7 @@ def narrow(counts: np.ndarray) -> np.ndarray:
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
-def planes(values: np.ndarray) -> np.ndarray:
+def byte_shuffle(values: np.ndarray) -> np.ndarray:
     """The bytes of numbers, all first bytes before all second ones.
 
     Parameters
@@ -81,7 +81,7 @@ def planes(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(little.view(np.uint8).reshape(len(values), values.dtype.itemsize).T)
 
 
-def of_planes(parts: np.ndarray, kind: str) -> np.ndarray:
+def byte_unshuffle(parts: np.ndarray, kind: str) -> np.ndarray:
     """The numbers whose bytes `planes` took apart.
 
     Parameters
@@ -99,12 +99,12 @@ def steps_of(integers: np.ndarray) -> np.ndarray:
 
     Differences wrap around where they fall.
     """
-    return planes(np.diff(integers, prepend=integers.dtype.type(0)))
+    return byte_shuffle(np.diff(integers, prepend=integers.dtype.type(0)))
 
 
 def of_steps(parts: np.ndarray) -> np.ndarray:
     """The integers that `steps_of` took apart."""
-    steps = of_planes(parts, "u")
+    steps = byte_unshuffle(parts, "u")
     return np.cumsum(steps, dtype=steps.dtype)
 
 

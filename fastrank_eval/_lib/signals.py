@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 __all__ = [
     "Stopped",
+    "defer_signals",
     "obey_signals",
     "raise_if_stopped",
     "run_stoppable",
-    "signals_held",
-    "stop_is_told",
+    "stop_requested",
     "tidied",
 ]
 
@@ -94,7 +94,7 @@ def run_stoppable(program: Callable[[], object]) -> None:
                 sys.stderr.flush()
         sys.exit(stop.code)
     finally:
-        stop_is_told()
+        stop_requested()
 
 
 def raise_if_stopped() -> None:
@@ -110,7 +110,7 @@ def raise_if_stopped() -> None:
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Let signals wait until the end of something short that they must not break into.
 
     Blocking them in this thread would not do: others take them then.
@@ -139,7 +139,7 @@ def tidied(act: Callable[[], object]) -> Iterator[None]:
         _tidying.remove(act)
 
 
-def stop_is_told() -> None:
+def stop_requested() -> None:
     """Say that the user knows of the end: what is left may be cut short, by signals too."""
     for number in _obeyed:
         signal.signal(number, signal.SIG_DFL)

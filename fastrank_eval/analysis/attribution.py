@@ -13,7 +13,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
-from fastrank_eval.analysis.group_join import KeptGroups
+from fastrank_eval.analysis.group_join import GroupRecords
 from fastrank_eval.engine.records import MeasureValue, plain_value
 from fastrank_eval.stats.row_sums import RowSums
 
@@ -303,7 +303,7 @@ def _checked(what: str, column: np.ndarray, *, finite: bool = True) -> np.ndarra
 TITLES = ("rows", "base", "value", "contribution")
 
 
-def contributions(kept: KeptGroups, base: int, model: int, m: int, delta: float) -> np.ndarray:
+def contributions(kept: GroupRecords, base: int, model: int, m: int, delta: float) -> np.ndarray:
     """What each group adds to the difference of a measure.
 
     ``w_b B / sum of w_b - w_a A / sum of w_a`` of a mean, ``B - A`` of a sum; of a geometric mean
@@ -311,7 +311,7 @@ def contributions(kept: KeptGroups, base: int, model: int, m: int, delta: float)
 
     Parameters
     ----------
-    kept : KeptGroups
+    kept : GroupRecords
     base, model, m : int
         Places of the two models and of the measure.
     delta : float
@@ -360,13 +360,13 @@ def _total(terms: np.ndarray) -> float:
 
 
 def movers_table(
-    kept: KeptGroups, base: int, model: int, m: int, delta: float, top: int
+    kept: GroupRecords, base: int, model: int, m: int, delta: float, top: int
 ) -> pa.Table:
     """The groups that raised a measure most, then those that lowered it most.
 
     Parameters
     ----------
-    kept : KeptGroups
+    kept : GroupRecords
     base, model, m : int
         Places of the two models and of the measure.
     delta : float
@@ -396,7 +396,7 @@ def movers_table(
     return pa.table(columns, names=names)
 
 
-def _most(kept: KeptGroups, moved: np.ndarray, top: int) -> np.ndarray:
+def _most(kept: GroupRecords, moved: np.ndarray, top: int) -> np.ndarray:
     """Groups of the largest positive numbers, descending, then in the order of their keys."""
     rising = np.flatnonzero(moved > 0)
     if len(rising) > top:

@@ -38,17 +38,17 @@ from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.analysis.group_join import (
     GroupJoin,
-    KeptGroups,
+    GroupRecords,
+    group_records,
     groups_of,
     join_groups,
-    kept_groups,
 )
-from fastrank_eval.engine.conventions import names_asked
+from fastrank_eval.engine.conventions import requested_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.totals import PoolSet, Sums
+from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure, measure
-from fastrank_eval.measures.parser import measures_asked, spelled_out
+from fastrank_eval.measures.parser import requested_measures, spelled_out
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.evaluate import result_of
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
@@ -66,9 +66,9 @@ __all__ = [
     "compare_results",
     "compare_states",
     "comparison_of",
-    "measures_taken",
     "meta_of",
-    "names_taken",
+    "names_of_measures",
+    "names_of_scores",
 ]
 
 
@@ -162,9 +162,9 @@ def compare(
     check_options("compare", given, run)
     column_name("baseline", baseline)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
-    asked = measures_asked(measures)
-    taken = measures_taken(asked)
-    refuse_pooled(choices.test, asked)
+    requested = requested_measures(measures)
+    taken = names_of_measures(requested)
+    refuse_pooled(choices.test, requested)
     if choices.needs_groups and not per_group:
         raise ArgumentError(
             f"test={test!r} reads the values of every group, which per_group=False does not keep; "
@@ -182,11 +182,11 @@ def compare(
         per_group=per_group,
         **options,
     )
-    return comparison_of(done, choices, names_taken(asked, taken, done.asked), started)
+    return comparison_of(done, choices, names_of_scores(requested, taken, done.requested), started)
 
 
 def comparison_of(
-    done: Evaluation, choices: Choices, asked: Mapping[str, str], started: float
+    done: Evaluation, choices: Choices, requested: Mapping[str, str], started: float
 ) -> Comparison:
     """The comparison that an evaluation with a baseline comes to.
 
@@ -207,35 +207,35 @@ def comparison_of(
         )
     kept = None
     if plan.per_group:
-        kept = kept_groups(plan, done.keys, done.values, done.schema)
+        kept = group_records(plan, done.keys, done.values, done.schema)
         done.values.clear()  # they are in `kept` now, and may be large
     baseline = plan.roles.scores[plan.baseline]
     meta = meta_of(done.meta, baseline, choices)
     return Comparison(
         _lines(done, plan.baseline, kept, choices),
-        replace(meta, seconds=perf_counter() - started, requested=dict(asked)),
+        replace(meta, seconds=perf_counter() - started, requested=dict(requested)),
         baseline,
         [plan.roles.scores[model] for model in plan.rivals],
         [str(m) for m in plan.measures],
-        asked,
+        requested,
         kept,
         evaluated=done.lines,
     )
 
 
-def measures_taken(asked: Sequence[Measure]) -> tuple[Measure, ...]:
+def names_of_measures(requested: Sequence[Measure]) -> tuple[Measure, ...]:
     """Measures as they are compared: AUC as it has a clustered error, if options allow."""
     return tuple(
         m(se="clustered") if m.name == "AUC" and not m.given & {"se", "bins", "max_fpr"} else m
-        for m in asked
+        for m in requested
     )
 
 
-def names_taken(
-    asked: Sequence[Measure], taken: Sequence[Measure], renamed: Mapping[str, str]
+def names_of_scores(
+    requested: Sequence[Measure], taken: Sequence[Measure], renamed: Mapping[str, str]
 ) -> dict[str, str]:
     """Map names of measures that are computed with other options to the texts of those."""
-    return names_asked(asked, [renamed.get(spelled_out(mine), str(mine)) for mine in taken])
+    return requested_names(requested, [renamed.get(spelled_out(mine), str(mine)) for mine in taken])
 
 
 def choices_of(
@@ -277,9 +277,9 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
 
 
 def _lines(
-    done: Evaluation, base: int, kept: KeptGroups | None, choices: Choices
+    done: Evaluation, base: int, kept: GroupRecords | None, choices: Choices
 ) -> list[ComparedValue]:
-    plan, tally = done.plan, done.tally
+    plan, totals = done.plan, done.totals
     # Slicings by bins may share a label: "age<18" is a bin of many.
     values = {(v.by, v.slice, v.score, v.measure): v for v in done.lines}
     measures = {str(m): m for m in plan.measures}
@@ -287,9 +287,9 @@ def _lines(
     def on_line(
         sums: Sums,
         line: int,
-        pools: PoolSet,
+        pools: RowStates,
         part: tuple[str | None, str],
-        kept: KeptGroups | None,
+        kept: GroupRecords | None,
     ) -> list[ComparedValue]:
         """Every candidate and measure on one line of the sums."""
         found = []
@@ -316,9 +316,11 @@ def _lines(
             found += compared_model(plan.measures, lines[0], lines[1], known, choices, kept)
         return found
 
-    whole = on_line(tally.whole, 0, tally.shared.whole, (None, "all"), kept)
+    whole = on_line(totals.whole, 0, totals.shared.whole, (None, "all"), kept)
     found = corrected(whole, measures, choices)
-    for slicing, sums, pools in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
+    for slicing, sums, pools in zip(
+        plan.slicings, totals.slices, totals.shared.slices, strict=True
+    ):
         lines: list[ComparedValue] = []
         slices = slicing.slices()
         for line, label in zip(slices.codes.tolist(), slices.labels, strict=True):
@@ -406,7 +408,7 @@ def compare_results(
         base,
         candidates,
         texts,
-        result.asked,
+        result.requested,
         kept,
         None if joined is None else joined.counts,
         [v for v in evaluated if v.by is None or v.by in slicings],
@@ -420,7 +422,7 @@ def _other(score: str, taken: Collection[str]) -> str:
     return score
 
 
-def _of_arrays(kept: KeptGroups, base: int, model: int, m: int) -> Evidence:
+def _of_arrays(kept: GroupRecords, base: int, model: int, m: int) -> Evidence:
     """The evidence of values per group, by the same exact sums as in one pass."""
     paired = PairedState(1)
     sides = [(kept.used(place, m), kept.weights.get((place, m))) for place in (base, model)]
@@ -551,7 +553,7 @@ def compare_states(
     choices = choices_of(test, correction, given, replicates, seed, threads)
     base = state.baseline if baseline is None else column_name("baseline", baseline)
     if other is None and base is not None and base == state.baseline:
-        if choices.needs_groups and not state.groups_kept:
+        if choices.needs_groups and not state.has_groups:
             raise ArgumentError(
                 f"test={test!r} reads the values of every group, which {state.shown} has not; "
                 f"{_KEEP}, or choose test='clustered_t'."
@@ -559,7 +561,7 @@ def compare_states(
         done = state.evaluation(confidence=confidence, min_groups=min_groups)
         refuse_pooled(test, done.plan.measures)
         choices = choices_of(test, correction, done.plan.confidence, replicates, seed, threads)
-        return comparison_of(done, choices, state.asked, started)
+        return comparison_of(done, choices, state.requested, started)
     for each in (state,) if other is None else (state, other):
         _require_groups(each, alone=other is None)
     done = state.evaluation(confidence=confidence, min_groups=min_groups)

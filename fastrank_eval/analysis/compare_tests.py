@@ -20,9 +20,9 @@ from fastrank_eval.analysis.attribution import (
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison_slices import verdict_on
-from fastrank_eval.analysis.group_join import KeptGroups, group_ids
+from fastrank_eval.analysis.group_join import GroupRecords, group_ids
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.engine.totals import PoolSet
+from fastrank_eval.engine.totals import RowStates
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
 from fastrank_eval.stats.bootstrap import (
@@ -141,13 +141,13 @@ def of_groups(
 
 
 def of_pool(
-    pools: PoolSet, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
+    pools: RowStates, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
 ) -> Evidence:
     """The evidence on a measure of all rows together, whose groups have no values.
 
     Parameters
     ----------
-    pools : PoolSet
+    pools : RowStates
         Of all rows, or of a slice.
     model : int
         The candidate.
@@ -244,7 +244,7 @@ def compared_model(
     candidate: Sequence[MeasureValue],
     evidence: Sequence[Evidence],
     choices: Choices,
-    kept: KeptGroups | None,
+    kept: GroupRecords | None,
 ) -> list[ComparedValue]:
     """Every measure of two models, as yet without what depends on the number of comparisons.
 
@@ -256,7 +256,7 @@ def compared_model(
     evidence : sequence of Evidence
         On their differences.
     choices : Choices
-    kept : KeptGroups or None
+    kept : GroupRecords or None
         Values of every group, for tests that need them; None: differences are tested by their
         standard errors.
     """
@@ -445,7 +445,7 @@ def by_error(test: str, delta: float, evidence: Evidence) -> Tested:
 
 
 def by_groups(
-    choices: Choices, kept: KeptGroups, base: int, model: int, deltas: Mapping[int, float]
+    choices: Choices, kept: GroupRecords, base: int, model: int, deltas: Mapping[int, float]
 ) -> dict[int, Tested]:
     """Test measures of two models by the values of every group.
 
@@ -453,7 +453,7 @@ def by_groups(
     ----------
     choices : Choices
         With a test that needs them.
-    kept : KeptGroups
+    kept : GroupRecords
     base, model : int
         Places of the two models.
     deltas : mapping of int to float
@@ -497,7 +497,7 @@ class _Pair:
         return int(np.count_nonzero((self.mine != self.theirs).any(axis=0)))
 
 
-def _terms(kept: KeptGroups, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+def _terms(kept: GroupRecords, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(kept.terms(base, m)), np.stack(kept.terms(model, m))
 
 

@@ -23,8 +23,8 @@ __all__ = [
     "ComparedValue",
     "ComparisonRecords",
     "compared_csv",
-    "compared_lines",
     "compared_table",
+    "comparison_rows",
 ]
 
 _SUMMARY = pa.schema(
@@ -199,10 +199,10 @@ class ComparedValue:
 
 def compared_table(values: Iterable[ComparedValue]) -> pa.Table:
     """One row a value; null where a number is undefined."""
-    return pa.Table.from_pylist(compared_lines(values), schema=_SUMMARY)
+    return pa.Table.from_pylist(comparison_rows(values), schema=_SUMMARY)
 
 
-def compared_lines(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
+def comparison_rows(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
     """The same as plain Python values, None for NaN."""
     names, values = _SUMMARY.names, list(values)
     by = short_texts(v.by for v in values)
@@ -232,6 +232,6 @@ class ComparisonRecords(Protocol):
         """By candidate, measure and slicing."""
         ...
 
-    def _slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+    def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find the slices that moved most by the canonical text of a measure."""
         ...

@@ -24,12 +24,12 @@ from fastrank_eval.analysis.attribution import (
 from fastrank_eval.analysis.compared_value import (
     ComparedValue,
     compared_csv,
-    compared_lines,
     compared_table,
+    comparison_rows,
 )
-from fastrank_eval.analysis.group_join import KeptGroups
+from fastrank_eval.analysis.group_join import GroupRecords
 from fastrank_eval.engine.records import Meta
-from fastrank_eval.results.lookup import held_measure, held_score, held_slicing, refuse_pooled
+from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
 from fastrank_eval.results.notes import meta_with_notes
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class ReportedComparison(ABC):
         """By candidate, measure and slicing."""
 
     @abstractmethod
-    def moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
+    def top_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """The groups that moved most, by candidate and measure."""
 
     @abstractmethod
-    def _slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+    def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find the slices that moved most by the canonical text of a measure."""
 
     @typed
@@ -87,17 +87,17 @@ class ReportedComparison(ABC):
         """
         found: dict[str, Any] = {
             "meta": meta_with_notes(self.evaluated, self.meta),
-            "comparisons": compared_lines(self.values),
+            "comparisons": comparison_rows(self.values),
         }
         if self.joined is not None:
             found["joined"] = self.joined
         if self.decompositions:
             found["decompositions"] = list(decomposition_lines(self.decompositions))
-        moved = self.moved(movers)
-        if moved:
+        top_changes = self.top_changes(movers)
+        if top_changes:
             found["movers"] = [
                 {"score": score, "measure": text, **line}
-                for (score, text), table in moved.items()
+                for (score, text), table in top_changes.items()
                 for line in movers_lines(table)
             ]
         return found
@@ -134,7 +134,7 @@ class ReportedComparison(ABC):
         -------
         str
         """
-        return compared_csv(compared_lines(self.values), safe)
+        return compared_csv(comparison_rows(self.values), safe)
 
     @typed
     def to_markdown(self, movers: int = 0) -> str:
@@ -152,7 +152,7 @@ class ReportedComparison(ABC):
         """
         from fastrank_eval.analysis.comparison_view import markdown
 
-        return markdown(self, self.moved(movers), movers)
+        return markdown(self, self.top_changes(movers), movers)
 
     @typed
     def with_movers(self, movers: int) -> Any:
@@ -169,7 +169,7 @@ class ReportedComparison(ABC):
         """
         from fastrank_eval.analysis.comparison_view import Printed
 
-        return Printed(self, self.moved(movers), movers)
+        return Printed(self, self.top_changes(movers), movers)
 
     def __repr__(self) -> str:
         from fastrank_eval.analysis.comparison_view import plain
@@ -197,7 +197,7 @@ class Comparison(ReportedComparison):
         Canonical texts of the measures, in the order asked for.
     asked : mapping of str to str, optional
         What measures were called that a profile gave other options.
-    kept : KeptGroups, optional
+    kept : GroupRecords, optional
         Values of every group, if they were kept.
     joined : mapping of str to int, optional
         Of two results: how many groups both have, only one has, and have other numbers of rows.
@@ -219,8 +219,8 @@ class Comparison(ReportedComparison):
         baseline: str,
         scores: Sequence[str],
         measures: Sequence[str],
-        asked: Mapping[str, str] | None = None,
-        kept: KeptGroups | None = None,
+        requested: Mapping[str, str] | None = None,
+        kept: GroupRecords | None = None,
         joined: Mapping[str, int] | None = None,
         evaluated: Sequence[MeasureValue] = (),
     ) -> None:
@@ -230,7 +230,7 @@ class Comparison(ReportedComparison):
         self.scores = tuple(scores)
         self.measures = tuple(measures)
         self.joined = None if joined is None else dict(joined)
-        self._asked = dict(asked or {})
+        self._requested = dict(requested or {})
         self._kept = kept
         self.evaluated = tuple(evaluated)
 
@@ -295,11 +295,11 @@ class Comparison(ReportedComparison):
             If the score column or the slice was not part of it, or the score column is left out
             where there are several.
         """
-        return self._line(str(held_measure(measure, self.measures, self._asked)), score, slice)
+        return self._line(str(find_measure(measure, self.measures, self._requested)), score, slice)
 
     def _line(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
         """Find a line by the canonical text of its measure."""
-        name = held_score(score, self.scores, self.measures)
+        name = find_score(score, self.scores, self.measures)
         for value in self.values:
             if (value.measure, value.score, value.slice) == (text, name, slice):
                 return value
@@ -339,7 +339,7 @@ class Comparison(ReportedComparison):
             rows=self.meta.rows,
             groups=self.meta.groups,
             baseline=self.baseline,
-            asked=self._asked,
+            requested=self._requested,
         )
 
     @typed
@@ -369,12 +369,12 @@ class Comparison(ReportedComparison):
         ArgumentError
             If values per group were not kept, or the score column is unknown.
         """
-        return self._movers(held_measure(measure, self.measures, self._asked), score, top)
+        return self._movers(find_measure(measure, self.measures, self._requested), score, top)
 
     def _movers(self, known: Measure, score: str | None, top: int) -> pa.Table:
         refuse_pooled(known)
         top = at_least_one("top", top, 10)
-        name = held_score(score, self.scores, self.measures)
+        name = find_score(score, self.scores, self.measures)
         kept, delta = self._groups(), self._line(str(known), name, "all").delta
         base, model = kept.scores.index(self.baseline), kept.scores.index(name)
         return movers_table(kept, base, model, kept.measures.index(known), delta, top)
@@ -403,13 +403,13 @@ class Comparison(ReportedComparison):
         MeasureError, ArgumentError
             As `line` does.
         """
-        return self._slices_moved(
-            str(held_measure(measure, self.measures, self._asked)), score, top
+        return self._changed_slices(
+            str(find_measure(measure, self.measures, self._requested)), score, top
         )
 
-    def _slices_moved(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+    def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
         """Find what `slice_movers` does by the canonical text of a measure."""
-        name = held_score(score, self.scores, self.measures)
+        name = find_score(score, self.scores, self.measures)
         top = at_least_one("top", top, 10)
         mine = [v for v in self.values if (v.measure, v.score) == (text, name)]
         slices = [v for v in mine if v.slice != "all"]
@@ -452,12 +452,12 @@ class Comparison(ReportedComparison):
         ----------
         Kitagawa (1955), doi:10.1080/01621459.1955.10501299.
         """
-        return self._decomposition(held_measure(measure, self.measures, self._asked), score, by)
+        return self._decomposition(find_measure(measure, self.measures, self._requested), score, by)
 
     def _decomposition(self, known: Measure, score: str | None, by: str | None) -> Decomposition:
         refuse_without_mean(known)
-        name = held_score(score, self.scores, self.measures)
-        slicing = held_slicing(by, self.evaluated)
+        name = find_score(score, self.scores, self.measures)
+        slicing = find_slicing(by, self.evaluated)
         return decomposed(self.evaluated, str(known), self.baseline, name, slicing)
 
     @cached_property
@@ -473,7 +473,7 @@ class Comparison(ReportedComparison):
             for known in means
         }
 
-    def _groups(self) -> KeptGroups:
+    def _groups(self) -> GroupRecords:
         if self._kept is None:
             raise ArgumentError(
                 "values per group were not kept: compare() was called with per_group=False; call "
@@ -482,7 +482,7 @@ class Comparison(ReportedComparison):
         return self._kept
 
     @typed
-    def moved(self, top: int) -> dict[tuple[str, str], pa.Table]:
+    def top_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """The movers of the first measure of groups by candidate and measure, where any moved."""
         from fastrank_eval.measures import measure
 

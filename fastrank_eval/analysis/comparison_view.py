@@ -46,7 +46,7 @@ __all__ = ["Printed", "markdown", "plain"]
 _NARROW = 12  # least width of names
 _ROOM = 80  # columns of text that is printed nobody knows where
 #: Tables of movers, by candidate and measure.
-Moved = Mapping[tuple[str, str], pa.Table]
+TopChanges = Mapping[tuple[str, str], pa.Table]
 
 
 def plain(comparison: ComparisonRecords) -> str:
@@ -63,7 +63,7 @@ def plain(comparison: ComparisonRecords) -> str:
     return "\n".join([*lines, *_notes(comparison), size, conventions])
 
 
-def markdown(comparison: ComparisonRecords, moved: Moved, top: int) -> str:
+def markdown(comparison: ComparisonRecords, top_changes: TopChanges, top: int) -> str:
     """Lay a comparison out as markdown, with the groups that moved most."""
     size, conventions = size_and_conventions(comparison.meta)
     blocks = [markdown_lines(_table(comparison, _whole(comparison)))]
@@ -72,11 +72,11 @@ def markdown(comparison: ComparisonRecords, moved: Moved, top: int) -> str:
     for score in comparison.scores:
         for table in compared_slices(comparison, score):
             blocks += [[code_span(table.title)], markdown_lines(table.cells)]
-    for (score, measure), of_groups in moved.items():
+    for (score, measure), of_groups in top_changes.items():
         title = code_span(printable(_movers_title(comparison, score, measure)))
         blocks += [[title], markdown_lines(_movers(of_groups))]
     for score in comparison.scores:
-        blocks += [[code_span(line)] for line in _slices_moved(comparison, score, top)]
+        blocks += [[code_span(line)] for line in _changed_slices(comparison, score, top)]
     notes = [*map(code_span, _notes(comparison)), size, code_span(conventions)]
     blocks.append(["  \n".join(notes)])
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -95,7 +95,7 @@ class Printed:
     """
 
     comparison: ComparisonRecords
-    moved: Moved
+    top_changes: TopChanges
     top: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -122,8 +122,8 @@ class Printed:
                 yield Text(of.title, style="bold cyan", overflow="fold")
                 yield grid(of.cells)
                 yield Text()
-            yield from self._most_moved(score, room)
-            for line in _slices_moved(comparison, score, self.top):
+            yield from self._largest_changes(score, room)
+            for line in _changed_slices(comparison, score, self.top):
                 yield Text(line)
                 yield Text()
         size, conventions = size_and_conventions(comparison.meta)
@@ -131,8 +131,8 @@ class Printed:
             yield Text(line)
         yield Text(conventions, style="dim")
 
-    def _most_moved(self, score: str, room: int) -> Iterator[RenderableType]:
-        for (name, measure), table in self.moved.items():
+    def _largest_changes(self, score: str, room: int) -> Iterator[RenderableType]:
+        for (name, measure), table in self.top_changes.items():
             if name != score:
                 continue
             title = printable(_movers_title(self.comparison, score, measure))
@@ -224,11 +224,11 @@ def _movers_title(comparison: ComparisonRecords, score: str, measure: str) -> st
     return f"groups that moved {measure} most, {score} against {comparison.baseline}"
 
 
-def _slices_moved(comparison: ComparisonRecords, score: str, top: int) -> Iterator[str]:
+def _changed_slices(comparison: ComparisonRecords, score: str, top: int) -> Iterator[str]:
     """The slices in which the first measure moved most, on a line."""
-    moved = comparison._slices_moved(comparison.measures[0], score, top) if top else []
-    if moved:
-        said = ", ".join(f"{value.slice} {_delta(value)}" for value in moved)
+    top_changes = comparison._changed_slices(comparison.measures[0], score, top) if top else []
+    if top_changes:
+        said = ", ".join(f"{value.slice} {_delta(value)}" for value in top_changes)
         title = f"slices that moved {comparison.measures[0]} most, {score} against "
         yield printable(f"{title}{comparison.baseline}: {said}")
 

@@ -29,7 +29,7 @@ from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result
 from fastrank_eval.results.table_files import write_csv
-from fastrank_eval.stats.score_table import ScoreSteps, ScoreTable
+from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -467,7 +467,7 @@ def _missing(kind: str, table: ScoreTable) -> str | None:
 def _worth(kind: str, table: ScoreTable, at: Thresholds) -> dict[str, float]:
     """What a curve of thresholds other than ROC comes to."""
     if kind == "pr":
-        return {"AvgPrec": AvgPrec.of_steps(ScoreSteps.of_table(table)).value}
+        return {"AvgPrec": AvgPrec.of_steps(RocSteps.of_table(table)).value}
     if kind == "det":
         return {"EER": curve_points.equal_error_rate(at)}
     return {"Lift@10%": Lift(top=0.1).of_table(table).value}

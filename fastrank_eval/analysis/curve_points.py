@@ -458,7 +458,7 @@ def by_activity(
     done = run(source, measures=[wanted], per_group=False, by=by, **options)
     result = result_of(done)
     _check_mean(measure(result.measures[0]))
-    ((slicing,), (sums,)) = done.plan.slicings, done.tally.slices
+    ((slicing,), (sums,)) = done.plan.slicings, done.totals.slices
     labels = slicing.slices().labels
     found = {(v.score, v.slice): v for v in result}
     rows = []

@@ -183,7 +183,7 @@ def explain(
     not reproduced: negative grades take from NDCG there, and gain 0 in nDCG here
     """
     theirs = profile_of(profile)
-    asked = parse_measures(measures)
+    requested = parse_measures(measures)
     fixed = {name: options[name] for name in DEFAULTS if options.get(name) is not None}
     standard_input = isinstance(source, str) and source == "-"
     if standard_input or not open_source(source, format=options.get("format")).rereadable:
@@ -201,40 +201,40 @@ def explain(
     basis = {
         name: theirs.choice(name) for name in ("unretrieved", "unjudged") if name in theirs.choices
     }
-    ours = values(asked, **basis)
+    ours = values(requested, **basis)
     choices = [
         Choice(name, before, after, _moves(ours, values(measured, **{**basis, **changed})))
-        for name, before, after, measured, changed in _changes(theirs, asked, fixed)
+        for name, before, after, measured, changed in _changes(theirs, requested, fixed)
     ]
     scores = [score] if isinstance(score, str) else list(score)
-    labels = tuple((name, str(m)) for name in scores for m in asked)
-    whole = values(theirs.measured(asked), **dict(theirs.choices))
+    labels = tuple((name, str(m)) for name in scores for m in requested)
+    whole = values(theirs.measured(requested), **dict(theirs.choices))
     return Explanation(theirs, labels, ours, whole, tuple(choices))
 
 
 def _changes(
-    profile: Profile, asked: Sequence[Measure], fixed: dict[str, Any]
+    profile: Profile, requested: Sequence[Measure], fixed: dict[str, Any]
 ) -> Iterator[tuple[str, str, str, Sequence[Measure], dict[str, str]]]:
     """Each choice alone: its name, ours, theirs, the measures and the arguments it makes."""
     for name in ("ties", "score_type", "groups"):
         after = profile.choice(name)
         if after != DEFAULTS[name] and name not in fixed:
-            yield name, DEFAULTS[name], after, asked, {name: after}
+            yield name, DEFAULTS[name], after, requested, {name: after}
     if "undefined" not in fixed:
         mine = undefined_policies(DEFAULTS["undefined"])
         other = undefined_policies(profile.choice("undefined"))
-        for measure in dict.fromkeys(m.name for m in asked):
+        for measure in dict.fromkeys(m.name for m in requested):
             policy = other.get(measure, other["*"])
             own = "single_class" in profile.options.get(measure, {})
             if policy != mine["*"] and not own:
                 changed = undefined_text({**mine, measure: policy})
-                yield f"undefined {measure}", mine["*"], policy, asked, {"undefined": changed}
+                yield f"undefined {measure}", mine["*"], policy, requested, {"undefined": changed}
     for measure, options in profile.options.items():
         for option, value in options.items():
             measured = tuple(
-                with_options(m, {option: value}) if m.name == measure else m for m in asked
+                with_options(m, {option: value}) if m.name == measure else m for m in requested
             )
-            if measured != tuple(asked):
+            if measured != tuple(requested):
                 default = _default(measure, option)
                 yield f"{measure} {option}", str(default), str(value), measured, {}
 

@@ -15,13 +15,13 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.groups.boundaries import Keys
-from fastrank_eval.io.keys import KeyWords
+from fastrank_eval.io.keys import KeyEncoder
 from fastrank_eval.measures import Measure, measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GroupJoin", "KeptGroups", "group_ids", "groups_of", "join_groups", "kept_groups"]
+__all__ = ["GroupJoin", "GroupRecords", "group_ids", "group_records", "groups_of", "join_groups"]
 
 
 _TURN = np.uint64(0x9E3779B97F4A7C15)
@@ -77,7 +77,7 @@ def _fold_column(key: pa.Array, ids: np.ndarray) -> None:
     elif pa.types.is_fixed_size_binary(kind):
         key = key.cast(pa.binary()).cast(pa.large_binary())
     if not pa.types.is_large_binary(key.type):
-        words = KeyWords("key of groups", key.type).words(key)
+        words = KeyEncoder("key of groups", key.type).words(key)
         _fold_words(frozen(np.stack(words).view(np.uint64)), ids)
         return
     _, places, content = key.buffers()
@@ -124,7 +124,7 @@ def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True)
-class KeptGroups:
+class GroupRecords:
     """Values of every group.
 
     Parameters
@@ -153,7 +153,7 @@ class KeptGroups:
 
     def used(self, model: int, m: int) -> np.ndarray:
         """What is added up of each group; NaN where the group is left out."""
-        found = self.measures[m].settled(self.values[model, m])
+        found = self.measures[m].to_summand(self.values[model, m])
         weights = self.weights.get((model, m))
         return found if weights is None else np.where(weights == 0, np.nan, found)
 
@@ -186,9 +186,9 @@ class KeptGroups:
         return pa.table(columns)
 
 
-def kept_groups(
+def group_records(
     plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
-) -> KeptGroups:
+) -> GroupRecords:
     """The groups of a run that kept their values.
 
     Parameters
@@ -213,7 +213,7 @@ def kept_groups(
         joined = GroupValues(none, none, np.empty((models, many, 0)))
         empty = schema.empty_table()
         found = [decoded(empty.column(name).combine_chunks()) for name in plan.roles.group]
-    return KeptGroups(
+    return GroupRecords(
         plan.roles.group,
         tuple(found),
         joined.rows,
@@ -249,7 +249,7 @@ class ResultGroups(Protocol):
         ...
 
 
-def groups_of(result: ResultGroups) -> KeptGroups:
+def groups_of(result: ResultGroups) -> GroupRecords:
     """Read the groups of a result that has their values.
 
     Raises
@@ -266,7 +266,7 @@ def groups_of(result: ResultGroups) -> KeptGroups:
     keys = table.num_columns - 2 - len(result.scores) * len(of_groups)
     numbers = [np.asarray(column.to_numpy()) for column in columns[keys:]]
     values = iter(numbers[2:])
-    return KeptGroups(
+    return GroupRecords(
         tuple(table.column_names[:keys]),
         tuple(column.combine_chunks() for column in columns[:keys]),
         numbers[0],
@@ -288,7 +288,7 @@ class GroupJoin:
 
     Parameters
     ----------
-    groups : KeptGroups
+    groups : GroupRecords
         Of the base model, then those of the other result: first the groups of the baseline in
         their order, then those that only the other has.
     counts : dict of str to int
@@ -296,14 +296,14 @@ class GroupJoin:
         of rows are not the same: ``"rows_differ"``.
     """
 
-    groups: KeptGroups
+    groups: GroupRecords
     counts: dict[str, int]
 
 
 def join_groups(
-    base: KeptGroups,
+    base: GroupRecords,
     model: int,
-    other: KeptGroups,
+    other: GroupRecords,
     measures: Sequence[str],
     names: Mapping[str, str],
 ) -> GroupJoin:
@@ -311,10 +311,10 @@ def join_groups(
 
     Parameters
     ----------
-    base : KeptGroups
+    base : GroupRecords
     model : int
         The place of the baseline in it.
-    other : KeptGroups
+    other : GroupRecords
     measures : sequence of str
         Those that both have.
     names : mapping of str to str
@@ -354,7 +354,7 @@ def join_groups(
                 if shared not in taken:
                     taken[shared] = _spread(weight, rows, 0.0)
                 weights[place, m] = taken[shared]
-    groups = KeptGroups(
+    groups = GroupRecords(
         base.names,
         tuple(
             pa.concat_arrays([a, b.take(arrow_column(only))])

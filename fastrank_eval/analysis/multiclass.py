@@ -27,7 +27,7 @@ from fastrank_eval.analysis.multiclass_totals import (
 from fastrank_eval.analysis.multiclass_values import ClassValues
 from fastrank_eval.engine.conventions import undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
-from fastrank_eval.engine.ungrouped import each_stretch
+from fastrank_eval.engine.ungrouped import each_work_batch
 from fastrank_eval.io import open_source
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.auc import GAUC, PooledAUC
@@ -192,8 +192,8 @@ class ClassResult(Result):
             return next(iter(found.values()))
         if average not in found:
             known = ", ".join(map(repr, found)) or "none: result[...] has the values of the classes"
-            asked = "name one" if average is None else f"not {average!r}"
-            raise ArgumentError(f"averages of {text} in this result: {known}; {asked}.")
+            requested = "name one" if average is None else f"not {average!r}"
+            raise ArgumentError(f"averages of {text} in this result: {known}; {requested}.")
         return found[average]
 
     def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
@@ -389,7 +389,7 @@ def evaluate_classes(
         return int(chosen or max(usual // len(roles.classes), _LEAST_ROWS))
 
     with reporting_to(progress):
-        each_stretch(
+        each_work_batch(
             opened,
             roles.by_column(),
             states.add,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.analysis.multiclass_rows import ClassRoles, ClassRows, scored_rows
-from fastrank_eval.engine.chunk_eval import Tallies, evaluate_chunk
+from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.io.columns import Columns, Roles
@@ -300,7 +300,7 @@ class ClassStates:
         }
         #: The score of the class of each row, as a probability of what is so.
         self.own = States([m for m in at_once if isinstance(m, LogarithmicLoss)], plan)
-        self.by_row = Tallies(plan.row_plan)
+        self.by_row = ThreadTotals(plan.row_plan)
 
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
         """Add the rows of a batch."""

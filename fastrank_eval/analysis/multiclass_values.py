@@ -20,7 +20,7 @@ from fastrank_eval.analysis.multiclass_totals import (
     over_pairs,
 )
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.engine.summary import summary_lines
+from fastrank_eval.engine.summary import summary_rows
 from fastrank_eval.measures.decisions import GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
@@ -192,7 +192,7 @@ class ClassValues:
             return
         found = {
             (line.measure, line.score): line
-            for line in summary_lines(plan.row_plan, self._states.by_row.merged())
+            for line in summary_rows(plan.row_plan, self._states.by_row.merged())
         }
         for text, measure in plan.by_row.items():
             decides = plan.argmax and isinstance(measure, GroupDecision)

@@ -13,8 +13,13 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.policies import RankedGroups, Settled, constant_columns, settled
-from fastrank_eval.engine.totals import LinePools, Measured, PoolSet, SharedPools, Sums, Tally
+from fastrank_eval.engine.policies import (
+    Contributions,
+    RankedGroups,
+    apply_policies,
+    constant_columns,
+)
+from fastrank_eval.engine.totals import Measured, RowStates, SharedStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.diversity import Coverage
 from fastrank_eval.groups.labels import Labels
@@ -24,7 +29,7 @@ from fastrank_eval.stats.exact import NO_SLICES
 
 
 def evaluate_chunk(
-    chunk: Chunk, plan: Plan, tally: Tally, name: Callable[[int], str]
+    chunk: Chunk, plan: Plan, totals: Totals, name: Callable[[int], str]
 ) -> GroupValues:
     """Rank whole groups, compute every measure and add to the tally.
 
@@ -45,12 +50,12 @@ def evaluate_chunk(
     """
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
     seen = GroupValues.empty(chunk, plan)
-    models = measure_chunk(chunk, plan, labels, tally.whole, tally.shared.whole, name, seen=seen)
+    models = measure_chunk(chunk, plan, labels, totals.whole, totals.shared.whole, name, seen=seen)
     if plan.per_group:
         seen.put_positives(labels)
-    tally.whole.see(np.diff(chunk.starts), labels.relevant_of_each(1.0))
+    totals.whole.see(np.diff(chunk.starts), labels.relevant_of_each(1.0))
     if plan.slicings:
-        add_slices(chunk, plan, tally, labels, models, name)
+        add_slices(chunk, plan, totals, labels, models, name)
     return seen
 
 
@@ -59,7 +64,7 @@ def measure_chunk(
     plan: Plan,
     labels: Labels,
     sums: Sums,
-    pools: PoolSet | None,
+    pools: RowStates | None,
     name: Callable[[int], str],
     *,
     lines: np.ndarray = NO_SLICES,
@@ -74,7 +79,7 @@ def measure_chunk(
     labels : Labels
         Of the chunk.
     sums : Sums
-    pools : PoolSet or None
+    pools : RowStates or None
         None: they are not added to.
     name : callable
     lines : ndarray of int64, shape (groups,), or (0,)
@@ -103,9 +108,9 @@ def measure_chunk(
             )
             positives = ranking.relevant(1.0)
             groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked)
-            found: dict[int, Settled] = {}
+            found: dict[int, Contributions] = {}
             for m, value in _values(plan, ranking):
-                one = settled(plan, m, ranking, value, group_weights, name)
+                one = apply_policies(plan, m, ranking, value, group_weights, name)
                 sums.add(model, m, groups, one, lines)
                 if seen is not None and plan.per_group:
                     seen.put(model, m, groups, one)
@@ -142,37 +147,37 @@ def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
         yield from zip(together, values, strict=True)
 
 
-class Tallies:
+class ThreadTotals:
     """A tally for each thread."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.tallies: list[Tally] = []
-        self._pools = SharedPools(plan)
+        self.thread_totals: list[Totals] = []
+        self._pools = SharedStates(plan)
         self._own = threading.local()
         self._lock = threading.Lock()
 
-    def mine(self) -> Tally:
+    def mine(self) -> Totals:
         """The calling thread's own tally."""
-        mine = getattr(self._own, "tally", None)
+        mine = getattr(self._own, "totals", None)
         if mine is None:
-            mine = self._own.tally = Tally(self.plan, self._pools)
+            mine = self._own.totals = Totals(self.plan, self._pools)
             with self._lock:
-                self.tallies.append(mine)
-        return cast(Tally, mine)
+                self.thread_totals.append(mine)
+        return cast(Totals, mine)
 
-    def merged(self) -> Tally:
+    def merged(self) -> Totals:
         """The sum of all threads' tallies."""
-        total = Tally(self.plan, self._pools)
-        for tally in self.tallies:
-            total.merge(tally)
+        total = Totals(self.plan, self._pools)
+        for totals in self.thread_totals:
+            total.merge(totals)
         return total
 
 
 def add_slices(
     chunk: Chunk,
     plan: Plan,
-    tally: Tally,
+    totals: Totals,
     labels: Labels,
     models: list[Measured],
     name: Callable[[int], str],
@@ -201,7 +206,7 @@ def add_slices(
     named = chunk.columns.named[: len(chunk.columns.named) - len(coded)]
     chunk = replace(chunk, columns=replace(chunk.columns, named=named))
     for by, codes, sums, pools in zip(
-        plan.slicing.slices, of_rows, tally.slices, tally.shared.slices, strict=True
+        plan.slicing.slices, of_rows, totals.slices, totals.shared.slices, strict=True
     ):
         lines = frozen(codes.astype(np.int64))
         if _is_constant(lines, starts):
@@ -259,7 +264,7 @@ def _add_cut_groups(
     sums.see(np.diff(cut.starts), labels.relevant_of_each(1.0), line)
 
 
-def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: LinePools) -> None:
+def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: SliceStates) -> None:
     """Add the rows of each slice to what is kept of all of them, group after group."""
     rows, slices = chunk.columns.rows, int(lines.max()) + 1
     order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.threads import in_order
-from fastrank_eval.engine.chunk_eval import Tallies, evaluate_chunk
+from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.totals import Tally
+from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.boundaries import (
     KeyRun,
     Keys,
@@ -31,7 +31,7 @@ from fastrank_eval.groups.boundaries import (
 )
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.io.columns import Columns, concatenate
-from fastrank_eval.io.reader import Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.io.reader import WorkBatch, in_scratch, read_work_batch, rebatch
 from fastrank_eval.io.source import Part
 from fastrank_eval.io.validate import columns_of
 
@@ -40,7 +40,7 @@ _SEAMS = 256
 
 
 @dataclass(slots=True)
-class Piece:
+class GroupResults:
     """Results of consecutive groups, or a place kept for one group that spans stretches.
 
     Parameters
@@ -57,7 +57,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Outcome:
+class BatchResult:
     """What a worker makes of one stretch.
 
     Parameters
@@ -73,7 +73,7 @@ class Outcome:
     """
 
     head: Columns
-    inside: Piece | None = None
+    inside: GroupResults | None = None
     tail: Columns | None = None
     run: KeyRun | None = None
 
@@ -83,7 +83,7 @@ def evaluate_stream(
     plan: Plan,
     watch: KeyWatch | None,
     columns_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
-) -> tuple[Tally, list[Piece]]:
+) -> tuple[Totals, list[GroupResults]]:
     """Evaluate rows whose groups are contiguous.
 
     Parameters
@@ -105,15 +105,15 @@ def evaluate_stream(
     ReturningKey
         A group came back after another.
     """
-    tallies = Tallies(plan)
+    thread_totals = ThreadTotals(plan)
     keep = watch is not None and watch.keep
-    pieces: list[Piece] = []
+    pieces: list[GroupResults] = []
     open_rows: list[Columns] = []
-    seams: list[tuple[Columns, Keys, Piece | None]] = []
+    seams: list[tuple[Columns, Keys, GroupResults | None]] = []
     seam_rows = 0
 
-    def look(job: Stretch) -> Outcome:
-        read = read_stretch(job[0])
+    def look(job: WorkBatch) -> BatchResult:
+        read = read_work_batch(job[0])
         batch = in_scratch(read)
         columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
 
@@ -123,7 +123,7 @@ def evaluate_stream(
 
         starts = group_starts(columns.keys) if columns.rows else np.empty(0, np.int64)
         if not len(starts):
-            return Outcome(part(0, columns.rows))
+            return BatchResult(part(0, columns.rows))
         lo, hi = int(starts[0]), int(starts[-1])
         run = None if watch is None else key_run(columns.keys, starts, keep)
         inside = None
@@ -133,11 +133,11 @@ def evaluate_stream(
                 return key_text(columns.keys, plan.roles.group, int(starts[group]))
 
             chunk = Chunk(columns.slice(lo, hi).without_keys(), starts - lo)
-            values = evaluate_chunk(chunk, plan, tallies.mine(), name)
+            values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
             if plan.per_group:
                 keys = keys_at(columns.keys, starts[:-1])
-                inside = Piece(keys, values, columns.earliest(starts))
-        return Outcome(part(0, lo), inside, part(hi, columns.rows), run)
+                inside = GroupResults(keys, values, columns.earliest(starts))
+        return BatchResult(part(0, lo), inside, part(hi, columns.rows), run)
 
     def close() -> None:
         nonlocal seam_rows
@@ -147,7 +147,9 @@ def evaluate_stream(
         piece = None
         if plan.per_group:
             earliest = [part.earliest(np.array([0, part.rows])) for part in open_rows]
-            piece = Piece(keys_at(keys, np.zeros(1, np.int64)), None, np.min(earliest, axis=0))
+            piece = GroupResults(
+                keys_at(keys, np.zeros(1, np.int64)), None, np.min(earliest, axis=0)
+            )
             pieces.append(piece)
         # A copy: a view of a few rows would keep its whole batch in memory.
         parts = [part.without_keys() for part in open_rows]
@@ -168,14 +170,14 @@ def evaluate_stream(
         def name(group: int) -> str:
             return key_text(seams[group][1], plan.roles.group, 0)
 
-        values = evaluate_chunk(chunk, plan, tallies.mine(), name)
+        values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
         for g, (_, _, piece) in enumerate(seams):
             if piece is not None:
                 piece.values = values.take(slice(g, g + 1))
         seams.clear()
         seam_rows = 0
 
-    for outcome in in_order(plan.threads, look, stretches(parts, plan.stretch)):
+    for outcome in in_order(plan.threads, look, rebatch(parts, plan.stretch)):
         head = outcome.head
         if not head.rows:
             continue
@@ -196,4 +198,4 @@ def evaluate_stream(
     flush()
     if watch is not None:
         watch.finish()
-    return tallies.merged(), pieces
+    return thread_totals.merged(), pieces

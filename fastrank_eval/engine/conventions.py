@@ -144,22 +144,24 @@ def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
 
 
 def measures_in_force(
-    asked: tuple[Measure, ...], profile: Profile | None, sampling_rate: float
+    requested: tuple[Measure, ...], profile: Profile | None, sampling_rate: float
 ) -> tuple[Measure, ...]:
     """What is computed where these are asked for, one for each of them."""
-    measured = asked if profile is None else profile.measured(asked)
+    measured = requested if profile is None else profile.measured(requested)
     if sampling_rate != 1:
         measured = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measured)
     return measured
 
 
-def names_asked(asked: Iterable[Measure], measured: Iterable[Measure | str]) -> dict[str, str]:
+def requested_names(
+    requested: Iterable[Measure], measured: Iterable[Measure | str]
+) -> dict[str, str]:
     """Map names of measures that are computed with other options to the texts of those.
 
     A name is written with all options that were given. Where the text of a measure is the name of
     another one, it is there by its name too: ``nDCG(gain='exp')`` beside ``nDCG``.
     """
-    used = [(m, spelled_out(m), str(other)) for m, other in zip(asked, measured, strict=True)]
+    used = [(m, spelled_out(m), str(other)) for m, other in zip(requested, measured, strict=True)]
     changed = {name for m, name, text in used if str(m) != text}
     return {name: text for _, name, text in used if name in changed or text in changed}
 

@@ -13,7 +13,7 @@ from fastrank_eval._lib.array_codes import Parts, table_bytes, table_in
 from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, decoded, row_column
 from fastrank_eval._lib.errors import MergeError, text_keys_hint
 from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.policies import RankedGroups, Settled
+from fastrank_eval.engine.policies import Contributions, RankedGroups
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.labels import Labels
@@ -252,12 +252,12 @@ class GroupValues:
             self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
         )
 
-    def put(self, model: int, m: int, groups: RankedGroups, settled: Settled) -> None:
+    def put(self, model: int, m: int, groups: RankedGroups, contributions: Contributions) -> None:
         """Enter a measure's values of the ranked groups."""
         here = slice(None) if groups.ranked is None else groups.ranked
-        self.values[model, m, here] = settled.value
-        if settled.weights is not None:
-            self.weights[model, m] = groups.spread(settled.weights, 0.0)
+        self.values[model, m, here] = contributions.value
+        if contributions.weights is not None:
+            self.weights[model, m] = groups.spread(contributions.weights, 0.0)
 
     def put_positives(self, labels: Labels) -> None:
         """Enter the rows of grade >= 1 of each group."""

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from fastrank_eval.slicing.slicer import SliceCodes, Slicing
 
 #: Rows a worker takes at a time, and the fewest where there are less than enough for all.
-STRETCH = 1 << 20
-_SHORT_STRETCH = 1 << 18
+WORK_ROWS = 1 << 20
+_FEWEST_WORK_ROWS = 1 << 18
 
 
-def stretch_of(rows: int | None, threads: int) -> int:
+def work_rows_of(rows: int | None, threads: int) -> int:
     """Rows a worker takes at a time, so that each thread gets as many stretches as the others."""
     if rows is None:
-        return STRETCH
-    rounds = -(-rows // (threads * STRETCH))
-    return max(-(-rows // (threads * max(rounds, 1))), _SHORT_STRETCH)
+        return WORK_ROWS
+    rounds = -(-rows // (threads * WORK_ROWS))
+    return max(-(-rows // (threads * max(rounds, 1))), _FEWEST_WORK_ROWS)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Plan:
     presorted: bool = False
     per_group: bool = True
     threads: int = 1
-    stretch: int = STRETCH
+    stretch: int = WORK_ROWS
     confidence: float = 0.95
     baseline: int | None = None
     slicing: Slicing | None = None
@@ -98,7 +98,7 @@ class Plan:
         of_groups = [m for m in self.measures if not m.pooled]
         if self.weighted or self.roles.unretrieved == "allow":
             return bool(of_groups)
-        return any(m.needs_places for m in of_groups)
+        return any(m.needs_ranks for m in of_groups)
 
     @property
     def rivals(self) -> list[int]:

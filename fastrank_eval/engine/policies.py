@@ -17,7 +17,7 @@ from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Contributions:
     """A measure's values of the ranked groups of a chunk.
 
     Parameters
@@ -37,7 +37,7 @@ class Settled:
     weights: np.ndarray | None
     left_out: tuple[tuple[str, np.ndarray], ...]
 
-    def lines_dropped(self, lines: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
+    def dropped_by_slice(self, lines: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
         """Groups of each line left out, by reason."""
         if not len(lines):
             return [(reason, int(np.count_nonzero(mask))) for reason, mask in self.left_out]
@@ -106,14 +106,14 @@ def empty_reason(plan: Plan, measure: Measure) -> str | None:
     return "no_relevant" if plan.groups == "with_relevant" else measure.undefined_if_empty()
 
 
-def settled(
+def apply_policies(
     plan: Plan,
     m: int,
     ranking: Ranking,
     value: np.ndarray,
     group_weights: Mapping[str, np.ndarray],
     name: Callable[[int], str],
-) -> Settled:
+) -> Contributions:
     """Apply the policy for undefined groups and weigh the groups.
 
     Parameters
@@ -160,13 +160,13 @@ def settled(
     if unsettled.any():
         raise too_large(measure)
     weights = _group_weights(measure, ranking, group_weights)
-    used = measure.settled(value)
+    used = measure.to_summand(value)
     if weights is not None:
         weightless = (weights == 0) & ~np.isnan(value)
         if weightless.any():
             left_out.append(("zero_weight", weightless))
             used = np.where(weightless, np.nan, used)
-    return Settled(value, used, weights, tuple(left_out))
+    return Contributions(value, used, weights, tuple(left_out))
 
 
 def too_large(measure: Measure) -> MeasureError:
@@ -190,7 +190,7 @@ def _group_weights(
         if ranking.ranked is None:
             return column
         ranked = ranking.ranked
-        return ranking.once_for_all(("column", kind), lambda: column[ranked])
+        return ranking.cached_for_models(("column", kind), lambda: column[ranked])
     rel = measure.rel_or_default
 
     def weigh() -> np.ndarray:
@@ -210,7 +210,7 @@ def _group_weights(
     if ranking.weights is not None:
         # Sums of row weights in the order of the scores: their last bits are the model's own.
         return weigh()
-    return ranking.once_for_all(("group weight", measure.uses_row_weights, kind, rel), weigh)
+    return ranking.cached_for_models(("group weight", measure.uses_row_weights, kind, rel), weigh)
 
 
 def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> dict[str, np.ndarray]:

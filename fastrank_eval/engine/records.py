@@ -21,7 +21,7 @@ __all__ = [
     "plain_meta",
     "plain_value",
     "summary_csv",
-    "summary_lines",
+    "summary_rows",
     "summary_table",
 ]
 
@@ -218,7 +218,7 @@ def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_SUMMARY)
 
 
-def summary_lines(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
+def summary_rows(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
     """The same as plain Python values, None for NaN."""
     names, values = _SUMMARY.names, list(values)
     by = short_texts(v.by for v in values)

@@ -30,34 +30,34 @@ from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,
-    names_asked,
     profile_of,
+    requested_names,
     undefined_policies,
     undefined_text,
 )
 from fastrank_eval.engine.group_values import GroupValues
-from fastrank_eval.engine.plan import STRETCH, Plan, stretch_of
+from fastrank_eval.engine.plan import WORK_ROWS, Plan, work_rows_of
 from fastrank_eval.engine.records import MeasureValue, Meta
-from fastrank_eval.engine.scattered import evaluate_by_way
-from fastrank_eval.engine.summary import slices_left_out, summary_lines
-from fastrank_eval.engine.totals import Tally
+from fastrank_eval.engine.scattered import choose_strategy
+from fastrank_eval.engine.summary import slices_left_out, summary_rows
+from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io import open_source, refuse_text, require_columns
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.numbers import BadRows, explained
-from fastrank_eval.io.reader import Reading
+from fastrank_eval.io.reader import RowReader
 from fastrank_eval.io.validate import epsilon_of
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS
 from fastrank_eval.measures.likelihood import sampling_rate_of
-from fastrank_eval.measures.parser import measures_asked
+from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import PooledMeasure
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from fastrank_eval.io.keys import FieldCodes
+    from fastrank_eval.io.keys import CategoricalEncoder
     from fastrank_eval.slicing.spec import SliceSpec
 
 _COUNTING = "counting bad rows"
@@ -86,13 +86,13 @@ class Evaluation:
     """
 
     plan: Plan
-    tally: Tally
+    totals: Totals
     keys: list[Keys]
     values: list[GroupValues]
     schema: pa.Schema
     lines: list[MeasureValue]
     meta: Meta
-    asked: Mapping[str, str]
+    requested: Mapping[str, str]
 
 
 @typed
@@ -158,9 +158,9 @@ def run(
         if order not in ("auto", "sorted"):
             raise ArgumentError(f"presorted=True contradicts order={order!r}; give one of them.")
         order = "sorted"
-    asked = measures_asked(measures)
+    requested = requested_measures(measures)
     rate = sampling_rate_of(sampling_rate)
-    measured = measures_in_force(asked, chosen, rate)
+    measured = measures_in_force(requested, chosen, rate)
     wanted = tuple(dict.fromkeys(measured))
     roles = Roles(
         group=column_names("group", group),
@@ -195,7 +195,7 @@ def run(
         presorted=order == "sorted",
         per_group=per_group,
         threads=at_least_one("threads", threads, processors()),
-        stretch=at_least_one("batch_rows", batch_rows, STRETCH),
+        stretch=at_least_one("batch_rows", batch_rows, WORK_ROWS),
         confidence=open_share("confidence", confidence),
         baseline=_baseline(baseline, roles.scores),
         min_groups=at_least_one("min_groups", min_groups, 1),
@@ -237,17 +237,17 @@ def run(
     types = (opened.schema.field(name).type for name in roles.scores)
     roles = replace(roles, epsilons=tuple(epsilon_of(kind, roles) for kind in types))
     plan = replace(plan, roles=roles)
-    reading = Reading(opened, tuple(parts), most)
+    reading = RowReader(opened, tuple(parts), most)
     if batch_rows is None:
-        plan = replace(plan, stretch=stretch_of(reading.rows, plan.threads))
+        plan = replace(plan, stretch=work_rows_of(reading.rows, plan.threads))
     with reporting_to(progress):
         try:
-            tally, keys, values, way = evaluate_by_way(reading, plan, order, allowed)
+            totals, keys, values, way = choose_strategy(reading, plan, order, allowed)
         except (BadRows, OrderError) as fault:
             raise explained(
                 fault,
                 opened,
-                lambda columns: Reading(opened, columns, reading.limit, _COUNTING).batches(),
+                lambda columns: RowReader(opened, columns, reading.limit, _COUNTING).batches(),
             ) from None
     conventions: dict[str, object] = {**given, "weight": weight, **way}
     if subtopics is not None:
@@ -260,23 +260,23 @@ def run(
     if plan.slicing is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicing.slices]
         conventions["min_groups"] = plan.min_groups
-        conventions["slices_left_out"] = slices_left_out(plan, tally)
+        conventions["slices_left_out"] = slices_left_out(plan, totals)
     if where is not None:
         conventions["where"] = str(where)
     if limit is not None:
         conventions["limit"] = limit
-    lines = summary_lines(plan, tally)
-    renamed = names_asked(asked, measured)
+    lines = summary_rows(plan, totals)
+    renamed = requested_names(requested, measured)
     meta = Meta(
         __version__,
-        tally.whole.rows(),
-        tally.whole.groups(),
+        totals.whole.rows(),
+        totals.whole.groups(),
         conventions,
         perf_counter() - started,
         compilations() - compiled,
         renamed,
     )
-    return Evaluation(plan, tally, keys, values, opened.schema, lines, meta, renamed)
+    return Evaluation(plan, totals, keys, values, opened.schema, lines, meta, renamed)
 
 
 def _baseline(given: str | None, scores: tuple[str, ...]) -> int | None:
@@ -309,14 +309,14 @@ def _subtopics(given: str | None, wanted: tuple[Measure, ...]) -> str | None:
     return name if asking else None
 
 
-def _fields(wanted: tuple[Measure, ...]) -> tuple[FieldCodes, ...]:
+def _fields(wanted: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:
     names = (name for m in wanted if isinstance(m, PooledMeasure) for name in m.columns_named())
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
         return ()
-    from fastrank_eval.io.keys import FieldCodes
+    from fastrank_eval.io.keys import CategoricalEncoder
 
-    return tuple(FieldCodes(name) for name in distinct)
+    return tuple(CategoricalEncoder(name) for name in distinct)
 
 
 def _check_measures(wanted: tuple[Measure, ...], ties: str, roles: Roles, weight_rows: str) -> None:

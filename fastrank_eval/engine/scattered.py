@@ -16,11 +16,11 @@ from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval._lib.progress import report
 from fastrank_eval._lib.threads import in_order
-from fastrank_eval.engine.chunk_eval import Tallies, evaluate_chunk
-from fastrank_eval.engine.contiguous import Piece, evaluate_stream
+from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
+from fastrank_eval.engine.contiguous import GroupResults, evaluate_stream
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.totals import Tally
+from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.boundaries import (
     Keys,
     KeyWatch,
@@ -32,8 +32,8 @@ from fastrank_eval.groups.boundaries import (
 )
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gathering, Span
-from fastrank_eval.groups.partition import Dealer, DealtRows, stay_packed
-from fastrank_eval.io.reader import Reading, Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, stay_packed
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_work_batch, rebatch
 from fastrank_eval.io.source import Part, first_rows
 from fastrank_eval.io.validate import columns_of, keys_of
 
@@ -65,11 +65,11 @@ class Scattered:
 
     def __init__(self, plan: Plan, budget: Budget) -> None:
         self._plan, self._budget = plan, budget
-        self._dealers: list[Dealer] = []
+        self._dealers: list[Partitioner] = []
         self._expected: int | None = None
         self.spilled = False
 
-    def evaluate(self, reading: Reading) -> tuple[Tally, list[Piece]]:
+    def evaluate(self, reading: RowReader) -> tuple[Totals, list[GroupResults]]:
         """Deal the rows, and evaluate the groups.
 
         Parameters
@@ -87,9 +87,9 @@ class Scattered:
                 return self._evaluate(reading.parts(self._plan.stretch), narrow=True)
         return self._evaluate(reading.parts(self._plan.stretch), narrow=False)
 
-    def _evaluate(self, parts: Iterable[Part], narrow: bool) -> tuple[Tally, list[Piece]]:
+    def _evaluate(self, parts: Iterable[Part], narrow: bool) -> tuple[Totals, list[GroupResults]]:
         dealt = self._dealt(parts)
-        held: list[DealtRows] = []
+        held: list[PartitionedBatch] = []
         packed = opened = read = 0
         allowed = self._budget.rows
         if self._expected is None:
@@ -110,20 +110,20 @@ class Scattered:
                 rest = (stretch for _, stretch in dealt if stretch is not None)
                 return self._sorted(held, rest, needed, narrow)
         if not held:
-            return Tally(self._plan), []
+            return Totals(self._plan), []
         return self._gathered(Gathering(self._dealers[0], held))
 
-    def _dealt(self, parts: Iterable[Part]) -> Iterator[tuple[int, DealtRows | None]]:
+    def _dealt(self, parts: Iterable[Part]) -> Iterator[tuple[int, PartitionedBatch | None]]:
         """Rows read, and what of them was dealt, stretch by stretch."""
         plan = self._plan
 
-        def jobs() -> Iterator[Stretch]:
+        def jobs() -> Iterator[WorkBatch]:
             rest = iter(parts)
             first = next(rest, None)
             if first is None:
                 return
             kinds = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
-            dealer = Dealer(
+            dealer = Partitioner(
                 plan.roles.group,
                 kinds,
                 len(plan.roles.scores),
@@ -133,30 +133,30 @@ class Scattered:
             self._dealers[:] = [dealer]
             wide = any(column.text for column in dealer.columns)
             rows = max(plan.stretch // _WIDE, 1) if wide else plan.stretch
-            yield from stretches(chain([first], rest), rows)
+            yield from rebatch(chain([first], rest), rows)
 
-        def deal(stretch: Stretch) -> tuple[int, DealtRows | None]:
-            batch = in_scratch(read_stretch(stretch[0]))
+        def deal(stretch: WorkBatch) -> tuple[int, PartitionedBatch | None]:
+            batch = in_scratch(read_work_batch(stretch[0]))
             columns = columns_of(batch, plan.roles, stretch[1])
             return batch.num_rows, self._dealers[0].deal(columns) if columns.rows else None
 
         return in_order(plan.threads, deal, jobs())
 
-    def _gathered(self, gathering: Gathering) -> tuple[Tally, list[Piece]]:
+    def _gathered(self, gathering: Gathering) -> tuple[Totals, list[GroupResults]]:
         plan = self._plan
-        tallies = Tallies(plan)
+        thread_totals = ThreadTotals(plan)
 
-        def work(span: Span) -> Piece | None:
+        def work(span: Span) -> GroupResults | None:
             gathered = gathering.gathered(span)
             chunk = gathered.chunk
 
             def name(group: int) -> str:
                 return key_text(gathered.keys(), plan.roles.group, group)
 
-            values = evaluate_chunk(chunk, plan, tallies.mine(), name)
+            values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
             if not plan.per_group:
                 return None
-            return Piece(gathered.keys(), values, chunk.columns.earliest(chunk.starts))
+            return GroupResults(gathered.keys(), values, chunk.columns.earliest(chunk.starts))
 
         done = []
         spans = list(gathering.spans())
@@ -166,15 +166,19 @@ class Scattered:
             report("evaluating", rows, total)
             if piece is not None:
                 done.append(piece)
-        return tallies.merged(), done
+        return thread_totals.merged(), done
 
     def _sorted(
-        self, held: list[DealtRows], rest: Iterator[DealtRows], needed: int, narrow: bool
-    ) -> tuple[Tally, list[Piece]]:
+        self,
+        held: list[PartitionedBatch],
+        rest: Iterator[PartitionedBatch],
+        needed: int,
+        narrow: bool,
+    ) -> tuple[Totals, list[GroupResults]]:
         plan, budget = self._plan, self._budget
         taken = 0
 
-        def counted() -> Iterator[DealtRows]:
+        def counted() -> Iterator[PartitionedBatch]:
             """Dealt stretches, none of them held on to."""
             nonlocal taken
             for stretch in chain((held.pop(0) for _ in range(len(held))), rest):
@@ -205,7 +209,7 @@ class Scattered:
                 return evaluate_stream(evaluated(batches), plan, None, sorter.columns)
 
 
-def in_order_of_appearance(pieces: list[Piece]) -> tuple[list[Keys], list[GroupValues]]:
+def in_order_of_appearance(pieces: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
     """Results of all groups, each at the place of its first row."""
     if not pieces:
         return [], []
@@ -220,9 +224,9 @@ def in_order_of_appearance(pieces: list[Piece]) -> tuple[list[Keys], list[GroupV
 _PEEK = 1 << 16
 
 
-def evaluate_by_way(
-    reading: Reading, plan: Plan, order: str, allowed: Budget
-) -> tuple[Tally, list[Keys], list[GroupValues], dict[str, object]]:
+def choose_strategy(
+    reading: RowReader, plan: Plan, order: str, allowed: Budget
+) -> tuple[Totals, list[Keys], list[GroupValues], dict[str, object]]:
     """Evaluate by the way that `order` says, or that the keys call for; and tell which it was."""
     if order == "auto":
         first = reading.peek(_PEEK)
@@ -231,7 +235,7 @@ def evaluate_by_way(
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            tally, pieces = evaluate_stream(reading.parts(plan.stretch), plan, KeyWatch(keep))
+            totals, pieces = evaluate_stream(reading.parts(plan.stretch), plan, KeyWatch(keep))
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True
@@ -242,14 +246,14 @@ def evaluate_by_way(
         else:
             keys = [piece.keys for piece in pieces]
             values = [piece.values for piece in pieces if piece.values is not None]
-            return tally, keys, values, {"order": "grouped" if order == "auto" else order}
+            return totals, keys, values, {"order": "grouped" if order == "auto" else order}
 
     scattered = Scattered(plan, allowed)
-    tally, pieces = scattered.evaluate(reading)
+    totals, pieces = scattered.evaluate(reading)
     way: dict[str, object] = {"order": order}
     if scattered.spilled:
         way["spilled"] = True
-    return tally, *in_order_of_appearance(pieces), way
+    return totals, *in_order_of_appearance(pieces), way
 
 
 def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:

@@ -31,21 +31,21 @@ from fastrank_eval.engine.state_file import (
     Place,
     Rows,
     Saveable,
-    kept_by,
     name_of,
     pair_of,
-    paired_by,
+    paired_state_specs,
+    state_specs,
     totals_in,
     values_of,
 )
-from fastrank_eval.engine.summary import slices_left_out, summary_lines
-from fastrank_eval.engine.totals import PoolSet, Sums, Tally
+from fastrank_eval.engine.summary import slices_left_out, summary_rows
+from fastrank_eval.engine.totals import RowStates, Sums, Totals
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.measures.parser import measures_asked
+from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.slicing.bins import BinCodes
 from fastrank_eval.slicing.encode import bin_ranks
 from fastrank_eval.slicing.labels import value_texts
-from fastrank_eval.slicing.parser import slices_asked
+from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.slicer import SliceCodes, Slices, Slicing
 from fastrank_eval.slicing.spec import SliceSpec
 from fastrank_eval.stats.clustered_scores import ClusteredScores
@@ -54,7 +54,7 @@ from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.paired import PairedState
 
 if TYPE_CHECKING:
-    from fastrank_eval.engine.state_file import Seen
+    from fastrank_eval.engine.state_file import Provenance
 
 __all__ = ["KnownSlices", "SavedSlices", "edges_in", "loaded_of_models", "saved_of_models"]
 
@@ -66,7 +66,7 @@ class FieldValues:
     Parameters
     ----------
     kind : str or None
-        As `fields.FieldCodes.keys` gives it.
+        As `fields.CategoricalEncoder.keys` gives it.
     values : tuple of bytes or None
     """
 
@@ -302,10 +302,10 @@ def plan_of(header: Mapping[str, Any], confidence: float = 0.95, min_groups: int
             scores=models,
             weight=columns["weight"],
         ),
-        measures=measures_asked(header["measures"]),
+        measures=requested_measures(header["measures"]),
         undefined=undefined_policies(conventions["undefined"]),
         groups=conventions["groups"],
-        per_group=header["groups_kept"],
+        per_group=header["has_groups"],
         threads=processors(),
         confidence=confidence,
         baseline=None if baseline is None else models.index(baseline),
@@ -331,10 +331,13 @@ def places_in(
             labels = SavedSlices.loaded(states[where, "", SLICES]).labels
             rows += [Rows(by, label) for label in labels]
     for where in rows:
-        for names, scores in ((kept_by(plan), plan.roles.scores), (paired_by(plan), rivals)):
+        for names, scores in (
+            (state_specs(plan), plan.roles.scores),
+            (paired_state_specs(plan), rivals),
+        ):
             for score in scores:
                 yield from (((where, score, name), one.kind.loaded) for name, one in names.items())
-    if header["groups_kept"]:
+    if header["has_groups"]:
         yield (ALL, "", VALUES), SavedGroups.loaded
     for field, kind in header["fields"].items():
         yield values_of(field), partial(FieldValues.loaded, kind)
@@ -343,7 +346,7 @@ def places_in(
 def evaluation_of(
     header: Mapping[str, Any],
     states: Mapping[Place, Parts],
-    seen: Sequence[Seen],
+    seen: Sequence[Provenance],
     confidence: float,
     min_groups: int,
 ) -> Evaluation:
@@ -363,28 +366,28 @@ def evaluation_of(
     if held:
         known = [
             KnownSlices(spec, one)
-            for spec, one in zip(slices_asked(list(held)), held.values(), strict=True)
+            for spec, one in zip(requested_slicing(list(held)), held.values(), strict=True)
         ]
         plan = replace(plan, slicing=Slicing(tuple(known), (), ()))
-    tally = Tally(plan)
-    tally.whole = _sums(plan, states, ALL)
-    _fill(tally.shared.whole, plan, states, ALL)
-    tally.slices = [_sums(plan, states, Rows(by)) for by in held]
+    totals = Totals(plan)
+    totals.whole = _sums(plan, states, ALL)
+    _fill(totals.shared.whole, plan, states, ALL)
+    totals.slices = [_sums(plan, states, Rows(by)) for by in held]
     if plan.pools:
-        for (by, one), pools in zip(held.items(), tally.shared.slices, strict=True):
+        for (by, one), pools in zip(held.items(), totals.shared.slices, strict=True):
             for line, label in enumerate(one.labels):
                 _fill(pools.of(line), plan, states, Rows(by, label))
     groups = None
     if plan.per_group:
         groups = SavedGroups.loaded(states[ALL, "", VALUES])
-    lines = summary_lines(plan, tally)
+    lines = summary_rows(plan, totals)
     meta = Meta(
         __version__,
-        tally.whole.rows(),
-        tally.whole.groups(),
-        _conventions(header, seen, plan, tally),
+        totals.whole.rows(),
+        totals.whole.groups(),
+        _conventions(header, seen, plan, totals),
         perf_counter() - started,
-        requested=dict(header["asked"]),
+        requested=dict(header["requested"]),
     )
     schema = pa.schema([])
     if groups is not None:
@@ -392,13 +395,13 @@ def evaluation_of(
         schema = pa.schema(list(zip(groups.names, kinds, strict=True)))
     return Evaluation(
         plan,
-        tally,
+        totals,
         [] if groups is None else [groups.keys],
         [] if groups is None else [groups.values],
         schema,
         lines,
         meta,
-        header["asked"],
+        header["requested"],
     )
 
 
@@ -412,8 +415,8 @@ def _sums(plan: Plan, states: Mapping[Place, Parts], where: Rows) -> Sums:
     )
 
 
-def _fill(pools: PoolSet, plan: Plan, states: Mapping[Place, Parts], where: Rows) -> None:
-    kept = kept_by(plan)
+def _fill(pools: RowStates, plan: Plan, states: Mapping[Place, Parts], where: Rows) -> None:
+    kept = state_specs(plan)
     for key in plan.pools:
         name = name_of(key)
         parts = {score: states[where, score, name] for score in plan.roles.scores}
@@ -428,7 +431,7 @@ def _fill(pools: PoolSet, plan: Plan, states: Mapping[Place, Parts], where: Rows
 
 
 def _conventions(
-    header: Mapping[str, Any], seen: Sequence[Seen], plan: Plan, tally: Tally
+    header: Mapping[str, Any], seen: Sequence[Provenance], plan: Plan, totals: Totals
 ) -> dict[str, object]:
     """What a result tells of them: where evaluations differ, all that was in force."""
     found: dict[str, object] = {}
@@ -443,7 +446,7 @@ def _conventions(
     if last:
         found |= last
         found["min_groups"] = plan.min_groups
-        found["slices_left_out"] = slices_left_out(plan, tally)
+        found["slices_left_out"] = slices_left_out(plan, totals)
     if any(one.where is not None for one in seen):
         found["where"] = _all_of(one.where for one in seen)
     if any(one.limit is not None for one in seen):

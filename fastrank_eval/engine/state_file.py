@@ -23,7 +23,7 @@ from fastrank_eval.engine.plan import Plan
 from fastrank_eval.measures.pooled import ClusteredMeasure
 from fastrank_eval.stats.moments import ClusterMoments
 
-__all__ = ["Seen", "StateHeader", "check_header"]
+__all__ = ["Provenance", "StateHeader", "check_header"]
 
 
 #: The version of the format that is written and read.
@@ -322,7 +322,7 @@ class Saveable(Protocol):
         ...
 
 
-class Kept(NamedTuple):
+class StateSpec(NamedTuple):
     """What is kept of rows under a name.
 
     Parameters
@@ -337,21 +337,21 @@ class Kept(NamedTuple):
     field: str | None
 
 
-def kept_by(plan: Plan) -> dict[str, Kept]:
+def state_specs(plan: Plan) -> dict[str, StateSpec]:
     """What a plan keeps of the rows of each model, by name."""
     kept = {}
     for key, measure in plan.pools.items():
         field = next(iter(measure.columns_named()), None)
-        kept[name_of(key)] = Kept(type(measure.new_state(plan.weighted, 1)), field)
+        kept[name_of(key)] = StateSpec(type(measure.new_state(plan.weighted, 1)), field)
     return kept
 
 
-def paired_by(plan: Plan) -> dict[str, Kept]:
+def paired_state_specs(plan: Plan) -> dict[str, StateSpec]:
     """What a plan keeps of the rows of each model that is compared with the baseline, by name."""
     if plan.baseline is None:
         return {}
     return {
-        pair_of(key): Kept(ClusterMoments, None)
+        pair_of(key): StateSpec(ClusterMoments, None)
         for key, measure in plan.pools.items()
         if isinstance(measure, ClusteredMeasure)
     }
@@ -405,11 +405,11 @@ _HEADER = {
     "columns": "Mapping[str, Any]",
     "score_types": "Mapping[str, str]",
     "measures": "list[str]",
-    "asked": "Mapping[str, str]",
+    "requested": "Mapping[str, str]",
     "models": "list[str]",
     "baseline": "str | None",
     "slicings": "Mapping[str, Mapping[str, list[str]]]",
-    "groups_kept": "bool",
+    "has_groups": "bool",
     "fields": "Mapping[str, str | None]",
     "confidence": "float | None",
     "min_groups": "int | None",
@@ -433,7 +433,7 @@ _SEEN = {
 
 
 @dataclass(frozen=True)
-class Seen:
+class Provenance:
     """The rows of one evaluation whose sums are in a state.
 
     Parameters
@@ -516,7 +516,7 @@ class StateHeader:
         self._header = dict(header)
         self._states = dict(sorted(states.items()))
         self.seen = tuple(
-            Seen(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
+            Provenance(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
         )
         self._groups, self._rows = totals_in(self._states[ALL, "", TOTALS])[0, :2].tolist()
         self.shown = shown or f"a state of {self.rows} rows"
@@ -532,9 +532,9 @@ class StateHeader:
         return tuple(self._header["measures"])
 
     @property
-    def asked(self) -> dict[str, str]:
+    def requested(self) -> dict[str, str]:
         """What measures were called that a profile gave other options."""
-        return dict(self._header["asked"])
+        return dict(self._header["requested"])
 
     @property
     def rows(self) -> int:
@@ -553,9 +553,9 @@ class StateHeader:
         return name
 
     @property
-    def groups_kept(self) -> bool:
+    def has_groups(self) -> bool:
         """Whether keys and values of every group are there."""
-        return bool(self._header["groups_kept"])
+        return bool(self._header["has_groups"])
 
     @property
     def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -27,8 +27,8 @@ from fastrank_eval.engine.state_file import (
     Place,
     Rows,
     Saveable,
-    kept_by,
-    paired_by,
+    paired_state_specs,
+    state_specs,
     values_of,
 )
 from fastrank_eval.engine.totals import Sums
@@ -57,7 +57,7 @@ _AGREED = {
     "conventions": "conventions",
     "score_types": "types of the scores",
     "measures": "measures",
-    "asked": "measures asked for",
+    "requested": "measures asked for",
     "baseline": "baselines",
 }
 
@@ -99,8 +99,8 @@ def check_agreement(one: Content, other: Content) -> None:
             told = f"{mine!r} in the first and {theirs!r} in the second"
         raise _refusal(one, other, called, told)
     _check_edges(one, other)
-    if one.header["groups_kept"] != other.header["groups_kept"]:
-        with_groups, without = (one, other) if one.header["groups_kept"] else (other, one)
+    if one.header["has_groups"] != other.header["has_groups"]:
+        with_groups, without = (one, other) if one.header["has_groups"] else (other, one)
         raise MergeError(
             f"{one.shown} and {other.shown} cannot be merged, because {with_groups.shown} has keys "
             f"and values of every group, and {without.shown} has not: evaluate both with "
@@ -173,7 +173,7 @@ def check_crossing(every: Sequence[Content]) -> None:
     MergeError
         Naming the first such group, and the two states.
     """
-    if not every[0].header["groups_kept"]:
+    if not every[0].header["has_groups"]:
         return
     each = [SavedGroups.loaded(one.states[ALL, "", VALUES]) for one in every]
     joined = each[0].joined(each[1:])
@@ -219,7 +219,7 @@ def added_up(
         slices, lines = SavedSlices.joined(held, by)
         states[where, "", SLICES] = slices.saved()
         _add_lines(states, where, every, lines, plan)
-    kept = kept_by(plan) | paired_by(plan)
+    kept = state_specs(plan) | paired_state_specs(plan)
     found: dict[tuple[Rows, str], dict[int, dict[str, Parts]]] = {}
     for number, one in enumerate(every):
         for (where, score, name), parts in one.states.items():
@@ -231,7 +231,7 @@ def added_up(
         total = _sum(list(those.values()), kept[name].kind, renumbered)
         for score, parts in saved_of_models(total, compared=bool(plan.rivals)).items():
             states[where, score, name] = parts
-    if every[0].header["groups_kept"]:
+    if every[0].header["has_groups"]:
         states[ALL, "", VALUES] = _joined_groups(every).saved()
     return states, kinds
 

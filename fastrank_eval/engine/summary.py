@@ -18,7 +18,7 @@ from fastrank_eval._lib.threads import in_order, sharing
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import MeasureValue
-from fastrank_eval.engine.totals import Sums, Tally
+from fastrank_eval.engine.totals import Sums, Totals
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue
@@ -27,14 +27,16 @@ from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.score_table import ScoreTable
 
 
-def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
+def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     """One line for each model, slice and measure, with its coverage; slices after all rows."""
     lines = []
     for model, name in enumerate(plan.roles.scores):
-        pools = tally.pools[model]
+        pools = totals.pools[model]
         for m, measure in enumerate(plan.measures):
-            lines.append(_line(plan, tally.whole, 0, pools, model, m, score=name, measure=measure))
-    for slicing, sums, shared in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
+            lines.append(_line(plan, totals.whole, 0, pools, model, m, score=name, measure=measure))
+    for slicing, sums, shared in zip(
+        plan.slicings, totals.slices, totals.shared.slices, strict=True
+    ):
         slices = slicing.slices()
         for line, label in zip(slices.codes.tolist(), slices.labels, strict=True):
             if sums.groups(line) < plan.min_groups:
@@ -47,11 +49,11 @@ def summary_lines(plan: Plan, tally: Tally) -> list[MeasureValue]:
     return lines
 
 
-def slices_left_out(plan: Plan, tally: Tally) -> int:
+def slices_left_out(plan: Plan, totals: Totals) -> int:
     """Slices that have groups, but too few."""
     return sum(
         int(sums.groups(line) < plan.min_groups)
-        for sums in tally.slices
+        for sums in totals.slices
         for line in sums.lines.tolist()
     )
 
@@ -155,7 +157,7 @@ def _undefined_pool(measure: Measure, reason: str) -> Exception:
     )
 
 
-def score_tables(plan: Plan, tally: Tally) -> dict[tuple[str, float], ScoreTable]:
+def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTable]:
     """The distinct scores of each model with their rows, for each threshold of relevance."""
     ordered = {
         m.state_key(): m
@@ -163,7 +165,7 @@ def score_tables(plan: Plan, tally: Tally) -> dict[tuple[str, float], ScoreTable
         if isinstance(m, OrderedMeasure) and m.state_key() == OrderedMeasure.state_key(m)
     }
     return {
-        (name, float(measure.rel)): tally.pools[model][key].table(partial(in_order, plan.threads))
+        (name, float(measure.rel)): totals.pools[model][key].table(partial(in_order, plan.threads))
         for model, name in enumerate(plan.roles.scores)
         for key, measure in ordered.items()
     }

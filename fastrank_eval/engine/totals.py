@@ -11,7 +11,7 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Parts
 from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.policies import RankedGroups, Settled, empty_reason, too_large
+from fastrank_eval.engine.policies import Contributions, RankedGroups, empty_reason, too_large
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums
@@ -19,14 +19,14 @@ from fastrank_eval.stats.intervals import carriers
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.paired import PairedState
-from fastrank_eval.stats.row_sums import LineCounts
+from fastrank_eval.stats.row_sums import SliceCounts
 from fastrank_eval.stats.weighted_scores import InOrder
 
 #: What is kept of all rows together, for each model: by key, for the measures that share it.
 #: Threads share them.
 Pools: TypeAlias = list[dict[Hashable, Any]]
 #: One model's settled measures of groups, by their position in the plan.
-Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Settled]]
+Measured: TypeAlias = tuple[RankedGroups, Mapping[int, Contributions]]
 
 # Counters of a line.
 _GROUPS, _ROWS, _POSITIVES = range(3)
@@ -34,7 +34,7 @@ _GROUPS, _ROWS, _POSITIVES = range(3)
 _SIZES = ((0, 0), (1, 1))
 
 
-class PoolSet:
+class RowStates:
     """What is kept of all rows together, or of those of a slice; threads share it.
 
     Parameters
@@ -132,7 +132,7 @@ class Sums:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._seen = LineCounts(3)
+        self._seen = SliceCounts(3)
         self._sizes = ExactSums(_SIZES)
         self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
         self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
@@ -153,7 +153,7 @@ class Sums:
             if len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
                 squares = rows * rows
                 for term, number in enumerate((squares.sum(), np.dot(squares, squares))):
-                    self._sizes.add_whole(term, np.array([number]))
+                    self._sizes.add_integers(term, np.array([number]))
                 return
         else:
             for column, counted in enumerate((np.ones(len(rows), np.int64), rows, positives)):
@@ -170,7 +170,7 @@ class Sums:
         model: int,
         m: int,
         groups: RankedGroups,
-        settled: Settled,
+        contributions: Contributions,
         lines: np.ndarray = NO_SLICES,
     ) -> None:
         """Add a measure of one model over the ranked groups of a chunk.
@@ -185,9 +185,11 @@ class Sums:
         """
         state = self.means[model]
         mine = groups.lines(lines)
-        for reason, dropped in settled.lines_dropped(mine):
+        for reason, dropped in contributions.dropped_by_slice(mine):
             state.drop(m, reason, dropped)
-        if not state.add(m, settled.used, settled.weights, groups.rows, groups.positives, mine):
+        if not state.add(
+            m, contributions.used, contributions.weights, groups.rows, groups.positives, mine
+        ):
             raise too_large(self._plan.measures[m])
 
     def add_empty(self, model: int, groups: RankedGroups, lines: np.ndarray = NO_SLICES) -> None:
@@ -239,7 +241,7 @@ class Sums:
         """Return these sums, with the counts that `counts` wrote."""
         sums = cls(plan)
         table = counts["counts"].copy()
-        sums._seen, sums.means, sums.pairs = LineCounts.of(table), means, pairs
+        sums._seen, sums.means, sums.pairs = SliceCounts.of(table), means, pairs
         sums._sizes = ExactSums.loaded(_SIZES, counts, "sizes", len(table))
         return sums
 
@@ -288,7 +290,7 @@ class Sums:
         return np.flatnonzero(self._seen.table[:, _GROUPS])
 
 
-class LinePools:
+class SliceStates:
     """Pools of each slice, made when its first row comes; threads share them.
 
     Parameters
@@ -299,17 +301,17 @@ class LinePools:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
-        self._lines: dict[int, PoolSet] = {}
+        self._lines: dict[int, RowStates] = {}
 
-    def of(self, line: int) -> PoolSet:
+    def of(self, line: int) -> RowStates:
         """The pools of one slice."""
         with self._lock:
             if line not in self._lines:
-                self._lines[line] = PoolSet(self._plan)
+                self._lines[line] = RowStates(self._plan)
             return self._lines[line]
 
 
-class SharedPools:
+class SharedStates:
     """The pools that the threads of a run share: of all rows, and of each slice.
 
     Parameters
@@ -318,17 +320,17 @@ class SharedPools:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.whole = PoolSet(plan)
-        self.slices = [LinePools(plan) for _ in plan.slicings]
+        self.whole = RowStates(plan)
+        self.slices = [SliceStates(plan) for _ in plan.slicings]
 
 
-class Tally:
+class Totals:
     """Everything a thread adds up by itself; tallies merge in any order.
 
     Parameters
     ----------
     plan : Plan
-    pools : SharedPools, optional
+    pools : SharedStates, optional
         Those of the run.
 
     Attributes
@@ -339,17 +341,17 @@ class Tally:
         For each slicing.
     """
 
-    def __init__(self, plan: Plan, pools: SharedPools | None = None) -> None:
+    def __init__(self, plan: Plan, pools: SharedStates | None = None) -> None:
         self.whole = Sums(plan)
         self.slices = [Sums(plan) for _ in plan.slicings]
-        self.shared = SharedPools(plan) if pools is None else pools
+        self.shared = SharedStates(plan) if pools is None else pools
 
     @property
     def pools(self) -> Pools:
         """What is kept of all rows together, for each model."""
         return self.shared.whole.models
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Totals) -> None:
         """Add the tally of another thread that shares the pools."""
         self.whole.merge(other.whole)
         for mine, theirs in zip(self.slices, other.slices, strict=True):

@@ -21,13 +21,13 @@ from fastrank_eval._lib.arguments import (
 )
 from fastrank_eval._lib.progress import Progress, reporting_to
 from fastrank_eval._lib.threads import in_order
-from fastrank_eval.engine.plan import stretch_of
+from fastrank_eval.engine.plan import work_rows_of
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io import Source, open_source, refuse_text, require_columns
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.numbers import BadRows, explained
-from fastrank_eval.io.reader import Reading, Stretch, in_scratch, read_stretch, stretches
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_work_batch, rebatch
 from fastrank_eval.io.validate import columns_of
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import SCORE_KINDS
@@ -110,11 +110,11 @@ def states_of(
                 m.add_rows(state, scored)
 
     with reporting_to(progress):
-        each_stretch(opened, roles.by_column(), add, limit=limit, threads=workers)
+        each_work_batch(opened, roles.by_column(), add, limit=limit, threads=workers)
     return states
 
 
-def each_stretch(
+def each_work_batch(
     source: Source,
     parts: Mapping[str, str],
     work: Callable[[pa.RecordBatch, int], None],
@@ -151,19 +151,19 @@ def each_stretch(
         require_columns(source.schema, [name], role=part)
         if name not in categories:
             refuse_text(source, name, part)
-    reading = Reading(source, tuple(parts), at_least_one("limit", limit, None, math.inf))
+    reading = RowReader(source, tuple(parts), at_least_one("limit", limit, None, math.inf))
 
-    def look(job: Stretch) -> None:
-        work(in_scratch(read_stretch(job[0])), job[1])
+    def look(job: WorkBatch) -> None:
+        work(in_scratch(read_work_batch(job[0])), job[1])
 
-    size = rows(stretch_of(reading.rows, threads))
+    size = rows(work_rows_of(reading.rows, threads))
     try:
-        for _ in in_order(threads, look, stretches(reading.parts(size), size)):
+        for _ in in_order(threads, look, rebatch(reading.parts(size), size)):
             pass
     except BadRows as fault:
 
         def again(columns: tuple[str, ...]) -> Any:
-            return Reading(source, columns, reading.limit, _COUNTING).batches()
+            return RowReader(source, columns, reading.limit, _COUNTING).batches()
 
         raise explained(fault, source, again) from None
 

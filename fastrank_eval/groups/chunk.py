@@ -85,7 +85,7 @@ class Scored:
     starts: np.ndarray
     labels: Labels
     kept: np.ndarray | None = None
-    lost: np.ndarray | None = None
+    unretrieved_relevant: np.ndarray | None = None
     unjudged: np.ndarray | None = None
     subtopics: np.ndarray | None = None
     fields: Mapping[str, np.ndarray] | None = None

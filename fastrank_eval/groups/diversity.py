@@ -72,7 +72,7 @@ class Coverage:
         union = np.bitwise_or.reduceat(subtopics[: starts[-1]], starts[:-1])
         return cls(row, subtopics[row], np.searchsorted(row, starts), frozen(union), item)
 
-    def once(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """An array that several measures and models share, computed when the first one asks."""
         if key not in self._known:
             self._known[key] = compute()
@@ -159,7 +159,7 @@ class Coverage:
             )
             return gains
 
-        return self.once(("ideal gains", keep, depth), take)
+        return self.cached(("ideal gains", keep, depth), take)
 
     def _by_mask(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows of each group that cover the same side by side, and the order to prefer."""

@@ -19,9 +19,9 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
 from fastrank_eval._lib.errors import FastRankEvalError, SpillError
 from fastrank_eval._lib.memory import amount
-from fastrank_eval.groups.partition import Dealer, DealtRows, hashed
+from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, hashed
 from fastrank_eval.io.columns import Columns
-from fastrank_eval.io.keys import KeyWords
+from fastrank_eval.io.keys import KeyEncoder
 
 __all__ = ["Sorter", "WideKeys"]
 
@@ -68,7 +68,7 @@ class Sorter:
 
     def __init__(
         self,
-        dealer: Dealer,
+        dealer: Partitioner,
         folder: Path,
         *,
         memory: int,
@@ -88,7 +88,7 @@ class Sorter:
                 "input by group."
             ) from None
         self._duckdb: Any = duckdb
-        self._dealer = dealer
+        self._partitioner = dealer
         self._settings = {
             "memory_limit": f"{max(memory, _LEAST)}B",
             "threads": threads,
@@ -106,12 +106,12 @@ class Sorter:
         self._fault: BaseException | None = None
 
     @contextmanager
-    def rows(self, stretches: Iterable[DealtRows]) -> Iterator[Iterator[pa.RecordBatch]]:
+    def rows(self, rebatch: Iterable[PartitionedBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
         """Sort rows; `columns` reads the batches.
 
         Parameters
         ----------
-        stretches : iterable of DealtRows
+        stretches : iterable of PartitionedBatch
             At least one. Each is let go of as soon as it is taken.
         """
         connection = self._duckdb.connect()
@@ -119,7 +119,7 @@ class Sorter:
             with self._explained():
                 for name, value in self._settings.items():
                     connection.execute(f"SET {name} = ?", [value])
-                reader = self._reader(stretches)
+                reader = self._reader(rebatch)
                 connection.register("dealt", reader)
                 # DuckDB 1.4 has no to_arrow_reader.
                 relation = connection.sql(self._query(reader.schema.names))
@@ -132,7 +132,7 @@ class Sorter:
     def columns(self, batch: pa.RecordBatch, first_row: int) -> Columns:
         """The rows of a sorted batch, with their keys."""
         keys = []
-        for c, column in enumerate(self._dealer.columns):
+        for c, column in enumerate(self._partitioner.columns):
             if self._narrow:
                 words = as_array(batch.column("key 0.0")).astype(np.int64)
                 keys.append(column.keys([words + np.int64(self._base)]))
@@ -153,11 +153,11 @@ class Sorter:
         elif self._item is not None:
             names = [name for name in batch.schema.names if name.split(".")[0] == _ITEM]
             item = self._item.keys([as_array(batch.column(name)) for name in names])
-        columns = Columns.of_parts(parts, self._dealer.models, item)
+        columns = Columns.of_parts(parts, self._partitioner.models, item)
         return replace(columns, first_row=first_row, keys=tuple(keys))
 
-    def _reader(self, stretches: Iterable[DealtRows]) -> pa.RecordBatchReader:
-        rest = iter(stretches)
+    def _reader(self, rebatch: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
+        rest = iter(rebatch)
         first = next(rest).opened()
         if self._narrow:
             self._base = first.least - (1 << 31)
@@ -165,11 +165,11 @@ class Sorter:
             self._base = self._base if self._narrow else 0
         self._kinds = [None if part is None else part.dtype for part in first.parts]
         if self._masked:
-            models = self._dealer.models
+            models = self._partitioner.models
             self._kinds[1 + models : 1 + 2 * models] = [np.dtype(np.bool_)] * models
         if self._judged:
             self._kinds[-2] = np.dtype(np.bool_)
-        self._item = None if first.item is None else KeyWords(_ITEM, first.item.type)
+        self._item = None if first.item is None else KeyEncoder(_ITEM, first.item.type)
         held = [self._batch(first)]
         del first
 
@@ -184,7 +184,7 @@ class Sorter:
 
         return pa.RecordBatchReader.from_batches(held[0].schema, batches())
 
-    def _batch(self, stretch: DealtRows) -> pa.RecordBatch:
+    def _batch(self, stretch: PartitionedBatch) -> pa.RecordBatch:
         """A stretch as DuckDB takes it."""
         arrays: dict[str, np.ndarray | pa.Array] = {}
         if self._narrow and not self._base <= stretch.least <= stretch.most < self._base + (
@@ -195,9 +195,9 @@ class Sorter:
         words = [[word + more for word in column] for column in stretch.words]
         if self._narrow:
             words = [[word.astype(np.uint32) for word in column] for column in words]
-        if not self._dealer.integer:
+        if not self._partitioner.integer:
             arrays[_HASH] = hashed(words, np.empty(stretch.rows, np.uint64))
-        for c, (column, of_column) in enumerate(zip(self._dealer.columns, words, strict=True)):
+        for c, (column, of_column) in enumerate(zip(self._partitioner.columns, words, strict=True)):
             if column.text:
                 arrays[f"key {c}"] = column.keys(of_column)
             else:

@@ -21,11 +21,11 @@ from fastrank_eval.groups.partition import (
     PIECE_BITS,
     PIECES,
     UPPER_BITS,
-    Dealer,
-    DealtRows,
+    PartitionedBatch,
+    Partitioner,
     hashed,
     keys_of_packed,
-    sort_pieces,
+    sort_partitions,
     stay_packed,
 )
 from fastrank_eval.io.columns import Columns
@@ -86,31 +86,31 @@ class Gathering:
     ----------
     dealer : Dealer
         What dealt them.
-    stretches : list of DealtRows
+    stretches : list of PartitionedBatch
         In input order, at least one; those that must be are opened in place.
     """
 
-    def __init__(self, dealer: Dealer, stretches: list[DealtRows]) -> None:
-        self._dealer = dealer
-        self._least = min(stretch.least for stretch in stretches) >> PIECE_BITS
-        span = (max(stretch.most for stretch in stretches) >> PIECE_BITS) - self._least + 1
-        self._packed = stay_packed(stretches)
+    def __init__(self, dealer: Partitioner, rebatch: list[PartitionedBatch]) -> None:
+        self._partitioner = dealer
+        self._least = min(stretch.least for stretch in rebatch) >> PIECE_BITS
+        span = (max(stretch.most for stretch in rebatch) >> PIECE_BITS) - self._least + 1
+        self._packed = stay_packed(rebatch)
         if not self._packed:
-            for place, stretch in enumerate(stretches):
-                stretches[place] = stretch.opened()
-        self._stretches = stretches
-        runs = np.concatenate([np.diff(stretch.bounds, axis=1) for stretch in stretches]).T
+            for place, stretch in enumerate(rebatch):
+                rebatch[place] = stretch.opened()
+        self._stretches = rebatch
+        runs = np.concatenate([np.diff(stretch.bounds, axis=1) for stretch in rebatch]).T
         begins = np.zeros(runs.size + 1, np.int64)
         np.cumsum(runs.ravel(), out=begins[1:])
         self._bounds = begins[:: runs.shape[1]].copy()
         # Where the runs of each stretch begin: piece by piece, its stretches and blocks in order.
-        ends = np.cumsum([len(stretch.bounds) for stretch in stretches])
+        ends = np.cumsum([len(stretch.bounds) for stretch in rebatch])
         parts = np.split(begins[:-1].reshape(runs.shape), ends[:-1], axis=1)
         self._begins = [frozen(np.ascontiguousarray(part)) for part in parts]
         if self._packed:
             return
         self._widths = [
-            max(len(stretch.words[c]) for stretch in stretches) for c in range(len(dealer.columns))
+            max(len(stretch.words[c]) for stretch in rebatch) for c in range(len(dealer.columns))
         ]
         near = span <= max(_NEAR_RANGE * int(self._bounds[-1]) // PIECES, 1 << 10)
         self._table = span if dealer.integer and near else 0
@@ -151,7 +151,7 @@ class Gathering:
             )
         place = frozen(place.view())
         parts = [self._part(span, part, place) for part in range(len(self._stretches[0].parts))]
-        columns = Columns.of_parts(parts, self._dealer.models, self._items(span, place))
+        columns = Columns.of_parts(parts, self._partitioner.models, self._items(span, place))
         starts = starts[: groups + 1]
 
         def keys() -> Keys:
@@ -159,7 +159,7 @@ class Gathering:
             row_at[place] = np.arange(span.rows)
             heads = words[:, row_at[starts[:-1]]]
             parts = np.split(heads, np.cumsum(self._widths)[:-1])
-            pairs = zip(self._dealer.columns, parts, strict=True)
+            pairs = zip(self._partitioner.columns, parts, strict=True)
             return tuple(column.keys(list(part)) for column, part in pairs)
 
         return Gathered(Chunk(columns, starts), keys)
@@ -174,7 +174,7 @@ class Gathering:
         labels = scratch("labels", span.rows, np.uint8)
         scores = scratch("scores", span.rows, np.uint32)
         starts = scratch("chunk starts", span.rows + 1)
-        groups = sort_pieces(packed, span.bounds, labels, scores, starts)
+        groups = sort_partitions(packed, span.bounds, labels, scores, starts)
         starts = starts[: groups + 1]
         label = frozen(labels.view(cast(np.dtype, self._stretches[0].label)))
         parts = [label, frozen(scores.view(np.float32)), None, None, None, None, None]
@@ -184,7 +184,7 @@ class Gathering:
             bounds = span.first + np.searchsorted(span.bounds, heads, side="right") - 1
             base = self._least << PIECE_BITS
             words = keys_of_packed(packed[heads], bounds, base, PIECE_BITS)
-            return (self._dealer.columns[0].keys([words]),)
+            return (self._partitioner.columns[0].keys([words]),)
 
         return Gathered(Chunk(Columns.of_parts(parts, 1, None), starts), keys)
 

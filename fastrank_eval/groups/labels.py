@@ -324,7 +324,7 @@ class Labels:
         labelled = labelled_rows(_nonzero(label), starts, skip_empty)
         return cls(label, starts, skip_empty, labelled, label[labelled.row].astype(np.float64))
 
-    def once(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """An array that no score bears on, computed when the first measure of any model asks."""
         if key not in self._known:
             self._known[key] = compute()
@@ -346,7 +346,7 @@ class Labels:
         return float(self.grade.min(initial=np.inf))
 
     @property
-    def alike(self) -> bool:
+    def all_grades_equal(self) -> bool:
         """Whether all grades are equal: models then share what follows from an entry's grade."""
         return self.least >= self.most
 
@@ -372,7 +372,7 @@ class Labels:
             np.cumsum(self.grade >= rel, out=total[1:])
             return total[offsets[1:]] - total[offsets[:-1]]
 
-        return self.once(("relevant", rel), count)
+        return self.cached(("relevant", rel), count)
 
     def relevant_of_each(self, rel: float) -> np.ndarray:
         """Rows with grade >= `rel` in each group, ranked or not. int64, shape (groups,)."""
@@ -384,7 +384,7 @@ class Labels:
             counts[self.labelled.ranked] = self.relevant(rel)
             return counts
 
-        return self.once(("relevant of each group", rel), spread)
+        return self.cached(("relevant of each group", rel), spread)
 
     def relevant_rows(self, rel: float) -> np.ndarray:
         """The rows whose label is at least `rel`, ascending."""
@@ -393,7 +393,7 @@ class Labels:
             # As doubles, as for every other measure: a float32 label of 0.7 is less than 0.7.
             return self.labelled.row[self.grade >= rel]
 
-        return self.once(("relevant rows", rel), find)
+        return self.cached(("relevant rows", rel), find)
 
 
 def _nonzero(label: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.io.columns import Columns
-from fastrank_eval.io.keys import KeyWords
+from fastrank_eval.io.keys import KeyEncoder
 
 #: Bits of the number of a piece, and rows of a block.
 PIECE_BITS = 8
@@ -23,7 +23,7 @@ _MORE_IF_OPENED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DealtRows:
+class PartitionedBatch:
     """A stretch of rows, in each block in order of their piece, and in input order inside it.
 
     Parameters
@@ -74,17 +74,17 @@ class DealtRows:
         """Bytes of memory when they are not packed."""
         return self.bytes if self.packed is None else self.bytes + self.rows * _MORE_IF_OPENED
 
-    def opened(self) -> DealtRows:
+    def opened(self) -> PartitionedBatch:
         """The same rows, not packed."""
         if self.packed is None:
             return self
         label = cast(np.dtype, self.label)
         words, labels, scores = unpacked(self.packed, self.bounds, self.base, PIECE_BITS, label)
         parts = Columns.of_parts([labels, scores, None, None, None, None, None], 1, None).parts()
-        return DealtRows([[words]], parts, None, self.bounds, 0, self.least, self.most)
+        return PartitionedBatch([[words]], parts, None, self.bounds, 0, self.least, self.most)
 
 
-class Dealer:
+class Partitioner:
     """Deals stretches of rows; threads may share it.
 
     Parameters
@@ -110,7 +110,7 @@ class Dealer:
         keep_numbers: bool,
         keep_order: bool,
     ) -> None:
-        self.columns = [KeyWords(name, kind) for name, kind in zip(names, kinds, strict=True)]
+        self.columns = [KeyEncoder(name, kind) for name, kind in zip(names, kinds, strict=True)]
         self.models = models
         #: Whether a key is one word that the number of its piece and its upper part tell.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
@@ -122,7 +122,7 @@ class Dealer:
         """Bytes of memory that keys of great length take beside the rows."""
         return sum(column.bytes for column in self.columns)
 
-    def deal(self, columns: Columns) -> DealtRows:
+    def deal(self, columns: Columns) -> PartitionedBatch:
         """Put the rows of a stretch in order of their piece."""
         rows = columns.rows
         words = [kind.words(key) for kind, key in zip(self.columns, columns.keys, strict=True)]
@@ -146,7 +146,7 @@ class Dealer:
         if self._packs and kind is np.uint32 and packable(columns):
             packed = pack(words[0][0], base, PIECE_BITS, columns, place, BLOCK)
             label = columns.label.dtype
-            return DealtRows([], [], None, frozen(bounds), base, least, most, packed, label)
+            return PartitionedBatch([], [], None, frozen(bounds), base, least, most, packed, label)
 
         def dealt(values: np.ndarray | None) -> np.ndarray | None:
             if values is None:
@@ -164,7 +164,7 @@ class Dealer:
         item = columns.item
         if item is not None:
             item = item.take(row_column(cast(np.ndarray, dealt(np.arange(rows)))))
-        return DealtRows(
+        return PartitionedBatch(
             [[dealt_word(word) for word in of_column] for of_column in words],
             [dealt(part) for part in columns.parts()],
             item,
@@ -182,10 +182,10 @@ class Dealer:
         return columns.first_row + np.arange(columns.rows)
 
 
-def stay_packed(stretches: Iterable[DealtRows]) -> bool:
+def stay_packed(rebatch: Iterable[PartitionedBatch]) -> bool:
     """Whether stretches are packed, and span few enough keys to stay so when they are joined."""
     least, most, packed = [], [], True
-    for stretch in stretches:
+    for stretch in rebatch:
         least.append(stretch.least >> PIECE_BITS)
         most.append(stretch.most >> PIECE_BITS)
         packed &= stretch.packed is not None
@@ -353,7 +353,7 @@ def unpacked(
     return frozen(words), frozen(labels.view(label)), frozen(scores.view(np.float32))
 
 
-def sort_pieces(
+def sort_partitions(
     packed: np.ndarray,
     bounds: np.ndarray,
     labels: np.ndarray,

@@ -20,9 +20,9 @@ from fastrank_eval.groups.judgments import Judgments
 from fastrank_eval.groups.labels import Labels, counted_entries, labelled_rows, ordered_entries
 from fastrank_eval.groups.sort import (
     arrange_blocks,
+    negative_weights,
     order_by_score,
     sort_groups_descending,
-    weigh_zeros,
 )
 from fastrank_eval.groups.ties import order_by_item, resolve_blocks
 
@@ -99,7 +99,7 @@ class Ranking:
     weights: RowWeights | None
     most_grade: float
     least_grade: float
-    lost: bool = False
+    unretrieved_relevant: bool = False
     judgments: Judgments | None = None
     covering: Covering | None = None
     known: dict[Hashable, np.ndarray] = field(default_factory=dict)
@@ -109,25 +109,27 @@ class Ranking:
         """Number of groups."""
         return len(self.rows)
 
-    def once(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """An array several measures share, computed when the first one asks."""
         if key not in self.known:
             self.known[key] = compute()
         return self.known[key]
 
-    def once_for_all(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def cached_for_models(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """An array that several models share too: no bit of it may depend on a score."""
         # A model that lost rows has labels of its own.
-        return self.labels.once(key, compute)
+        return self.labels.cached(key, compute)
 
-    def of_grades(self, key: Hashable, compute: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def cached_by_grade(
+        self, key: Hashable, compute: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
         """A number for each entry that follows from its grade; `once`, if that can be."""
-        shared = self.once_for_all if self.labels.alike else self.once
+        shared = self.cached_for_models if self.labels.all_grades_equal else self.cached
         return shared(key, lambda: compute(self.grade))
 
     def relevant(self, rel: float) -> np.ndarray:
         """Rows with grade >= `rel` in each group, retrieved or not: R. int64, shape (groups,)."""
-        if not self.lost:
+        if not self.unretrieved_relevant:
             return self.labels.relevant(rel)
 
         def count() -> np.ndarray:
@@ -135,7 +137,7 @@ class Ranking:
             np.cumsum(self.grade >= rel, out=total[1:])
             return total[self.offsets[1:]] - total[self.offsets[:-1]]
 
-        return self.once(("relevant", rel), count)
+        return self.cached(("relevant", rel), count)
 
     def relevant_retrieved(self, rel: float) -> np.ndarray:
         """Rows with grade >= `rel` that have a score. int64, shape (groups,)."""
@@ -160,7 +162,7 @@ class Ranking:
                 sort_groups_descending(self.offsets, out)
             return out
 
-        return self.once_for_all(("descending", key), sort)
+        return self.cached_for_models(("descending", key), sort)
 
 
 def unranked(scored: Scored) -> Ranking:
@@ -227,7 +229,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
     if scored.kept is not None:
         rows = np.diff(scored.chunk.starts)
     grade = labels.grade
-    if not labels.alike:
+    if not labels.all_grades_equal:
         grade = labels.label[found.row].astype(np.float64)
 
     weights = None
@@ -237,7 +239,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
             weight, marks = frozen(weight[order]), frozen(marks[order])
         places = np.repeat(starts[found.ranked], np.diff(offsets)) + found.place
         weights = RowWeights(weight[places], np.empty(entries), np.empty(entries), np.empty(groups))
-        weigh_zeros(
+        negative_weights(
             starts,
             score,
             marks,
@@ -252,7 +254,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
     above, size = block_above, block_size
     if ties in ("input", "item"):
         above, size = cast(np.ndarray, found.place), np.ones(entries, np.int64)
-    elif entries and (weights is not None or ties != "expected" or not labels.alike):
+    elif entries and (weights is not None or ties != "expected" or not labels.all_grades_equal):
         entry_weights = weights.entry if weights is not None else np.empty(0)
         arrange_blocks(offsets, block_above, grade, entry_weights)
         if ties != "expected":
@@ -278,8 +280,8 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
         labels.most,
         labels.least,
     )
-    if scored.lost is not None and len(scored.lost):
-        _append_lost(ranking, scored.chunk, scored.lost)
+    if scored.unretrieved_relevant is not None and len(scored.unretrieved_relevant):
+        _append_unretrieved(ranking, scored.chunk, scored.unretrieved_relevant)
     if scored.unjudged is not None:
         nowhere = labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
         among = ordered_entries(score, starts, nowhere, order)
@@ -300,10 +302,10 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
     return ranking
 
 
-def _append_lost(ranking: Ranking, chunk: Chunk, lost: np.ndarray) -> None:
+def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np.ndarray) -> None:
     """Add the relevant rows without a score behind the other entries of their group."""
-    group = np.searchsorted(chunk.starts, lost, side="right") - 1
-    grade = chunk.columns.label[lost].astype(np.float64)
+    group = np.searchsorted(chunk.starts, unretrieved_relevant, side="right") - 1
+    grade = chunk.columns.label[unretrieved_relevant].astype(np.float64)
     grade = grade[np.lexsort((-grade, group))]
     counts = np.diff(ranking.offsets)
     merge = np.argsort(
@@ -328,5 +330,5 @@ def _append_lost(ranking: Ranking, chunk: Chunk, lost: np.ndarray) -> None:
         weights.zeros_above = joined(weights.zeros_above, none)
         weights.zeros_tied = joined(weights.zeros_tied, none)
     more = np.cumsum(np.bincount(group, minlength=len(counts)))
-    ranking.lost = True
+    ranking.unretrieved_relevant = True
     ranking.offsets = ranking.offsets + np.concatenate([[0], more])

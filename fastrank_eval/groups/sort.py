@@ -10,7 +10,7 @@ from fastrank_eval._lib.jit import kernel
 
 
 @kernel
-def weigh_zeros(  # type: ignore[no-untyped-def]
+def negative_weights(  # type: ignore[no-untyped-def]
     starts, score, marked, weight, scratch, offsets, above, inside, total
 ):
     """Weights of label-0 rows above and inside each entry's block.

@@ -26,7 +26,7 @@ from fastrank_eval.io.csv_numbers import (
 )
 from fastrank_eval.io.paths import File, begins_like, sniff
 from fastrank_eval.io.pruning import Range, row_group_ranges
-from fastrank_eval.io.source import Part, Unread, decoded, first_line, reading, select
+from fastrank_eval.io.source import Part, UnreadBatch, decoded, first_line, reading, select
 
 __all__ = [
     "DELIMITER",
@@ -72,7 +72,7 @@ def unread(
     file: File,
     targets: Mapping[str, pa.DataType],
     wanted: Callable[[Mapping[str, Range]], bool] | None = None,
-) -> Unread:
+) -> UnreadBatch:
     """The row groups of a file that hold rows, to be read later.
 
     Parameters
@@ -115,7 +115,7 @@ def unread(
         if left:  # Arrow takes row groups that are cut off for empty ones
             raise EOFError(f"{left:,} of its rows are missing")
 
-    return Unread(found, read)
+    return UnreadBatch(found, read)
 
 
 def _in_python(filesystem: pafs.FileSystem) -> bool:

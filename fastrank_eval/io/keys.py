@@ -105,7 +105,7 @@ _WRITTEN, _NUMBERED = 0x80, 0x81
 _EACH_LONG = 200
 
 
-class KeyWords:
+class KeyEncoder:
     """Turns the values of one key column into words and back; threads may share it.
 
     Parameters
@@ -286,7 +286,7 @@ class CodedColumn(Protocol):
         """An int32 for each row, from 0; threads may call it at the same time."""
 
 
-class FieldCodes:
+class CategoricalEncoder:
     """Numbers the distinct values of a column, as they come; threads may share it.
 
     Parameters
@@ -298,7 +298,7 @@ class FieldCodes:
     def __init__(self, name: str) -> None:
         self.name = name
         self._lock = threading.Lock()
-        self._words: KeyWords | None = None
+        self._words: KeyEncoder | None = None
         self._codes: dict[bytes | None, int] = {}
 
     def codes(self, column: pa.Array) -> np.ndarray:
@@ -329,7 +329,7 @@ class FieldCodes:
             values = values.drop_null()
         with self._lock:
             if self._words is None:
-                self._words = KeyWords(self.name, values.type)
+                self._words = KeyEncoder(self.name, values.type)
             keys: list[bytes | None] = list(self._bytes_of(self._words, values))
             for at in np.flatnonzero(nulls).tolist():
                 keys.insert(at, None)
@@ -383,8 +383,8 @@ class FieldCodes:
             ``"text"``, ``"bytes"``, ``"integer"``, ``"unsigned"`` or an Arrow type: values of one
             kind are equal where their bytes are. None if no column has come in.
         keys : list of bytes or None
-            Text in UTF-8; of other types the words of `KeyWords` without zeros at the end; None for
-            null.
+            Text in UTF-8; of other types the words of `KeyEncoder` without zeros at the end; None
+            for null.
         """
         with self._lock:
             if self._words is None:
@@ -399,7 +399,7 @@ class FieldCodes:
             return _kind_of(kind), [None if key is None else next(texts) for key in keys]
 
     @staticmethod
-    def _bytes_of(words: KeyWords, values: pa.Array) -> list[bytes]:
+    def _bytes_of(words: KeyEncoder, values: pa.Array) -> list[bytes]:
         """Each value as bytes, which differ where values do."""
         if not len(values):
             return []

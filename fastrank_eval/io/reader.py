@@ -12,16 +12,16 @@ from fastrank_eval._lib.arrow import decoded, fixed_items
 from fastrank_eval._lib.jit import scratch
 from fastrank_eval._lib.progress import report
 from fastrank_eval.io import Source
-from fastrank_eval.io.source import Part, Unread, cut, first_rows, read_parts
+from fastrank_eval.io.source import Part, UnreadBatch, cut, first_rows, read_parts
 
-__all__ = ["Reading"]
+__all__ = ["RowReader"]
 
 
 #: Rows read at a time of a row group that a limit cuts.
 _CUT_ROWS = 1 << 17
 
 
-class Reading:
+class RowReader:
     """The rows of a source, as often as they can be read; what is read is reported.
 
     Parameters
@@ -93,7 +93,7 @@ class Reading:
 
 def _first(part: Part, rows: int) -> Iterator[Part]:
     """The first rows of a longer part."""
-    if not isinstance(part, Unread):
+    if not isinstance(part, UnreadBatch):
         yield part.slice(0, rows)
         return
     whole, rest = part.split(rows)
@@ -109,10 +109,10 @@ def _first(part: Part, rows: int) -> Iterator[Part]:
 
 
 #: Parts that follow one another, and the number of their first row in the whole input.
-Stretch = tuple[list[Part], int]
+WorkBatch = tuple[list[Part], int]
 
 
-def stretches(parts: Iterable[Part], rows: int) -> Iterator[Stretch]:
+def rebatch(parts: Iterable[Part], rows: int) -> Iterator[WorkBatch]:
     """Cut long parts and collect short ones, with the number of each stretch's first row.
 
     A batch of half a stretch is long: joining it to another would cost more than it saves.
@@ -136,11 +136,11 @@ def stretches(parts: Iterable[Part], rows: int) -> Iterator[Stretch]:
         yield short, first_row
 
 
-def read_stretch(parts: list[Part]) -> list[pa.RecordBatch]:
+def read_work_batch(parts: list[Part]) -> list[pa.RecordBatch]:
     """The batches of a stretch, of which the calling thread reads those that are unread."""
     read: list[pa.RecordBatch] = []
     for part in parts:
-        read += part.batches(part.num_rows) if isinstance(part, Unread) else [part]
+        read += part.batches(part.num_rows) if isinstance(part, UnreadBatch) else [part]
     return read
 
 

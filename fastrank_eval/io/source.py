@@ -18,7 +18,7 @@ from fastrank_eval.io.csv_numbers import Spelling
 __all__ = [
     "Part",
     "Source",
-    "Unread",
+    "UnreadBatch",
     "cut",
     "decoded",
     "first_line",
@@ -102,10 +102,10 @@ def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -
 
 def _is_absurd(error: MemoryError) -> bool:
     """Whether more was asked for at once than the machine has: lengths in the data are damaged."""
-    asked = re.search(r"of size ([0-9]+) failed", str(error))
-    if asked is None or not hasattr(os, "sysconf"):
+    requested = re.search(r"of size ([0-9]+) failed", str(error))
+    if requested is None or not hasattr(os, "sysconf"):
         return False
-    return int(asked[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(requested[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def decoded(schema: pa.Schema) -> pa.Schema:
@@ -313,7 +313,7 @@ _BATCH_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadBatch:
     """Row groups of a file, to be read by themselves, as often as wanted, by any thread.
 
     Parameters
@@ -337,33 +337,35 @@ class Unread:
         """Read them, as batches of at most `most` rows."""
         return self.read(tuple(group for group, _ in self.row_groups), most, threads)
 
-    def pieces(self, rows: int) -> Iterator[Unread]:
+    def pieces(self, rows: int) -> Iterator[UnreadBatch]:
         """The same row groups, as many at a time as come near to so many rows together."""
         first = held = 0
         for end, (_, here) in enumerate(self.row_groups):
             if end > first and held + here // 2 > rows:
-                yield Unread(self.row_groups[first:end], self.read)
+                yield UnreadBatch(self.row_groups[first:end], self.read)
                 first, held = end, 0
             held += here
         if first < len(self.row_groups):
-            yield Unread(self.row_groups[first:], self.read)
+            yield UnreadBatch(self.row_groups[first:], self.read)
 
-    def split(self, rows: int) -> tuple[Unread, Unread]:
+    def split(self, rows: int) -> tuple[UnreadBatch, UnreadBatch]:
         """The row groups that have no more than so many rows together, and the others."""
         held, end = 0, 0
         while end < len(self.row_groups) and held + self.row_groups[end][1] <= rows:
             held += self.row_groups[end][1]
             end += 1
-        return Unread(self.row_groups[:end], self.read), Unread(self.row_groups[end:], self.read)
+        return UnreadBatch(self.row_groups[:end], self.read), UnreadBatch(
+            self.row_groups[end:], self.read
+        )
 
 
 #: Some rows of a source, read or not.
-Part: TypeAlias = pa.RecordBatch | Unread
+Part: TypeAlias = pa.RecordBatch | UnreadBatch
 
 
 def first_rows(part: Part, rows: int) -> pa.RecordBatch:
     """At most so many rows from the beginning of a part, and no more read than that."""
-    if isinstance(part, Unread):
+    if isinstance(part, UnreadBatch):
         part = next(part.batches(rows))
     return part.slice(0, rows)
 
@@ -371,7 +373,7 @@ def first_rows(part: Part, rows: int) -> pa.RecordBatch:
 def cut(parts: Iterable[Part], rows: int) -> Iterator[Part]:
     """Parts of about so many rows; longer row groups are read here, on Arrow's threads."""
     for part in parts:
-        if not isinstance(part, Unread):
+        if not isinstance(part, UnreadBatch):
             for first in range(0, part.num_rows, rows):
                 yield part.slice(first, rows)
             continue
@@ -385,7 +387,7 @@ def cut(parts: Iterable[Part], rows: int) -> Iterator[Part]:
 def read_parts(parts: Iterable[Part], most: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Read what is not, on Arrow's threads, as batches of at most `most` rows."""
     for part in parts:
-        if isinstance(part, Unread):
+        if isinstance(part, UnreadBatch):
             yield from part.batches(most, threads=True)
         else:
             yield part

@@ -22,7 +22,7 @@ from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.score_table import ScoreSteps
+    from fastrank_eval.stats.score_table import RocSteps
     from fastrank_eval.stats.weighted_scores import InOrder
 
 
@@ -130,7 +130,7 @@ def class_weights(ranking: Ranking, rel: float) -> tuple[np.ndarray, np.ndarray]
     """
     if ranking.weights is None:
         positive = ranking.relevant_retrieved(rel)
-        others = ranking.once_for_all(("others", rel), lambda: ranking.retrieved - positive)
+        others = ranking.cached_for_models(("others", rel), lambda: ranking.retrieved - positive)
         return positive, others
 
     weights = ranking.weights
@@ -149,7 +149,7 @@ def class_weights(ranking: Ranking, rel: float) -> tuple[np.ndarray, np.ndarray]
         )
         return both
 
-    both = ranking.once(("class weights", rel), sums)
+    both = ranking.cached(("class weights", rel), sums)
     return both[0], both[1]
 
 
@@ -380,7 +380,7 @@ class KolmogorovSmirnov(SteppedMeasure):
     options = (REL,)
     spellings = ("kolmogorov_smirnov", "ks_statistic")
 
-    def of_steps(self, steps: ScoreSteps) -> PooledValue:
+    def of_steps(self, steps: RocSteps) -> PooledValue:
         others, positives = steps.runs()
         best = np.zeros(1)
         at = int(_farthest(others, positives, best))

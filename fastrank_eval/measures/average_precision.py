@@ -24,7 +24,7 @@ from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_tabl
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
 if TYPE_CHECKING:
-    from fastrank_eval.stats.score_table import ScoreSteps
+    from fastrank_eval.stats.score_table import RocSteps
 
 
 class AveragePrecision(Measure):
@@ -487,7 +487,7 @@ _STEP, _LINEAR, _DAVIS = range(3)
 class _PrecisionRecall(SteppedMeasure):
     """Measures of the area under the precision-recall curve."""
 
-    def of_steps(self, steps: ScoreSteps) -> PooledValue:
+    def of_steps(self, steps: RocSteps) -> PooledValue:
         others, positives = steps.runs()
         areas, rule, logs = np.empty(len(steps.score)), self.rule(), np.zeros(0)
         if rule == _DAVIS:

@@ -154,7 +154,7 @@ class Measure:
     needs_judgments: ClassVar[bool] = False
     needs_subtopics: ClassVar[bool] = False
     #: Whether it asks where rows stand; otherwise rows need not be ranked for it.
-    needs_places: ClassVar[bool] = True
+    needs_ranks: ClassVar[bool] = True
     higher_is_better: ClassVar[bool] = True
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     #: What the values of the groups become: their "mean", their "sum" or, for a measure that needs
@@ -289,7 +289,7 @@ class Measure:
             "'best' or 'worst'"
         )
 
-    def settled(self, values: np.ndarray) -> np.ndarray:
+    def to_summand(self, values: np.ndarray) -> np.ndarray:
         """What is added up over groups: the values, or their logarithm."""
         if self.aggregate == "geometric mean":
             return log_each(np.maximum(values, LEAST_OF_GEOMETRIC))

@@ -82,7 +82,7 @@ class _Cascade(Measure):
                 return grade
             return (exp2_each(grade) - 1.0) / exp2(self.max_grade)
 
-        return ranking.of_grades(self._stop_key(), stops)
+        return ranking.cached_by_grade(self._stop_key(), stops)
 
     @classmethod
     def compute(
@@ -175,7 +175,7 @@ class ExpectedReciprocalRank(_Cascade):
             return values[0]
 
         key = "ideal cascade", self._stop_key(), self.discount, self.cutoff
-        return ranking.once_for_all(key, best)
+        return ranking.cached_for_models(key, best)
 
     def undefined_if_empty(self) -> str | None:
         return "no_relevant" if self.normalize else None

@@ -377,7 +377,7 @@ class GroupDecision(Measure):
     scores = "number"
     takes_cutoff = False
     uses_row_weights = True
-    needs_places = False
+    needs_ranks = False
 
     def __init_subclass__(cls, of: type[Decision], **keywords: Any) -> None:
         cls.of = of
@@ -412,7 +412,7 @@ class GroupDecision(Measure):
         def cells() -> np.ndarray:
             return _cells(ranking, rel, threshold)
 
-        tn, fn, fp, tp = ranking.once(("decisions", rel, threshold), cells)
+        tn, fn, fp, tp = ranking.cached(("decisions", rel, threshold), cells)
         confusion = Confusion(tp, fp, fn, tn)
         return confusion if ranking.weights is None else confusion.scaled()
 

@@ -268,7 +268,7 @@ class _Greedy(_Novelty):
             _discounted(coverage.offsets, gains, discount, value)
             return value
 
-        return coverage.once(("ideal", self.alpha, self.discounts(), self.cutoff), best)
+        return coverage.cached(("ideal", self.alpha, self.discounts(), self.cutoff), best)
 
 
 class AlphaDCG(_Independent):

@@ -123,7 +123,7 @@ class Gains(Measure):
 
     def gains(self, ranking: Ranking) -> np.ndarray:
         """Gain of each entry. float64, shape (entries,)."""
-        return ranking.of_grades(self.gain_key(), self._gains)
+        return ranking.cached_by_grade(self.gain_key(), self._gains)
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
         if self.gain == "exp":
@@ -326,7 +326,7 @@ class NormalizedGain(PositiveGain, PositionWeighted):
             return out
 
         key = "ideal", self.gain_key(), self.discounts(), self.ideal, cutoff
-        return ranking.once_for_all(key, best)
+        return ranking.cached_for_models(key, best)
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~(self._ideal(ranking) > 0)

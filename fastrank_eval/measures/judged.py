@@ -39,7 +39,7 @@ class _Incomplete(Measure):
             )
             return ranking.rows - ranking.judged().missing - others
 
-        return ranking.once(("nonrelevant", self.rel), count)
+        return ranking.cached(("nonrelevant", self.rel), count)
 
 
 class BinaryPreference(_Incomplete):

@@ -152,7 +152,9 @@ def spelled_out(found: Measure) -> str:
     return text if found.cutoff is None else f"{text}@{found.cutoff}"
 
 
-def computed(found: Measure, measures: Sequence[str], asked: Mapping[str, str]) -> Measure | None:
+def computed(
+    found: Measure, measures: Sequence[str], requested: Mapping[str, str]
+) -> Measure | None:
     """Find what an evaluation computed for a measure; None if it did not.
 
     A name that was requested answers for itself. Any other name is the canonical text of what was
@@ -167,12 +169,13 @@ def computed(found: Measure, measures: Sequence[str], asked: Mapping[str, str]) 
         Requested names, as `spelled_out` writes them, of measures that were computed with other
         options.
     """
-    text = asked.get(spelled_out(found))
-    if text is None and str(found) in measures and str(found) not in asked:
+    text = requested.get(spelled_out(found))
+    if text is None and str(found) in measures and str(found) not in requested:
         return found
     if text is None:
         text = next(
-            (used for name, used in asked.items() if _requests(found, measure(name), used)), None
+            (used for name, used in requested.items() if _requests(found, measure(name), used)),
+            None,
         )
     return measure(text) if text is not None and text in measures else None
 
@@ -229,10 +232,10 @@ def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
     >>> parse_measures(["MRR", AP @ 5, "RR"])
     (RR, AP@5)
     """
-    return tuple(dict.fromkeys(measures_asked(measures)))
+    return tuple(dict.fromkeys(requested_measures(measures)))
 
 
-def measures_asked(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
+def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
     """As `parse_measures`, equal ones kept apart where not the same options were given.
 
     A profile makes two measures of ``"nDCG"`` and ``"nDCG(gain='exp')"``, which are equal.

@@ -15,7 +15,7 @@ from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.score_table import ScoreSteps, ScoreTable
+    from fastrank_eval.stats.score_table import RocSteps, ScoreTable
     from fastrank_eval.stats.weighted_scores import InOrder
 
 
@@ -156,7 +156,7 @@ class SteppedMeasure(OrderedMeasure):
         missing = state.missing(in_order)
         return undefined(missing) if missing else self.of_steps(state.steps(in_order))
 
-    def of_steps(self, steps: ScoreSteps) -> PooledValue:
+    def of_steps(self, steps: RocSteps) -> PooledValue:
         """The value, where rows of both classes are there."""
         raise NotImplementedError  # pragma: no cover - abstract
 

@@ -242,15 +242,15 @@ def evaluate(
 
 def result_of(done: Evaluation, keep_scores: bool = False, state: State | None = None) -> Result:
     """The result of a run."""
-    plan, tally = done.plan, done.tally
+    plan, totals = done.plan, done.totals
     return Result(
         done.lines,
         per_group_table(plan, done.keys, done.values, done.schema) if plan.per_group else None,
         done.meta,
         plan.roles.scores,
         [str(m) for m in plan.measures],
-        done.asked,
-        score_tables(plan, tally) if keep_scores else None,
+        done.requested,
+        score_tables(plan, totals) if keep_scores else None,
         GroupValues.weights_of(done.values) if plan.per_group else None,
         state=state,
     )

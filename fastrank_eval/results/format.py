@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 __all__ = [
     "count_text",
     "decimals",
+    "half_width_text",
     "interval_text",
     "measure_text",
     "number_text",
     "printable",
-    "reach_text",
     "share_text",
 ]
 
@@ -52,7 +52,7 @@ def interval_text(value: MeasureValue) -> str:
     return f"[{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
-def reach_text(value: MeasureValue) -> str:
+def half_width_text(value: MeasureValue) -> str:
     """The larger distance from a value to an end of its interval, to two digits, or nothing."""
     if not (math.isfinite(value.ci_low) and math.isfinite(value.ci_high)):
         return ""

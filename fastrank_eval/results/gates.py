@@ -125,7 +125,10 @@ class Gate:
 
     @typed
     def require(
-        self, measures: Sequence[str], scores: Sequence[str], asked: Mapping[str, str] | None = None
+        self,
+        measures: Sequence[str],
+        scores: Sequence[str],
+        requested: Mapping[str, str] | None = None,
     ) -> None:
         """Refuse a gate on what an evaluation is not going to have.
 
@@ -144,7 +147,7 @@ class Gate:
             If the gate names a measure or a score column that is not among them.
         """
         for term in _terms(self.condition):
-            for kind, detail in _absent(term, measures, scores, asked or {}):
+            for kind, detail in _absent(term, measures, scores, requested or {}):
                 option = "--score" if kind == "unknown_score" else "--measures"
                 end = "" if detail.endswith("?") else "."
                 raise ArgumentError(f'gate "{self}": {detail}{end} Add it to {option}.')
@@ -200,7 +203,7 @@ def judge(
     rows: int,
     groups: int,
     baseline: str | None = None,
-    asked: Mapping[str, str] | None = None,
+    requested: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Tell whether a result passes gates.
 
@@ -230,7 +233,7 @@ def judge(
     read = [found if isinstance(found, Gate) else gate(found) for found in gates]
     if not read:
         raise ArgumentError("no gate is given: pass a condition such as 'GAUC < 0.6'.")
-    record = _Record(lines, {"rows": rows, "groups": groups}, baseline, asked or {})
+    record = _Record(lines, {"rows": rows, "groups": groups}, baseline, requested or {})
     failures = (failure for each in read for failure in record.failures(each))
     return Verdict(tuple(dict.fromkeys(failures)))
 
@@ -251,7 +254,7 @@ class _Record:
         lines: Iterable[Line],
         counts: Mapping[str, int],
         baseline: str | None,
-        asked: Mapping[str, str],
+        requested: Mapping[str, str],
     ) -> None:
         self._lines: dict[tuple[str, str, str], list[Line]] = {}
         for line in lines:
@@ -259,7 +262,7 @@ class _Record:
         self._scores, self._slices, self._measures = (
             list(dict.fromkeys(key[at] for key in self._lines)) for at in range(3)
         )
-        self._counts, self._baseline, self._asked = counts, baseline, asked
+        self._counts, self._baseline, self._requested = counts, baseline, requested
 
     def failures(self, each: Gate) -> Iterator[GateFailure]:
         terms = _terms(each.condition)
@@ -289,7 +292,7 @@ class _Record:
         if not self._lines:
             yield "undefined", "the result has no values"
             return
-        yield from _absent(term, self._measures, self._scores, self._asked)
+        yield from _absent(term, self._measures, self._scores, self._requested)
         if term.slice is None and set(self._slices) <= {ALL}:
             yield "unknown_slice", "the result has no slices"
         elif term.slice is not None and term.slice not in self._slices:
@@ -322,7 +325,7 @@ class _Record:
         return float(number)
 
     def _number(self, term: Term, score: str, part: str) -> float:
-        text = str(computed(measure(term.measure), self._measures, self._asked))
+        text = str(computed(measure(term.measure), self._measures, self._requested))
         lines = self._lines.get((score, part, text))
         if lines is None:
             raise _Unknown("undefined", f"there is no {text} of {score!r} for {part!r}")
@@ -345,13 +348,13 @@ def _terms(condition: Condition) -> list[Term]:
 
 
 def _absent(
-    term: Term, measures: Sequence[str], scores: Sequence[str], asked: Mapping[str, str]
+    term: Term, measures: Sequence[str], scores: Sequence[str], requested: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Measure and score column of a term, where a result has not got them."""
     if term.score is not None and term.score not in scores:
         text = f"score column {term.score!r} is none of {', '.join(map(repr, scores))}"
         yield "unknown_score", _hinting(text, term.score, scores)
-    if computed(measure(term.measure), measures, asked) is None:
+    if computed(measure(term.measure), measures, requested) is None:
         text = f"{term.measure} is none of the measures {', '.join(measures)}"
         yield "not_computed", _hinting(text, term.measure, measures)
 

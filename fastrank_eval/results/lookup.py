@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
 
 __all__ = [
-    "held_measure",
-    "held_score",
-    "held_slices",
-    "held_slicing",
-    "held_value",
+    "find_measure",
+    "find_score",
+    "find_slices",
+    "find_slicing",
+    "find_value",
     "refuse_pooled",
 ]
 
 
-def held_measure(
-    wanted: str | Measure, measures: Sequence[str], asked: Mapping[str, str]
+def find_measure(
+    wanted: str | Measure, measures: Sequence[str], requested: Mapping[str, str]
 ) -> Measure:
     """The measure meant, in any accepted spelling, or as it was asked for.
 
@@ -43,7 +43,7 @@ def held_measure(
     from fastrank_eval.measures.parser import computed
 
     known = measure(wanted)
-    found = computed(known, measures, asked)
+    found = computed(known, measures, requested)
     if found is None:
         raise MeasureError(
             f"measure {known} was not part of this evaluation, which holds "
@@ -52,7 +52,7 @@ def held_measure(
     return found
 
 
-def held_score(wanted: str | None, scores: Sequence[str], measures: Sequence[str]) -> str:
+def find_score(wanted: str | None, scores: Sequence[str], measures: Sequence[str]) -> str:
     """The score column meant; the only one, if none is named.
 
     Raises
@@ -76,7 +76,7 @@ def held_score(wanted: str | None, scores: Sequence[str], measures: Sequence[str
     return wanted
 
 
-def held_slicing(wanted: str | None, values: Sequence[MeasureValue]) -> str:
+def find_slicing(wanted: str | None, values: Sequence[MeasureValue]) -> str:
     """The slicing meant, in canonical text; the only one, if none is named.
 
     Raises
@@ -101,7 +101,7 @@ def held_slicing(wanted: str | None, values: Sequence[MeasureValue]) -> str:
     return text
 
 
-def held_slices(wanted: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
+def find_slices(wanted: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
     """Labels of the slices of one slicing, or of all, in their order.
 
     Raises
@@ -110,12 +110,12 @@ def held_slices(wanted: str | None, values: Sequence[MeasureValue]) -> tuple[str
         If the rows were not sliced by that.
     """
     if wanted is not None:
-        wanted = held_slicing(wanted, values)
+        wanted = find_slicing(wanted, values)
     slices = (v.slice for v in values if v.by is not None and wanted in (None, v.by))
     return tuple(dict.fromkeys(slices))
 
 
-def held_value(
+def find_value(
     text: str, score: str, part: str, values: Sequence[MeasureValue], least: object
 ) -> MeasureValue:
     """The line of a measure and a model for a slice, or ``"all"``.
@@ -140,7 +140,7 @@ def held_value(
             return v
     if part == "all":
         raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
-    known = held_slices(None, values)
+    known = find_slices(None, values)
     if not known:
         raise ArgumentError(
             f"slice {part!r} was not part of this evaluation, which has no slices: ask for them by "

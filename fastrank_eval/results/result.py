@@ -17,14 +17,14 @@ from fastrank_eval.engine.records import (
     MeasureValue,
     Meta,
     summary_csv,
-    summary_lines,
+    summary_rows,
     summary_table,
 )
 from fastrank_eval.results.lookup import (
-    held_measure,
-    held_score,
-    held_slices,
-    held_value,
+    find_measure,
+    find_score,
+    find_slices,
+    find_value,
     refuse_pooled,
 )
 from fastrank_eval.results.notes import meta_with_notes
@@ -66,7 +66,7 @@ class Reported:
         """
         return {
             "meta": meta_with_notes(self.values, self.meta),
-            "results": summary_lines(self.values),
+            "results": summary_rows(self.values),
         }
 
     @typed
@@ -130,7 +130,7 @@ class NamedValues(Reported):
     """The values that `Result` tells by name."""
 
     measures: tuple[str, ...]
-    asked: dict[str, str]
+    requested: dict[str, str]
 
     @typed
     def value(
@@ -224,7 +224,7 @@ class NamedValues(Reported):
         ArgumentError
             If the rows were not sliced by that.
         """
-        return held_slices(by, self.values)
+        return find_slices(by, self.values)
 
     def _line(self, measure: str | Measure, score: str | None, part: str) -> MeasureValue:
         return self._line_of(str(self._known(measure)), score, part)
@@ -232,7 +232,7 @@ class NamedValues(Reported):
     def _line_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
         """Find a line by the canonical text of its measure."""
         least = self.meta.conventions.get("min_groups")
-        return held_value(text, self._score(score), part or "all", self.values, least)
+        return find_value(text, self._score(score), part or "all", self.values, least)
 
     @typed
     def rela_impr(
@@ -281,10 +281,10 @@ class NamedValues(Reported):
         return rela_impr(self._line_of(text, score).value, other._line_of(text, base_name).value)
 
     def _known(self, wanted: str | Measure) -> Measure:
-        return held_measure(wanted, self.measures, self.asked)
+        return find_measure(wanted, self.measures, self.requested)
 
     def _score(self, wanted: str | None) -> str:
-        return held_score(wanted, self.scores, self.measures)
+        return find_score(wanted, self.scores, self.measures)
 
 
 class Result(NamedValues):
@@ -338,7 +338,7 @@ class Result(NamedValues):
         meta: Meta,
         scores: Sequence[str],
         measures: Sequence[str],
-        asked: Mapping[str, str] | None = None,
+        requested: Mapping[str, str] | None = None,
         score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
         weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
         state: State | None = None,
@@ -348,7 +348,7 @@ class Result(NamedValues):
         self.scores = tuple(scores)
         self.measures = tuple(measures)
         self._per_group = per_group
-        self.asked = dict(asked or {})
+        self.requested = dict(requested or {})
         self._score_tables = score_tables
         self.group_weights = weights
         self._state = state
@@ -433,7 +433,11 @@ class Result(NamedValues):
         from fastrank_eval.results.gates import judge
 
         return judge(
-            fail_if, self.values, rows=self.meta.rows, groups=self.meta.groups, asked=self.asked
+            fail_if,
+            self.values,
+            rows=self.meta.rows,
+            groups=self.meta.groups,
+            requested=self.requested,
         )
 
     @typed

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from fastrank_eval.results.format import (
     count_text,
+    half_width_text,
     interval_text,
     measure_text,
     number_text,
     printable,
-    reach_text,
     share_text,
 )
 from fastrank_eval.results.notes import report_notes
@@ -136,7 +136,7 @@ def _table(result: ResultRecords, totals: bool = True, beside: bool = True) -> C
             *[printable(v.slice)] * slices,
             measure_text(v),
             number_text(v.value, v.aggregate)
-            + (f"\n{reach_text(v)}" if interval and not beside else ""),
+            + (f"\n{half_width_text(v)}" if interval and not beside else ""),
             *[interval or "n/a"] * (known and beside),
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)

@@ -31,9 +31,9 @@ from fastrank_eval.engine.state_file import (
     values_of,
 )
 from fastrank_eval.engine.state_merge import CONVENTIONS, OF_A_RUN
-from fastrank_eval.engine.totals import PoolSet, Sums, Tally
+from fastrank_eval.engine.totals import RowStates, Sums, Totals
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.io.keys import FieldCodes
+from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.results.state import State
 from fastrank_eval.stats.keyed_sums import KeyedSums
 
@@ -52,11 +52,11 @@ def state_of_run(done: Evaluation, source: object, keep_groups: bool = False) ->
     keep_groups : bool
         Keep keys and values of every group, which the run must have kept.
     """
-    plan, tally, conventions = done.plan, done.tally, done.meta.conventions
+    plan, totals, conventions = done.plan, done.totals, done.meta.conventions
     roles = plan.roles
-    states, kinds = _states(plan, tally)
+    states, kinds = _states(plan, totals)
     measures = [str(m) for m in plan.measures]
-    whole = tally.whole
+    whole = totals.whole
     seen = {
         "sources": _source_names(source),
         "order": conventions["order"],
@@ -87,11 +87,11 @@ def state_of_run(done: Evaluation, source: object, keep_groups: bool = False) ->
             name: _score_type(done.schema.field(name).type, roles) for name in roles.scores
         },
         "measures": measures,
-        "asked": done.asked,
+        "requested": done.requested,
         "models": roles.scores,
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
         "slicings": {str(slicing.spec): edges_in(slicing) for slicing in plan.slicings},
-        "groups_kept": keep_groups,
+        "has_groups": keep_groups,
         "fields": kinds,
         "confidence": plan.confidence,
         "min_groups": plan.min_groups,
@@ -100,13 +100,15 @@ def state_of_run(done: Evaluation, source: object, keep_groups: bool = False) ->
     return State(json.loads(json.dumps(plain_value(header))), states)
 
 
-def _states(plan: Plan, tally: Tally) -> tuple[dict[Place, Parts], dict[str, str | None]]:
+def _states(plan: Plan, totals: Totals) -> tuple[dict[Place, Parts], dict[str, str | None]]:
     """All arrays, and what the values of each field are."""
     states: dict[Place, Parts] = {}
     keyed: dict[str, list[tuple[Place, KeyedSums]]] = {}
-    _put_sums(states, plan, ALL, tally.whole, _ONE)
-    _put_pools(states, keyed, plan, ALL, tally.shared.whole)
-    for slicing, sums, pools in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
+    _put_sums(states, plan, ALL, totals.whole, _ONE)
+    _put_pools(states, keyed, plan, ALL, totals.shared.whole)
+    for slicing, sums, pools in zip(
+        plan.slicings, totals.slices, totals.shared.slices, strict=True
+    ):
         by = str(slicing.spec)
         held, lines = SavedSlices.of(slicing, sums)
         states[Rows(by), "", SLICES] = held.saved()
@@ -115,7 +117,7 @@ def _states(plan: Plan, tally: Tally) -> tuple[dict[Place, Parts], dict[str, str
             if plan.pools:
                 _put_pools(states, keyed, plan, Rows(by, label), pools.of(line))
     kinds = {}
-    fields = {one.name: one for one in plan.measured_fields if isinstance(one, FieldCodes)}
+    fields = {one.name: one for one in plan.measured_fields if isinstance(one, CategoricalEncoder)}
     for name, places in keyed.items():
         held_keys = np.unique(np.concatenate([states[place]["keys"] for place, _ in places]))
         kind, numbered = fields[name].keys()
@@ -143,7 +145,7 @@ def _put_pools(
     keyed: dict[str, list[tuple[Place, KeyedSums]]],
     plan: Plan,
     where: Rows,
-    pools: PoolSet,
+    pools: RowStates,
 ) -> None:
     """Enter what is kept of rows, and tell what of it tells values of fields apart."""
     for key, measure in plan.pools.items():

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastrank_eval.results.format import (
+    half_width_text,
     measure_text,
     number_text,
     printable,
-    reach_text,
     share_text,
 )
 from fastrank_eval.results.tables import GAP, Cells
@@ -172,7 +172,7 @@ class _Layout:
         return folded(measure_text(value), wide)
 
     def _value(self, value: MeasureValue) -> str:
-        number, reach = number_text(value.value, value.aggregate), reach_text(value)
+        number, reach = number_text(value.value, value.aggregate), half_width_text(value)
         if value.caution == "one_group":
             return number + _ONE
         if not reach:

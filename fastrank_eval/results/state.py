@@ -239,7 +239,7 @@ class State(StateHeader):
     def without_groups(self) -> State:
         """The same without keys and values of groups: a smaller file, and no per-group values."""
         states = {place: parts for place, parts in self._states.items() if place[2] != VALUES}
-        return State({**self._header, "groups_kept": False}, states, self.shown)
+        return State({**self._header, "has_groups": False}, states, self.shown)
 
     @typed
     def without_slices(self, *by: str) -> State:
@@ -376,7 +376,7 @@ class State(StateHeader):
     def values_of_groups(self) -> SavedGroups | None:
         """Keys and values of every group; None if they were not kept."""
         with sound(self.shown):
-            return SavedGroups.loaded(self._states[ALL, "", VALUES]) if self.groups_kept else None
+            return SavedGroups.loaded(self._states[ALL, "", VALUES]) if self.has_groups else None
 
     def _in_force(self, name: str, given: Any, example: str) -> Any:
         chosen = self._header[name] if given is None else given

@@ -19,7 +19,7 @@ from fastrank_eval._lib.arrow import (
     fixed_items,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io.keys import CodedColumn, FieldCodes, KeyWords
+from fastrank_eval.io.keys import CategoricalEncoder, CodedColumn, KeyEncoder
 from fastrank_eval.io.literals import plain_type
 from fastrank_eval.io.source import first_line
 from fastrank_eval.slicing.labels import NULL, value_texts
@@ -337,7 +337,7 @@ class PartCodes(CodedColumn, Protocol):
         """What the codes given so far stand for."""
 
 
-class KeyedCodes(FieldCodes):
+class KeyedCodes(CategoricalEncoder):
     """Codes of what each value of a column is turned into."""
 
     def __init__(self, part: Part, kind: pa.DataType, most: int) -> None:
@@ -391,7 +391,7 @@ class KeyedCodes(FieldCodes):
 class DistinctCodes(KeyedCodes):
     """Each value is a slice; null and NaN are one together.
 
-    It is a `FieldCodes` and may serve measures of fields as well.
+    It is a `CategoricalEncoder` and may serve measures of fields as well.
 
     Parameters
     ----------
@@ -507,7 +507,7 @@ def value_ranks(column: pa.Array) -> np.ndarray:
     ndarray of int64, shape (rows,)
     """
     if pa.types.is_interval(column.type):
-        words = KeyWords("key", column.type).words(column)
+        words = KeyEncoder("key", column.type).words(column)
         rows = np.ascontiguousarray(np.stack(words, axis=1))
         _, ranks = np.unique(rows, axis=0, return_inverse=True)
         return np.asarray(ranks.reshape(-1), np.int64)

@@ -41,7 +41,7 @@ from fastrank_eval.slicing.spec import (
     number_text,
 )
 
-__all__ = ["parse", "short_texts", "slices_asked"]
+__all__ = ["parse", "requested_slicing", "short_texts"]
 
 _MOST_QUANTILES = 1000
 _LARGEST_EXPONENT = 330
@@ -123,7 +123,7 @@ def short_texts(slicings: Iterable[str | None]) -> dict[str | None, str | None]:
     return {by: text if often[text] == 1 else by for by, text in short.items()}
 
 
-def slices_asked(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[SliceSpec, ...]:
+def requested_slicing(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[SliceSpec, ...]:
     """Read one or several slicings, each kept once, in the order given.
 
     Parameters
@@ -142,7 +142,7 @@ def slices_asked(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[Slice
 
     Examples
     --------
-    >>> [str(spec) for spec in slices_asked(["slot", "slot,country", "slot"])]
+    >>> [str(spec) for spec in requested_slicing(["slot", "slot,country", "slot"])]
     ['slot', 'slot,country']
     """
     if isinstance(by, str | SliceSpec) or not isinstance(by, Iterable):

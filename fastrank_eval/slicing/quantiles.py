@@ -10,7 +10,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import decoded
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.io import Source
-from fastrank_eval.io.reader import Reading
+from fastrank_eval.io.reader import RowReader
 from fastrank_eval.slicing.encode import comparable, values_of
 
 __all__ = ["Distribution", "distributions", "quantile_edges"]
@@ -152,7 +152,7 @@ def distributions(
             "by='age:18,25,35'."
         )
     found = {name: Distribution(source.schema.field(name).type) for name in names}
-    for batch in Reading(source, names, limit, "quantiles").batches():
+    for batch in RowReader(source, names, limit, "quantiles").batches():
         for name, distribution in found.items():
             distribution.add(batch.column(name))
     return found

@@ -14,7 +14,7 @@ from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io import Source, refuse_text, require_columns
 from fastrank_eval.slicing.bins import ActivityCodes, BinCodes, check_ordered, part_codes
 from fastrank_eval.slicing.encode import MOST_SLICES, PartCodes
-from fastrank_eval.slicing.parser import slices_asked
+from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.quantiles import distributions
 from fastrank_eval.slicing.spec import Part, Quantile, SliceSpec
 
@@ -213,7 +213,7 @@ def open_slicing(
     >>> slicing.slices[0].slices().labels
     ('age<18,slot=1', 'age=[18,35),slot=1', 'age>=35,slot=2')
     """
-    specs = slices_asked(by)
+    specs = requested_slicing(by)
     parts = list(dict.fromkeys(part for spec in specs for part in spec.parts))
     columns = [part for part in parts if not part.activity]
     require_columns(source.schema, [part.column for part in columns], role="by", source=source.name)
@@ -226,7 +226,7 @@ def open_slicing(
 
 def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str, ...]:
     """List the columns whose values are slices."""
-    parts = (part for spec in slices_asked(by) for part in spec.parts)
+    parts = (part for spec in requested_slicing(by) for part in spec.parts)
     valued = (part.column for part in parts if part.binning is None and not part.activity)
     return tuple(dict.fromkeys(valued))
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.score_table import ScoreSteps, codes_of
+from fastrank_eval.stats.score_table import RocSteps, sortable_codes
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
 
-__all__ = ["KeptRows", "Placements", "cluster_variance", "row_variance"]
+__all__ = ["Placements", "ScoredRows", "cluster_variance", "row_variance"]
 
 
 #: Upper bits of a code by which positives are looked up, at most; and those beyond their number's.
@@ -21,7 +21,7 @@ _UPPER_BITS, _FURTHER_BITS = 18, 4
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRows:
+class ScoredRows:
     """The rows of a chunk of whole groups.
 
     Parameters
@@ -47,8 +47,8 @@ class KeptRows:
 class Placements:
     """Twice the others that a positive beats, twice the positives that beat an other, by score."""
 
-    def __init__(self, steps: ScoreSteps) -> None:
-        codes = codes_of(steps.score[::-1])
+    def __init__(self, steps: RocSteps) -> None:
+        codes = sortable_codes(steps.score[::-1])
         number, tied, between = (
             np.ascontiguousarray(part[::-1])
             for part in (steps.positives, steps.others, steps.between)
@@ -72,7 +72,7 @@ class Placements:
         self._first = frozen(np.append(first, len(codes)).astype(np.int64))
 
     def deviations(
-        self, kept: KeptRows, area: float
+        self, kept: ScoredRows, area: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Sums over each group of placement value less AUC, by class; which groups have the class.
 
@@ -108,7 +108,7 @@ class Placements:
         self,
         worth: np.ndarray,
         weight: np.ndarray,
-        kept: KeptRows,
+        kept: ScoredRows,
         values: np.ndarray,
         masses: np.ndarray,
     ) -> None:

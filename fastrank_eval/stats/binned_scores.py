@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Parts, narrow, of_steps, steps_of
-from fastrank_eval.stats.score_table import codes_of, products, scores_of
+from fastrank_eval.stats.score_table import products, scores_of, sortable_codes
 from fastrank_eval.stats.weighted_scores import area_under
 
 #: Rows that a thread collects before it puts them into bins.
@@ -194,7 +194,7 @@ class _Part:
     def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray | None) -> None:
         mask = np.zeros(len(score), np.bool_)
         mask[positive] = True
-        self._waiting.append((codes_of(score), mask))
+        self._waiting.append((sortable_codes(score), mask))
         if weight is not None:
             self._weights.append(weight.copy())
         self._rows += len(score)
@@ -239,13 +239,13 @@ def keys_of(codes: np.ndarray) -> np.ndarray:
         Below 2**63. Of doubles, four neighbours may share a number.
     """
     kind = np.dtype(f"f{codes.itemsize}").type
-    zero, half, one = (int(codes_of(np.array([at], kind))[0]) for at in (0.0, 0.5, 1.0))
+    zero, half, one = (int(sortable_codes(np.array([at], kind))[0]) for at in (0.0, 0.5, 1.0))
     down = np.uint64(0 if codes.itemsize == 4 else 2)
     keys = codes.astype(np.uint64) >> down
     zero, half, one = (at >> int(down) for at in (zero, half, one))
-    first, past = np.searchsorted(codes, codes_of(np.array([0.5, 1.0], kind)), side="right")
+    first, past = np.searchsorted(codes, sortable_codes(np.array([0.5, 1.0], kind)), side="right")
     # The distance from 1 is exact from one half on.
-    near = codes_of(kind(1) - scores_of(codes[first:past]))
+    near = sortable_codes(kind(1) - scores_of(codes[first:past]))
     keys[first:past] = np.uint64(2 * half) - (near.astype(np.uint64) >> down)
     keys[past:] += np.uint64(2 * half - zero - one)
     return keys

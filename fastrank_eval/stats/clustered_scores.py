@@ -9,12 +9,19 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts, narrow, of_planes, of_steps, planes, steps_of
+from fastrank_eval._lib.array_codes import (
+    Parts,
+    byte_shuffle,
+    byte_unshuffle,
+    narrow,
+    of_steps,
+    steps_of,
+)
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.stats.auc_variance import KeptRows, Placements, cluster_variance
+from fastrank_eval.stats.auc_variance import Placements, ScoredRows, cluster_variance
 from fastrank_eval.stats.intervals import carriers
 from fastrank_eval.stats.row_sums import RowSums
-from fastrank_eval.stats.score_table import codes_of, distinct_codes, scores_of
+from fastrank_eval.stats.score_table import distinct_codes, scores_of, sortable_codes
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
 
@@ -38,7 +45,7 @@ class ClusteredScores:
     def __init__(self, weighted: bool, threads: int = 1) -> None:
         self.scores = WeightedScores() if weighted else PooledScores(threads)
         self._lock = threading.Lock()
-        self._kept: list[KeptRows] = []
+        self._kept: list[ScoredRows] = []
 
     def add(
         self,
@@ -63,8 +70,8 @@ class ClusteredScores:
             # What weighs nothing is of no class, and a score without positives has no place.
             positive = positive[weight[positive] > 0]
         self.scores.add(score, positive, weight)  # type: ignore[arg-type]
-        kept = KeptRows(
-            frozen(codes_of(score)),
+        kept = ScoredRows(
+            frozen(sortable_codes(score)),
             frozen(positive.copy()),
             frozen(starts.copy()),
             None if weight is None else frozen(weight.copy()),
@@ -148,7 +155,7 @@ class ClusteredScores:
         placements = Placements(steps)
         sums = RowSums(4)
 
-        def add_up(kept: KeptRows) -> tuple[int, int, int]:
+        def add_up(kept: ScoredRows) -> tuple[int, int, int]:
             mine, theirs, has_mine, has_theirs = placements.deviations(kept, area)
             sums.add(_SQUARES_OF_POSITIVES, mine * mine)
             sums.add(_SQUARES_OF_OTHERS, theirs * theirs)
@@ -209,7 +216,7 @@ def variance_of_difference(
     placed = [Placements(state.scores.steps(in_order)) for state in (base, other)]
     sums = RowSums(4)
 
-    def add_up(pair: tuple[KeptRows, KeptRows]) -> tuple[int, int, int]:
+    def add_up(pair: tuple[ScoredRows, ScoredRows]) -> tuple[int, int, int]:
         found = [
             each.deviations(kept, area)
             for each, kept, area in zip(placed, pair, areas, strict=True)
@@ -258,12 +265,12 @@ class _Rows(NamedTuple):
     sizes: np.ndarray
 
 
-def saved_rows(kept: Mapping[str, Sequence[KeptRows]], *, weighted: bool) -> dict[str, Parts]:
+def saved_rows(kept: Mapping[str, Sequence[ScoredRows]], *, weighted: bool) -> dict[str, Parts]:
     """The rows of each group, by model.
 
     Parameters
     ----------
-    kept : mapping of str to sequence of KeptRows
+    kept : mapping of str to sequence of ScoredRows
         The chunks of each model. Where those of all models have the same tokens, a chunk of one
         holds the same groups in the same order as those of the others.
     weighted : bool
@@ -295,14 +302,14 @@ def saved_rows(kept: Mapping[str, Sequence[KeptRows]], *, weighted: bool) -> dic
     return saved
 
 
-def rows_in(parts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[KeptRows]]:
+def rows_in(parts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[ScoredRows]]:
     """The chunks that `saved_rows` wrote, by model.
 
     Those of all models have the same tokens if their groups are known to be the same, and none
     otherwise.
     """
     rows = {model: _rows_of(each) for model, each in parts.items() if "sizes" in each}
-    found: dict[str, list[KeptRows]] = {model: [] for model in parts}
+    found: dict[str, list[ScoredRows]] = {model: [] for model in parts}
     if rows and len(rows) == len(parts) and all(_MATCHED in each for each in parts.values()):
         sizes = np.max([one.sizes for one in rows.values()], axis=0)
         tokens: list[object] = []
@@ -314,7 +321,7 @@ def rows_in(parts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[Kep
     return found
 
 
-def _matched(models: Sequence[Sequence[KeptRows]]) -> list[list[KeptRows]] | None:
+def _matched(models: Sequence[Sequence[ScoredRows]]) -> list[list[ScoredRows]] | None:
     """The chunks of each model in the order of the first one's; None unless all have the same."""
     each = [{part.token: part for part in kept} for kept in models]
     tokens = each[0].keys()
@@ -323,7 +330,7 @@ def _matched(models: Sequence[Sequence[KeptRows]]) -> list[list[KeptRows]] | Non
     return [[held[token] for token in tokens] for held in each]
 
 
-def _in_order(models: Sequence[Sequence[KeptRows]]) -> list[_Rows | None]:
+def _in_order(models: Sequence[Sequence[ScoredRows]]) -> list[_Rows | None]:
     """The rows of models whose groups are the same in the order of a file; None without a row."""
     if not any(len(part.codes) for kept in models for part in kept):
         return [None for _ in models]
@@ -334,7 +341,7 @@ def _in_order(models: Sequence[Sequence[KeptRows]]) -> list[_Rows | None]:
     return [_taken(rows, order) for rows in every]
 
 
-def _with_rows_in_order(kept: Sequence[KeptRows]) -> _Rows:
+def _with_rows_in_order(kept: Sequence[ScoredRows]) -> _Rows:
     """The rows of all groups of some chunks, ascending in each group."""
     codes = np.concatenate([part.codes for part in kept])
     flags = [np.zeros(len(part.codes), np.uint8) for part in kept]
@@ -396,7 +403,7 @@ def _parts_of(rows: _Rows) -> Parts:
     else:
         which = narrow(np.searchsorted(distinct, codes))
         parts |= {"distinct": steps_of(distinct), "which": steps_of(which)}
-    return {**parts, "weights": planes(weight[0])} if weight else parts
+    return {**parts, "weights": byte_shuffle(weight[0])} if weight else parts
 
 
 def _rows_of(parts: Mapping[str, np.ndarray]) -> _Rows:
@@ -407,7 +414,7 @@ def _rows_of(parts: Mapping[str, np.ndarray]) -> _Rows:
         codes = of_steps(parts["distinct"])[of_steps(parts["which"])]
     columns = [codes, parts["positive"]]
     if "weights" in parts:
-        columns.append(of_planes(parts["weights"], "f"))
+        columns.append(byte_unshuffle(parts["weights"], "f"))
     rows = _Rows(columns, parts["sizes"].astype(np.int64))
     # Kernels that read them look at no bounds.
     if any(column.shape != codes.shape for column in columns) or (
@@ -424,7 +431,7 @@ def _edges(sizes: np.ndarray) -> list[int]:
     return np.unique(np.concatenate([[0], cuts, [len(sizes)]])).tolist()
 
 
-def _cut(rows: _Rows, edges: Sequence[int], tokens: list[object] | None) -> list[KeptRows]:
+def _cut(rows: _Rows, edges: Sequence[int], tokens: list[object] | None) -> list[ScoredRows]:
     """Chunks of the groups between these edges; each has the token of its place, if there are any.
 
     Tokens that are wanted are added.
@@ -437,7 +444,7 @@ def _cut(rows: _Rows, edges: Sequence[int], tokens: list[object] | None) -> list
         if tokens is not None and number == len(tokens):
             tokens.append(object())
         found.append(
-            KeptRows(
+            ScoredRows(
                 frozen(codes[here]),
                 frozen(np.flatnonzero(positive[here])),
                 frozen(starts[lo : hi + 1] - starts[lo]),

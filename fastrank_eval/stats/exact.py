@@ -30,7 +30,7 @@ _LARGEST = 2045
 _DIGITS = 256
 
 
-def taken_rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def take_rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Take rows of a table in another order; zeros for -1 and for rows that it does not have."""
     taken = np.zeros((len(rows), *table.shape[1:]), table.dtype)
     there = (rows >= 0) & (rows < len(table))
@@ -109,7 +109,7 @@ class ExactSums:
         )  # fmt: skip
         return True
 
-    def add_whole(self, term: int, numbers: np.ndarray) -> None:
+    def add_integers(self, term: int, numbers: np.ndarray) -> None:
         """Add a whole number to one term of each of the first rows.
 
         Parameters
@@ -183,7 +183,7 @@ class ExactSums:
         """Take the sums of some slices, in that order; zeros for -1."""
         taken = ExactSums(self.terms)
         taken.lowest, taken._added = self.lowest, self._added
-        taken.digits = np.stack([taken_rows(sums, slices) for sums in self.digits])
+        taken.digits = np.stack([take_rows(sums, slices) for sums in self.digits])
         return taken
 
     def whole(self, term: int, row: int = 0) -> int:

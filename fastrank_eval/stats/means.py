@@ -16,7 +16,7 @@ from fastrank_eval._lib.array_codes import Parts
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import Moments
-from fastrank_eval.stats.row_sums import LineCounts
+from fastrank_eval.stats.row_sums import SliceCounts
 
 # Of weighted values p and weights w: p, p p, p^3 w, p^4; and w, w w, p w, p^2 w^2, p w^3, w^4.
 _PLAIN = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
@@ -41,8 +41,8 @@ class MeanState:
     def __init__(self, measures: int) -> None:
         # Without weights until groups that have any are added.
         self._sums = [ExactSums(_PLAIN) for _ in range(measures)]
-        self._counts = [LineCounts(3) for _ in range(measures)]
-        self._dropped: list[dict[str, LineCounts]] = [{} for _ in range(measures)]
+        self._counts = [SliceCounts(3) for _ in range(measures)]
+        self._dropped: list[dict[str, SliceCounts]] = [{} for _ in range(measures)]
 
     def add(
         self,
@@ -75,7 +75,7 @@ class MeanState:
         """
         counts = self._counts[m]
         if len(slices):
-            counts.hold_lines(int(slices.max()) + 1)
+            counts.ensure_slices(int(slices.max()) + 1)
         _count(values, rows, positives, slices, counts.table)
         if weights is None:
             return self._sums[m].add(values[np.newaxis], slices)
@@ -104,7 +104,7 @@ class MeanState:
     def drop(self, m: int, reason: str, groups: np.ndarray | int) -> None:
         """Count groups of each slice that measure `m` does not use."""
         if np.any(groups):
-            self._dropped[m].setdefault(reason, LineCounts(1)).add(0, groups)
+            self._dropped[m].setdefault(reason, SliceCounts(1)).add(0, groups)
 
     def merge(self, other: MeanState) -> None:
         """Add another state; the order of merging does not matter."""
@@ -117,7 +117,7 @@ class MeanState:
             counts.merge(more_counts)
         for m, dropped in enumerate(other._dropped):
             for reason, groups in dropped.items():
-                self._dropped[m].setdefault(reason, LineCounts(1)).merge(groups)
+                self._dropped[m].setdefault(reason, SliceCounts(1)).merge(groups)
 
     def take(self, slices: np.ndarray) -> MeanState:
         """Take the sums of some slices, in that order; zeros for -1."""
@@ -174,7 +174,7 @@ class MeanState:
             ExactSums.loaded(_WEIGHTED if weighted else _PLAIN, parts, f"{m}.sums", slices)
             for m, weighted in enumerate(parts["weighted"].tolist())
         ]
-        state._counts = [LineCounts.of(table.copy()) for table in counts]
+        state._counts = [SliceCounts.of(table.copy()) for table in counts]
         reasons = parts["reasons"].tobytes().decode().split("\n")
         for m, dropped in enumerate(parts["dropped"]):
             for reason, groups in zip(reasons, dropped.T, strict=False):

@@ -22,7 +22,7 @@ from fastrank_eval.stats.intervals import (
     carriers,
     root_of_quotient,
 )
-from fastrank_eval.stats.row_sums import LineCounts
+from fastrank_eval.stats.row_sums import SliceCounts
 
 #: Values of two models are equal where they differ by no more than this share of the larger: one
 #: value summed in two orders differs by its last bits, which is neither a win nor a loss.
@@ -99,7 +99,7 @@ class PairedState:
 
     def __init__(self, measures: int) -> None:
         self._sums = [ExactSums(_TERMS) for _ in range(measures)]
-        self._counts = [LineCounts(5) for _ in range(measures)]
+        self._counts = [SliceCounts(5) for _ in range(measures)]
 
     def add(
         self,
@@ -125,7 +125,7 @@ class PairedState:
         """
         counts = self._counts[m]
         if len(slices):
-            counts.hold_lines(int(slices.max()) + 1)
+            counts.ensure_slices(int(slices.max()) + 1)
         numbers = np.empty((6, len(base)))
         _compare(base, other, slices, numbers[4], counts.table)
         numbers[0], numbers[1] = _terms(base, base_weights)
@@ -137,7 +137,7 @@ class PairedState:
         """Add groups to each slice in which both models have the value 0 and the weight 1."""
         self._counts[m].add(_TIES, groups)
         # Numbers of groups as weights of 1 each, without an array of so many.
-        self._sums[m].add_whole(3, np.atleast_1d(np.asarray(groups, np.int64)))
+        self._sums[m].add_integers(3, np.atleast_1d(np.asarray(groups, np.int64)))
 
     def merge(self, other: PairedState) -> None:
         """Add another state; the order of merging does not matter."""
@@ -177,7 +177,7 @@ class PairedState:
         state._sums = [
             ExactSums.loaded(_TERMS, parts, f"{m}.sums", slices) for m in range(measures)
         ]
-        state._counts = [LineCounts.of(table.copy()) for table in counts]
+        state._counts = [SliceCounts.of(table.copy()) for table in counts]
         return state
 
     def cross(self, m: int, row: int = 0) -> CrossMoments:

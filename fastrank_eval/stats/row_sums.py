@@ -12,7 +12,7 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Parts, limbs_of, numbers_of
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import UNIT, taken_rows
+from fastrank_eval.stats.exact import UNIT, take_rows
 
 #: Bits of a mantissa kept in its lower cell.
 LOW_BITS = 27
@@ -158,7 +158,7 @@ def _add_each(bits, at, cells):  # type: ignore[no-untyped-def]
         cells[at[i], exponent, 1] += high
 
 
-class LineCounts:
+class SliceCounts:
     """Whole numbers, one row of them a line.
 
     Parameters
@@ -170,7 +170,7 @@ class LineCounts:
     def __init__(self, width: int) -> None:
         self.table = np.zeros((1, width), np.int64)
 
-    def hold_lines(self, lines: int) -> None:
+    def ensure_slices(self, lines: int) -> None:
         """Make room for so many lines."""
         have = len(self.table)
         if lines > have:
@@ -181,17 +181,17 @@ class LineCounts:
     def add(self, column: int, numbers: np.ndarray | int) -> None:
         """Add a number to each of the first lines."""
         numbers = np.atleast_1d(np.asarray(numbers, np.int64))
-        self.hold_lines(len(numbers))
+        self.ensure_slices(len(numbers))
         self.table[: len(numbers), column] += numbers
 
-    def merge(self, other: LineCounts) -> None:
+    def merge(self, other: SliceCounts) -> None:
         """Add the numbers of each line of another."""
-        self.hold_lines(len(other.table))
+        self.ensure_slices(len(other.table))
         self.table[: len(other.table)] += other.table
 
-    def take(self, lines: np.ndarray) -> LineCounts:
+    def take(self, lines: np.ndarray) -> SliceCounts:
         """The numbers of some lines, in that order; zeros for -1."""
-        return LineCounts.of(taken_rows(self.table, lines))
+        return SliceCounts.of(take_rows(self.table, lines))
 
     @classmethod
     def of(cls, table: np.ndarray) -> Self:

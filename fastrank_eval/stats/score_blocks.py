@@ -14,7 +14,7 @@ LOWER_BITS = {4: 20, 8: 49}
 _NEAR, _CHUNK = 64, 512
 
 
-class DealtCodes:
+class BlockedScores:
     """The scores one thread has added, as bits in buckets.
 
     Parameters
@@ -127,10 +127,10 @@ class DealtCodes:
         self._used[0] = 0
 
 
-class DealtBuckets:
+class ScoreBlocks:
     """What several threads have dealt, as one."""
 
-    def __init__(self, dealt: list[DealtCodes]) -> None:
+    def __init__(self, dealt: list[BlockedScores]) -> None:
         self._parts = [(part, part.chunks(), part.held()) for part in dealt]
         self.rows = np.sum([held for _, _, held in self._parts], axis=0)
 
@@ -201,13 +201,13 @@ def _collect(codes, chunks, end, near, flip, out):  # type: ignore[no-untyped-de
 _WIDTH = 8
 
 
-class DealtWeights(DealtCodes):
+class BlockedWeights(BlockedScores):
     """The scores and weights one thread has added, in buckets of the score.
 
     Parameters
     ----------
     kind, room
-        As of `DealtCodes`; the room is that of codes and weights.
+        As of `BlockedScores`; the room is that of codes and weights.
     """
 
     def __init__(self, kind: np.dtype, room: int) -> None:
@@ -215,7 +215,7 @@ class DealtWeights(DealtCodes):
         self._near_weights = np.empty(len(self._near), np.uint64)
         self._weights = np.empty(len(self._codes), np.uint64)
 
-    def deal_weighted(self, bits: np.ndarray, weight: np.ndarray) -> int:
+    def block_weighted(self, bits: np.ndarray, weight: np.ndarray) -> int:
         """Take rows until there is no room; how many were taken.
 
         Parameters

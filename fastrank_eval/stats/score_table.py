@@ -16,15 +16,15 @@ from fastrank_eval.stats.score_blocks import LOWER_BITS
 __all__ = ["area_from_pairs", "area_of", "products"]
 
 
-def bits_of(score: np.ndarray) -> np.ndarray:
+def sortable_bits(score: np.ndarray) -> np.ndarray:
     """The bits of scores as unsigned integers, read-only."""
     return frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
 
 
-def codes_of(score: np.ndarray) -> np.ndarray:
+def sortable_codes(score: np.ndarray) -> np.ndarray:
     """Unsigned integers of the same order and the same ties as the scores."""
     # Adding 0.0 makes 0.0 of -0.0, which equals it in all but the bits.
-    bits = bits_of(score + score.dtype.type(0))
+    bits = sortable_bits(score + score.dtype.type(0))
     sign = bits.dtype.type(1 << (8 * bits.itemsize - 1))
     return np.where(bits & sign, ~bits, bits | sign)
 
@@ -49,7 +49,7 @@ def distinct_sorted(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return codes[firsts], np.diff(firsts, append=len(codes))
 
 
-def area_of(steps: ScoreSteps) -> float:
+def area_of(steps: RocSteps) -> float:
     """The area that `area_from_pairs` finds, from the same whole numbers."""
     above = np.cumsum(steps.between)[:-1] + np.cumsum(steps.others)
     others = int(steps.between.sum() + steps.others.sum())
@@ -262,7 +262,7 @@ class ScoreTable:
         the sign is set, else the sign), in the steps of `saved_parts.steps_of`.
         """
         return {
-            "codes": steps_of(codes_of(self.score[::-1])),
+            "codes": steps_of(sortable_codes(self.score[::-1])),
             "positives": narrow(self.positives[::-1]),
             "others": narrow(self.others[::-1]),
         }
@@ -280,7 +280,7 @@ class ScoreTable:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreSteps:
+class RocSteps:
     """Distinct scores of positives, highest first, with the others at them and between them.
 
     It is what a `ScoreTable` says once the others between two scores of positives are added up;

@@ -13,20 +13,20 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Parts
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.stats.score_blocks import LOWER_BITS, DealtBuckets, DealtCodes
+from fastrank_eval.stats.score_blocks import LOWER_BITS, BlockedScores, ScoreBlocks
 from fastrank_eval.stats.score_table import (
-    ScoreSteps,
+    RocSteps,
     ScoreTable,
     area_from_pairs,
     area_of,
-    bits_of,
-    codes_of,
     distinct_codes,
     distinct_sorted,
     located,
     located_in_bucket,
     located_in_table,
     products,
+    sortable_bits,
+    sortable_codes,
     table_of,
 )
 from fastrank_eval.stats.weighted_scores import InOrder, area_under
@@ -158,9 +158,9 @@ class PooledScores:
         self._lock = threading.RLock()
         self._own = threading.local()
         # Held by a thread each; full; empty again.
-        self._dealt: list[DealtCodes] = []
-        self._full: list[DealtCodes] = []
-        self._spare: list[DealtCodes] = []
+        self._dealt: list[BlockedScores] = []
+        self._full: list[BlockedScores] = []
+        self._spare: list[BlockedScores] = []
         self._listed_bytes = 0
         self._few: list[np.ndarray] = []
         self._few_rows = 0
@@ -168,7 +168,7 @@ class PooledScores:
         self._counted: dict[int, Counted] = {}
         self._counted_positive: dict[int, Counted] = {}
         self._table: ScoreTable | None = None
-        self._steps: ScoreSteps | None = None
+        self._steps: RocSteps | None = None
         self._area: float | None = None
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: None = None) -> None:
@@ -184,7 +184,7 @@ class PooledScores:
         """
         if not len(score):
             return
-        positives = codes_of(score[positive])
+        positives = sortable_codes(score[positive])
         if score.min() <= 0:
             # -0.0 equals 0.0, but its bits do not.
             score = score + score.dtype.type(0)
@@ -204,8 +204,8 @@ class PooledScores:
             return True
 
     def _deal(self, score: np.ndarray) -> None:
-        bits = bits_of(score)
-        mine: DealtCodes | None = getattr(self._own, "dealt", None)
+        bits = sortable_bits(score)
+        mine: BlockedScores | None = getattr(self._own, "dealt", None)
         if mine is None:
             mine = self._empty(bits.dtype)
         done = mine.deal(bits)
@@ -220,15 +220,15 @@ class PooledScores:
         self._few.clear()
         self._few_rows = 0
 
-    def _empty(self, kind: np.dtype) -> DealtCodes:
+    def _empty(self, kind: np.dtype) -> BlockedScores:
         """Room for the calling thread: half of all room is shared by those that threads fill."""
         with self._lock:
             room = max(1, self.ROOM // (2 * self._threads))
-            mine = self._spare.pop() if self._spare else DealtCodes(kind, room)
+            mine = self._spare.pop() if self._spare else BlockedScores(kind, room)
             self._dealt.append(mine)
             return mine
 
-    def _exchange(self, full: DealtCodes) -> DealtCodes:
+    def _exchange(self, full: BlockedScores) -> BlockedScores:
         """Take in what a thread has filled; count all that is full where it is much."""
         with self._lock:
             self._dealt.remove(full)
@@ -283,10 +283,10 @@ class PooledScores:
         _add_counts(self._counted_positive, *distinct_codes(np.concatenate(self._positive)))
         self._positive.clear()
 
-    def _count_rows(self, dealt: list[DealtCodes]) -> None:
+    def _count_rows(self, dealt: list[BlockedScores]) -> None:
         if not dealt:
             return
-        buckets = DealtBuckets(dealt)
+        buckets = ScoreBlocks(dealt)
         wanted = np.flatnonzero(buckets.rows).tolist()
 
         def counted(bucket: int) -> Counted:
@@ -335,7 +335,7 @@ class PooledScores:
             rows += here
         return area_from_pairs(won, rows, total)
 
-    def steps(self, in_order: InOrder = map) -> ScoreSteps:
+    def steps(self, in_order: InOrder = map) -> RocSteps:
         """Where positives stand among the others, which takes little longer than `auc`.
 
         Parameters
@@ -351,7 +351,7 @@ class PooledScores:
                     below, through = found.below + lower, found.through + lower
                     parts.append((found.codes, found.number, below, through))
                     lower += found.rows
-                self._steps = ScoreSteps.of_places(parts, lower) if parts else ScoreSteps.empty()
+                self._steps = RocSteps.of_places(parts, lower) if parts else RocSteps.empty()
             return self._steps
 
     def missing(self, in_order: InOrder = map) -> str | None:
@@ -376,7 +376,7 @@ class PooledScores:
         if not (self._dealt or self._full or self._counted):
             if not self._few:
                 return ScoreTable.empty()
-            codes, rows = distinct_codes(codes_of(np.concatenate(self._few)))
+            codes, rows = distinct_codes(sortable_codes(np.concatenate(self._few)))
             found, number = distinct_codes(np.concatenate(self._positive))
             positives = np.zeros(len(codes), np.int64)
             positives[np.searchsorted(codes, found)] = number
@@ -398,14 +398,14 @@ class PooledScores:
             return self._finding_dealt()
         if not self._few:
             return [], self._found_counted
-        every = np.sort(codes_of(np.concatenate(self._few)))
+        every = np.sort(sortable_codes(np.concatenate(self._few)))
         codes, number = distinct_codes(np.concatenate(self._positive))
         return [0], lambda _: Found(codes, number, *located(every, codes), len(every))
 
     def _finding_dealt(self) -> tuple[list[int], Callable[[int], Found]]:
         positive = np.sort(np.concatenate(self._positive))
         lower_bits = LOWER_BITS[positive.dtype.itemsize]
-        buckets = DealtBuckets(self._full + self._dealt)
+        buckets = ScoreBlocks(self._full + self._dealt)
         edges = np.arange(len(buckets.rows), dtype=positive.dtype) << lower_bits
         first = [*np.searchsorted(positive, edges).tolist(), len(positive)]
         lower = [0, *np.cumsum(buckets.rows).tolist()]

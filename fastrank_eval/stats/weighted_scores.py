@@ -14,10 +14,23 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts, narrow, of_planes, of_steps, planes, steps_of
+from fastrank_eval._lib.array_codes import (
+    Parts,
+    byte_shuffle,
+    byte_unshuffle,
+    narrow,
+    of_steps,
+    steps_of,
+)
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.score_blocks import DealtWeights
-from fastrank_eval.stats.score_table import ScoreSteps, ScoreTable, bits_of, codes_of, scores_of
+from fastrank_eval.stats.score_blocks import BlockedWeights
+from fastrank_eval.stats.score_table import (
+    RocSteps,
+    ScoreTable,
+    scores_of,
+    sortable_bits,
+    sortable_codes,
+)
 
 #: Runs jobs, side by side or not, and yields their results in order.
 InOrder = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -42,14 +55,14 @@ class WeightedScores:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._own = threading.local()
-        self._dealt: list[DealtWeights] = []
+        self._dealt: list[BlockedWeights] = []
         # Scores, and weights: those of positives below zero. (Where a weight is zero, its class
         # does not matter.)
         self._few: list[tuple[np.ndarray, np.ndarray]] = []
         self._few_rows = 0
         self._heaviest = 0.0
         self._table: ScoreTable | None = None
-        self._steps: ScoreSteps | None = None
+        self._steps: RocSteps | None = None
 
     def add(self, score: np.ndarray, positive: np.ndarray, weight: np.ndarray) -> None:
         """Add rows; see `pooled.PooledScores.add`. Weights: float64, shape (rows,)."""
@@ -73,15 +86,15 @@ class WeightedScores:
             self._deal(score, signed)
 
     def _deal(self, score: np.ndarray, signed: np.ndarray) -> None:
-        bits, weight = bits_of(score), bits_of(signed)
-        mine: DealtWeights | None = getattr(self._own, "dealt", None)
+        bits, weight = sortable_bits(score), sortable_bits(signed)
+        mine: BlockedWeights | None = getattr(self._own, "dealt", None)
         done = 0
         while done < len(bits):
             if mine is None:
-                mine = self._own.dealt = DealtWeights(bits.dtype, self.ROOM)
+                mine = self._own.dealt = BlockedWeights(bits.dtype, self.ROOM)
                 with self._lock:
                     self._dealt.append(mine)
-            done += mine.deal_weighted(bits[done:], weight[done:])
+            done += mine.block_weighted(bits[done:], weight[done:])
             if done < len(bits):
                 mine = None
 
@@ -117,14 +130,14 @@ class WeightedScores:
         if not found:
             found = [(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64))]
         codes, weight, rows = (np.concatenate(part) for part in zip(*found, strict=True))
-        return {"codes": steps_of(codes), "weights": planes(weight), "rows": narrow(rows)}
+        return {"codes": steps_of(codes), "weights": byte_shuffle(weight), "rows": narrow(rows)}
 
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """The state that `saved` wrote."""
         state = cls()
         rows = parts["rows"].astype(np.int64)
-        signed = np.repeat(of_planes(parts["weights"], "f"), rows)
+        signed = np.repeat(byte_unshuffle(parts["weights"], "f"), rows)
         if len(signed):
             score = scores_of(np.repeat(of_steps(parts["codes"]), rows))
             state._keep(score, signed, float(np.abs(signed).max()))
@@ -141,10 +154,10 @@ class WeightedScores:
             self._table = self._tabulated(in_order, _as_they_are, self._scale)
         return self._table
 
-    def steps(self, in_order: InOrder = map) -> ScoreSteps:
+    def steps(self, in_order: InOrder = map) -> RocSteps:
         """Where positives stand among the others, by weight."""
         if self._steps is None:
-            self._steps = ScoreSteps.of_table(self.table(in_order))
+            self._steps = RocSteps.of_table(self.table(in_order))
         return self._steps
 
     def missing(self, in_order: InOrder = map) -> str | None:
@@ -193,7 +206,7 @@ class WeightedScores:
             if not self._few:
                 return [], lambda _: (np.empty(0, np.uint64), np.empty(0)), 0
             scores, weights = (np.concatenate(part) for part in zip(*self._few, strict=True))
-            codes = codes_of(scores)
+            codes = sortable_codes(scores)
             return [0], lambda _: (codes, weights), 8 * codes.itemsize
         few, self._few = self._few, []
         for score, signed in few:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import raise_if_stopped, signals_held
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     choice,
     csv_safe_option,
@@ -146,7 +146,7 @@ def classes(
     stream from standard input. No group is needed.
     """
     check_standard_output()
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.analysis.multiclass import evaluate_classes as run
         from fastrank_eval.apps.cli.progress_bar import progress_bar
 

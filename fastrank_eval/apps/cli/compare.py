@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import raise_if_stopped, signals_held
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     column_options_of_rows,
     comparison_options,
@@ -122,7 +122,7 @@ def compare(
     be one that 'evaluate --baseline --save-state' has written, or two over the same groups,
     written with --keep-groups, the models of the second being compared with that of the first.
     """
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.engine.state_file import is_state
 
     given = given_options(click.get_current_context())
@@ -152,24 +152,24 @@ def compare(
         csv_safe=csv_safe,
     )
 
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.analysis.compare import compare as run
         from fastrank_eval.analysis.compare_tests import NEED_GROUPS
         from fastrank_eval.apps.cli.progress_bar import progress_bar
         from fastrank_eval.measures import parse_measures
 
-    asked = ",".join(measures)
+    requested = ",".join(measures)
     if test in NEED_GROUPS and "measures" not in given:
-        asked = ",".join(str(m) for m in parse_measures(asked) if not m.pooled)
+        requested = ",".join(str(m) for m in parse_measures(requested) if not m.pooled)
     gates = read_gates(
-        fail_if, asked, score, options["profile"], options["sampling_rate"], compared=True
+        fail_if, requested, score, options["profile"], options["sampling_rate"], compared=True
     )
     with progress_bar(quiet) as progress:
         found = run(
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
             score=score,
-            measures=asked,
+            measures=requested,
             test=test,
             order=order,
             presorted=presorted,
@@ -238,7 +238,7 @@ def _compared_states(
     sources: Sequence[str], fail_if: Sequence[str], quiet: bool, choices: Mapping[str, Any]
 ) -> tuple[Comparison, list[Gate]]:
     """The comparison of one saved state or two, and the gates that it is to pass."""
-    with signals_held():
+    with defer_signals():
         from fastrank_eval._lib.progress import report, reporting_to
         from fastrank_eval.apps.cli.progress_bar import progress_bar
         from fastrank_eval.results.gates import gate
@@ -253,7 +253,7 @@ def _compared_states(
             raise_if_stopped()
         found = states[0].compare(*states[1:], **choices)
     for each in gates:
-        each.require(found.measures, [found.baseline, *found.scores], states[0].asked)
+        each.require(found.measures, [found.baseline, *found.scores], states[0].requested)
     raise_if_stopped()
     return found, gates
 
@@ -363,7 +363,7 @@ def merge(
     files = ReportFiles(
         report_format, output, per_group_file, overwrite, states, state_file, csv_safe=csv_safe
     )
-    with signals_held():
+    with defer_signals():
         from fastrank_eval._lib.progress import report, reporting_to
         from fastrank_eval.results.gates import gate
         from fastrank_eval.results.result import Result
@@ -376,7 +376,7 @@ def merge(
             one = load_state(path)
             loaded.append(one.without_groups() if drop_groups else one)
             for each in gates:
-                each.require(one.measures, one.scores, one.asked)
+                each.require(one.measures, one.scores, one.requested)
             report("reading states", sum(state.rows for state in loaded), None)
             raise_if_stopped()
         merged = loaded[0].merge(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import raise_if_stopped, signals_held, tidied
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, tidied
 from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
@@ -254,7 +254,7 @@ def plot(
     check_picture(output, "--output")
     check_files({"--output": output}, overwrite, sources, options["input_format"])
     found = _found(kind, sources, quiet, options)
-    with signals_held(), atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
+    with defer_signals(), atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
         draw_file(found, part, output, title)
     raise_if_stopped()
     if not quiet:
@@ -265,7 +265,7 @@ def _found(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, 
     """Run the evaluation behind a curve."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
 
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.analysis.curve import curve as run
 
     group, score = options.pop("group"), options.pop("score")
@@ -420,7 +420,7 @@ def threshold(
     stream from standard input. Every distinct score is tried. No group is needed.
     """
     check_standard_output()
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.analysis.thresholds import best_threshold as run
         from fastrank_eval.apps.cli.progress_bar import progress_bar
 

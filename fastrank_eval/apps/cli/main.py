@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import raise_if_stopped, signals_held
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval._lib.version import __version__
 from fastrank_eval.apps.cli.classes import classes
 from fastrank_eval.apps.cli.compare import compare, merge
@@ -154,18 +154,18 @@ def evaluate(
         csv_safe=csv_safe,
     )
 
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.results.evaluate import evaluate as run
 
-    asked = ",".join(measures)
-    gates = read_gates(fail_if, asked, score, options["profile"], options["sampling_rate"])
+    requested = ",".join(measures)
+    gates = read_gates(fail_if, requested, score, options["profile"], options["sampling_rate"])
     with progress_bar(quiet) as progress:
         result = run(
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
             label=label,
             score=score[0] if len(score) == 1 else score,
-            measures=asked,
+            measures=requested,
             order=order,
             presorted=presorted,
             per_group=per_group_file is not None or keep_groups,
@@ -225,7 +225,7 @@ def explain(
     if profile is None:
         raise ArgumentError("explain needs the tool to compare with: --profile catboost.")
     check_standard_output()
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.analysis.explain import explain as run
 
     explanation = run(
@@ -334,7 +334,7 @@ def trec(
     Parquet with columns query, doc and grade or score. Several runs are printed one by one.
     """
     check_standard_output()
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.integrations.trec import trec_report
         from fastrank_eval.integrations.trec.tables import keyed_qrels
 

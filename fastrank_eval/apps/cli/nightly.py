@@ -16,7 +16,7 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval._lib.signals import raise_if_stopped, signals_held, stop_is_told
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, stop_requested
 from fastrank_eval.apps.cli.options import option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
 
@@ -243,7 +243,7 @@ def nightly(
         _write_example(config)
         return
     check_standard_output("--json FILE")
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.apps.nightly.config import read_config
     if export is not None:
         _refuse_beside("--export", {name: chosen[name] for name in chosen if name != "--export"})
@@ -424,7 +424,7 @@ def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
             f"--host {host} listens on every address of this machine: name the one that browsers "
             "will call with --allow-host."
         )
-    with signals_held():
+    with defer_signals():
         from fastrank_eval.apps.nightly.web import CurrentHistory, web_view
 
     kept = CurrentHistory(history, _PATIENCE)
@@ -487,7 +487,7 @@ def _run(application: Starlette, listening: socket.socket) -> None:
     import uvicorn
 
     # The server ends in its own order, which may take longer than other commands are given.
-    stop_is_told()
+    stop_requested()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     settings = uvicorn.Config(
         application, log_level="warning", access_log=False, server_header=False, lifespan="off"

@@ -485,22 +485,22 @@ def read_gates(
     """
     if not texts:
         return []
-    from fastrank_eval.engine.conventions import measures_in_force, names_asked, profile_of
+    from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
     from fastrank_eval.measures.likelihood import sampling_rate_of
-    from fastrank_eval.measures.parser import measures_asked
+    from fastrank_eval.measures.parser import requested_measures
     from fastrank_eval.results.gates import gate
 
     gates = [gate(text) for text in texts]
-    asked = measures_asked(measures)
+    requested = requested_measures(measures)
     chosen = None if profile is None else profile_of(profile)
-    taken = asked
+    taken = requested
     if compared:
-        from fastrank_eval.analysis.compare import measures_taken
+        from fastrank_eval.analysis.compare import names_of_measures
 
-        taken = measures_taken(asked)
+        taken = names_of_measures(requested)
     measured = measures_in_force(taken, chosen, sampling_rate_of(sampling_rate))
     for each in gates:
-        each.require([str(m) for m in measured], scores, names_asked(asked, measured))
+        each.require([str(m) for m in measured], scores, requested_names(requested, measured))
     return gates
 
 

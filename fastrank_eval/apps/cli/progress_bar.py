@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.progress import Progress
-from fastrank_eval._lib.signals import raise_if_stopped, signals_held, tidied
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, tidied
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,14 +76,14 @@ class _Bar:
         if self._live is None and (now - self._begun < PATIENCE or progress.rows == progress.total):
             return
         # A signal that broke into a half-written line would leave it there.
-        with signals_held():
+        with defer_signals():
             try:
                 self._draw(progress)
             except OSError:  # the terminal has gone
                 self._hidden = True
 
     def close(self) -> None:
-        with signals_held():
+        with defer_signals():
             live, self._live = self._live, None
             if live is not None:
                 with suppress(OSError):

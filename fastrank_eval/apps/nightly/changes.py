@@ -51,7 +51,7 @@ class _Earlier:
 def changes(
     night: Night,
     gates: GateTexts,
-    asked: Mapping[str, str],
+    requested: Mapping[str, str],
     history: History | None,
     found_before: Sequence[EarlierFindings],
 ) -> list[Finding]:
@@ -82,7 +82,7 @@ def changes(
     list of Finding
         Those from the baseline with the date since when; each in the order of the values.
     """
-    found = _worse(night, _with_gate(night, asked, gates.fail_if), history, found_before)
+    found = _worse(night, _with_gate(night, requested, gates.fail_if), history, found_before)
     told = {(one.score, one.measure) for one in found}
     first = night.date - dt.timedelta(days=DAYS)
     before = dict(list(_before(night, first, history).items())[-NIGHTS:])
@@ -90,7 +90,7 @@ def changes(
         return found
     date, previous = next(reversed(before.items()))
     told |= _with_gate(
-        night, asked, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week
+        night, requested, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week
     )
     now, was = _whole(night), previous.values
     for line in from_earlier("before", now.values(), was.values(), confidence_of(night)):
@@ -222,14 +222,14 @@ def _whole(night: Night) -> dict[_Of, NightValue]:
     return {(value.score, value.measure): value for value in night.values if value.slice == ALL}
 
 
-def _with_gate(night: Night, asked: Mapping[str, str], *gates: Sequence[str]) -> set[_Of]:
+def _with_gate(night: Night, requested: Mapping[str, str], *gates: Sequence[str]) -> set[_Of]:
     """The models and measures on all rows that gates are on: first those of the night itself."""
     known, found = list(night.measures), set()
     for at, condition in ((at, text) for at, each in enumerate(gates) for text in each):
         for term in terms_of(gate(condition).condition):
             if not isinstance(term, Term) or term.slice != ALL:
                 continue
-            text = computed(measure(term.measure), known, asked)
+            text = computed(measure(term.measure), known, requested)
             for score in night.models if term.score is None else [term.score]:
                 # A difference from the baseline says nothing of the baseline itself.
                 if at or term.field not in COMPARISON_FIELDS or score != night.baseline:

@@ -13,7 +13,7 @@ from typing import Any
 from fastrank_eval._lib.arguments import CHOICES, typed
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.apps.nightly.config_checks import (
-    Complaints,
+    ConfigErrors,
     Key,
     TableReader,
     check_together,
@@ -309,7 +309,7 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     except (ValueError, RecursionError) as error:
         why = "too many brackets" if isinstance(error, RecursionError) else error
         raise ArgumentError(f"{shown}: is not TOML that can be read: {why}.") from None
-    complaints = Complaints(shown)
+    complaints = ConfigErrors(shown)
     reader = TableReader(complaints)
     known = [name for name in TABLES if name]
     for name, value in content.items():

@@ -11,23 +11,23 @@ from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
 from fastrank_eval.apps.nightly.dates import check_dated, dated, dates_in, names_date
-from fastrank_eval.apps.nightly.gates import ComparedLine
+from fastrank_eval.apps.nightly.gates import ComparedRow
 from fastrank_eval.apps.nightly.night import NightValue
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,
-    names_asked,
     profile_of,
+    requested_names,
     undefined_policies,
 )
 from fastrank_eval.measures.likelihood import sampling_rate_of
-from fastrank_eval.measures.parser import measures_asked
+from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import Gate, gate
-from fastrank_eval.slicing.parser import slices_asked
+from fastrank_eval.slicing.parser import requested_slicing
 
 __all__ = [
-    "Complaints",
+    "ConfigErrors",
     "Key",
     "TableReader",
     "check_gate",
@@ -65,7 +65,7 @@ class Key:
 
 
 @dataclass
-class Complaints:
+class ConfigErrors:
     """What is wrong with a configuration file; all of it is said at once.
 
     Parameters
@@ -112,7 +112,7 @@ class TableReader:
     complaints : Complaints
     """
 
-    def __init__(self, complaints: Complaints) -> None:
+    def __init__(self, complaints: ConfigErrors) -> None:
         self._complaints = complaints
 
     def table(self, name: str, given: Any, keys: Mapping[str, Key]) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _shown(value: object) -> str:
 #: What a night knows of a value and of a difference.
 _KNOWN = {
     *(field.name for field in fields(NightValue)),
-    *(field.name for field in fields(ComparedLine)),
+    *(field.name for field in fields(ComparedRow)),
     "dropped_share",
 }
 _QUOTED = r'"(?:[^"]|"")*"'
@@ -258,7 +258,9 @@ def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) ->
         It asks for a difference from a baseline that there is not, for a field that a nightly
         report does not keep, or for a slice that no slicing gives.
     """
-    slicings = [tuple(part.name for part in spec.parts) for spec in slices_asked(by)] if by else []
+    slicings = (
+        [tuple(part.name for part in spec.parts) for spec in requested_slicing(by)] if by else []
+    )
     for term in terms_of(each.condition):
         if not isinstance(term, Term):
             continue
@@ -301,7 +303,7 @@ def _check_slice(term: Term, slicings: Sequence[tuple[str, ...]], by: Sequence[s
         )
 
 
-def check_together(given: dict[str, dict[str, Any]], complaints: Complaints) -> None:
+def check_together(given: dict[str, dict[str, Any]], complaints: ConfigErrors) -> None:
     """Complain of what could fail later, of tables that are right in themselves.
 
     Parameters
@@ -332,12 +334,12 @@ def _check_gates(
     given: dict[str, dict[str, Any]],
     wrong: frozenset[str],
     require: Callable[[Gate], None] | None,
-    complaints: Complaints,
+    complaints: ConfigErrors,
 ) -> None:
-    from fastrank_eval.slicing.parser import slices_asked
+    from fastrank_eval.slicing.parser import requested_slicing
 
     by, baseline = given["slices"]["by"], given["models"]["baseline"]
-    cut = [complaints.unless("slices", "by", spec, slices_asked) for spec in by]
+    cut = [complaints.unless("slices", "by", spec, requested_slicing) for spec in by]
     judged = None not in cut and "slices" not in wrong
     for key, texts in given["gates"].items():
         for condition in texts if isinstance(texts, tuple) else ():
@@ -350,7 +352,7 @@ def _check_gates(
                 complaints.unless("gates", key, condition, check_gate, found, key, baseline, by)
 
 
-def _check_source(source: dict[str, Any], complaints: Complaints) -> None:
+def _check_source(source: dict[str, Any], complaints: ConfigErrors) -> None:
     texts = [("path", path) for path in source["path"]]
     texts += [("where", source["where"])] if source["where"] else []
     failed = len(complaints.found)
@@ -375,7 +377,7 @@ def _check_source(source: dict[str, Any], complaints: Complaints) -> None:
         )  # fmt: skip
 
 
-def _check_models(models: dict[str, Any], complaints: Complaints) -> None:
+def _check_models(models: dict[str, Any], complaints: ConfigErrors) -> None:
     scores, baseline = models["scores"], models["baseline"]
     if baseline is not None and baseline not in scores:
         why = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
@@ -386,7 +388,7 @@ def _check_models(models: dict[str, Any], complaints: Complaints) -> None:
 
 
 def _check_columns(
-    columns: dict[str, Any], scores: tuple[str, ...], complaints: Complaints
+    columns: dict[str, Any], scores: tuple[str, ...], complaints: ConfigErrors
 ) -> None:
     for part in ("label", "weight"):
         if columns[part] in scores:
@@ -394,7 +396,7 @@ def _check_columns(
             complaints.add("columns", part, columns[part], why)
 
 
-def _check_options(given: dict[str, dict[str, Any]], complaints: Complaints) -> None:
+def _check_options(given: dict[str, dict[str, Any]], complaints: ConfigErrors) -> None:
     options = given["evaluate"]
     confidence = options["confidence"]
     if confidence >= 1:
@@ -415,12 +417,12 @@ def _check_measures(
     options: dict[str, Any],
     columns: dict[str, Any] | None,
     scores: tuple[str, ...],
-    complaints: Complaints,
+    complaints: ConfigErrors,
 ) -> Callable[[Gate], None] | None:
     """What refuses gates on what is not going to be computed; None if measures are wrong."""
     failed = len(complaints.found)
     for each in options["measures"]:
-        complaints.unless("evaluate", "measures", each, measures_asked)
+        complaints.unless("evaluate", "measures", each, requested_measures)
     profile, rate = options["profile"], options["sampling_rate"]
     if rate is not None:
         complaints.unless("evaluate", "sampling_rate", rate, sampling_rate_of)
@@ -429,8 +431,8 @@ def _check_measures(
         chosen = complaints.unless("evaluate", "profile", profile, profile_of)
     if len(complaints.found) > failed:
         return None
-    asked = measures_asked(list(options["measures"]))
-    measured = measures_in_force(asked, chosen, sampling_rate_of(rate))
+    requested = requested_measures(list(options["measures"]))
+    measured = measures_in_force(requested, chosen, sampling_rate_of(rate))
     chosen_or_default = DEFAULTS if chosen is None else {**DEFAULTS, **chosen.choices}
     force = {name: options[name] or chosen_or_default[name] for name in ("ties", "weight_rows")}
     refuses_weights = columns is not None and columns["weight"] is not None
@@ -448,7 +450,7 @@ def _check_measures(
             complaints.add("evaluate", "measures", str(m), why)
     if len(complaints.found) > failed:
         return None
-    texts, renamed = [str(m) for m in measured], names_asked(asked, measured)
+    texts, renamed = [str(m) for m in measured], requested_names(requested, measured)
 
     def require(each: Gate) -> None:
         each.require(texts, scores, renamed)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fastrank_eval.apps.nightly.gates import JudgedGate, compared_lines
+from fastrank_eval.apps.nightly.gates import JudgedGate, comparison_rows
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
     EarlierFindings,
@@ -145,7 +145,7 @@ _MOST = 100
 
 
 def gate_findings(
-    night: Night, gates: Sequence[JudgedGate], asked: Mapping[str, str]
+    night: Night, gates: Sequence[JudgedGate], requested: Mapping[str, str]
 ) -> list[Finding]:
     """Say of each gate that failed where it did, by the numbers that a reader asks for.
 
@@ -166,21 +166,21 @@ def gate_findings(
             since = f" (since {judged.kind.replace('_', ' ')})"
             condition = gate(judged.outcome.condition.removesuffix(since)).condition
             found += [
-                _finding(night, judged, condition, failure, asked)
-                for failure in _worst(night, judged, condition, asked)
+                _finding(night, judged, condition, failure, requested)
+                for failure in _worst(night, judged, condition, requested)
             ]
     return found
 
 
 def _worst(
-    night: Night, judged: JudgedGate, condition: Condition, asked: Mapping[str, str]
+    night: Night, judged: JudgedGate, condition: Condition, requested: Mapping[str, str]
 ) -> Sequence[GateFailure]:
     """Choose the failures that are kept: of all rows, then by the size of the difference."""
     if len(judged.failures) <= _MOST:
         return judged.failures
     texts = {term.measure for term in terms_of(condition) if isinstance(term, Term)}
     known = list(dict.fromkeys(value.measure for value in night.values))
-    of = {str(computed(measure(text), known, asked)) for text in texts}
+    of = {str(computed(measure(text), known, requested)) for text in texts}
     values = {(v.score, v.slice, v.measure): v.value for v in night.values}
     sizes: dict[tuple[str, str], float] = {}
     for line in night.compared:
@@ -295,9 +295,9 @@ def _finding(
     judged: JudgedGate,
     condition: Condition,
     failure: GateFailure,
-    asked: Mapping[str, str],
+    requested: Mapping[str, str],
 ) -> Finding:
-    part = _failing(night, judged.kind, condition, failure, asked)
+    part = _failing(night, judged.kind, condition, failure, requested)
     terms = list(terms_of(part))
     measured = [term for term in terms if isinstance(term, Term)]
     differences = [term for term in measured if term.field in COMPARISON_FIELDS]
@@ -307,7 +307,7 @@ def _finding(
     lead: Term | Count = next(iter([*differences, *measured, *terms]))
     if isinstance(lead, Term):
         known = list(dict.fromkeys(value.measure for value in night.values))
-        text = computed(measure(lead.measure), known, asked)
+        text = computed(measure(lead.measure), known, requested)
         slice_ = lead.slice or failure.slice or ""
         finding = replace(
             finding,
@@ -323,27 +323,31 @@ def _finding(
 
 
 def _failing(
-    night: Night, kind: str, condition: Condition, failure: GateFailure, asked: Mapping[str, str]
+    night: Night,
+    kind: str,
+    condition: Condition,
+    failure: GateFailure,
+    requested: Mapping[str, str],
 ) -> Condition:
     """The part of a condition that says most of a failure."""
     if isinstance(condition, Or):
         for part in condition.parts:
             verdict = judge(
-                [Gate(part)], [*night.values, *compared_lines(night, kind)],
+                [Gate(part)], [*night.values, *comparison_rows(night, kind)],
                 rows=night.quality.rows, groups=night.quality.groups,
-                baseline=night.baseline if kind == "baseline" else None, asked=asked,
+                baseline=night.baseline if kind == "baseline" else None, requested=requested,
             )  # fmt: skip
             places = [(one.score, one.slice) for one in verdict.failures]
             if any(
                 score in (None, failure.score) and part_ in (None, failure.slice)
                 for score, part_ in places
             ):
-                return _failing(night, kind, part, failure, asked)
+                return _failing(night, kind, part, failure, requested)
         return condition
     if isinstance(condition, And):
         parts = list(condition.parts)
         parts.sort(key=lambda part: not any(_is_difference(term) for term in terms_of(part)))
-        return _failing(night, kind, parts[0], failure, asked)
+        return _failing(night, kind, parts[0], failure, requested)
     return condition
 
 
@@ -410,7 +414,7 @@ def _number_of(finding: Finding, field: str, counted: bool, night: Night, kind: 
     value = _value_of(night, finding.score, finding.slice, finding.measure)
     if value is not None and field == "dropped_share":
         return (value.groups - value.groups_used) / value.groups if value.groups else math.nan
-    for line in (value, *compared_lines(night, kind)):
+    for line in (value, *comparison_rows(night, kind)):
         if line is not None and hasattr(line, field):
             place = (line.score, line.slice, line.measure)
             if place == (finding.score, finding.slice, finding.measure):

@@ -12,11 +12,11 @@ from fastrank_eval.measures.parser import computed, measure
 from fastrank_eval.results.gate_parser import COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import Gate, GateFailure, Line, gate, judge
 
-__all__ = ["ComparedLine", "JudgedGate", "compared_lines", "gate_outcomes"]
+__all__ = ["ComparedRow", "JudgedGate", "comparison_rows", "gate_outcomes"]
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedLine:
+class ComparedRow:
     """A difference, by the names that gates know; see `gate_tree.COMPARISON_FIELDS`."""
 
     score: str
@@ -31,11 +31,11 @@ class ComparedLine:
     p_adjusted: float
 
 
-def compared_lines(night: Night, kind: str) -> Iterator[ComparedLine]:
+def comparison_rows(night: Night, kind: str) -> Iterator[ComparedRow]:
     """The differences of one kind."""
     for line in night.compared:
         if line.kind == kind:
-            yield ComparedLine(
+            yield ComparedRow(
                 line.score, line.slice, line.measure, line.delta, line.se, line.ci_low,
                 line.ci_high, line.relative, line.p_value, line.p_adjusted,
             )  # fmt: skip
@@ -65,7 +65,7 @@ class JudgedGate:
 def gate_outcomes(
     night: Night,
     gates: GateTexts,
-    asked: Mapping[str, str],
+    requested: Mapping[str, str],
     earlier: Mapping[str, EarlierNight],
 ) -> list[JudgedGate]:
     """Judge a night.
@@ -87,7 +87,7 @@ def gate_outcomes(
     """
     outcomes = []
     for text in gates.fail_if:
-        failures = _failures(text, night, "baseline", asked)
+        failures = _failures(text, night, "baseline", requested)
         outcome = GateOutcome(text, not failures, _reasons(failures))
         outcomes.append(JudgedGate(outcome, "baseline", tuple(failures)))
     for kind, days in EARLIER.items():
@@ -99,18 +99,20 @@ def gate_outcomes(
                 outcome = GateOutcome(told, True, f"not judged: {before.why}")
                 outcomes.append(JudgedGate(outcome, kind))
             else:
-                failures = _failures(text, night, kind, asked)
-                outcome = _since(told, gate(text), failures, night, before.night, asked, date)
+                failures = _failures(text, night, kind, requested)
+                outcome = _since(told, gate(text), failures, night, before.night, requested, date)
                 known = tuple(one for one in failures if one.kind != "no_baseline")
                 outcomes.append(JudgedGate(outcome, kind, known))
     return outcomes
 
 
-def _failures(text: str, night: Night, kind: str, asked: Mapping[str, str]) -> list[GateFailure]:
-    lines: list[Line] = [*night.values, *compared_lines(night, kind)]
+def _failures(
+    text: str, night: Night, kind: str, requested: Mapping[str, str]
+) -> list[GateFailure]:
+    lines: list[Line] = [*night.values, *comparison_rows(night, kind)]
     verdict = judge(
         [text], lines, rows=night.quality.rows, groups=night.quality.groups,
-        baseline=night.baseline if kind == "baseline" else None, asked=asked,
+        baseline=night.baseline if kind == "baseline" else None, requested=requested,
     )  # fmt: skip
     return list(verdict.failures)
 
@@ -121,7 +123,7 @@ def _since(
     failures: Iterable[GateFailure],
     night: Night,
     before: Night,
-    asked: Mapping[str, str],
+    requested: Mapping[str, str],
     date: dt.date,
 ) -> GateOutcome:
     # Where a value has no difference, the earlier night has no value to differ from.
@@ -129,7 +131,9 @@ def _since(
     apart = [failure for failure in failures if failure.kind == "no_baseline"]
     if not apart:
         return GateOutcome(told, not failed, _reasons(failed))
-    names = list(dict.fromkeys(name for one in apart for name in _new(each, one, before, asked)))
+    names = list(
+        dict.fromkeys(name for one in apart for name in _new(each, one, before, requested))
+    )
     left = len(names) - _MOST_NAMED
     shown = ", ".join([*names[:_MOST_NAMED], *([f"{left} more"] if left > 0 else [])])
     part = "" if len(apart) >= _places(each, night) else " in part"
@@ -138,7 +142,7 @@ def _since(
 
 
 def _new(
-    each: Gate, failure: GateFailure, before: Night, asked: Mapping[str, str]
+    each: Gate, failure: GateFailure, before: Night, requested: Mapping[str, str]
 ) -> Iterator[str]:
     """What of a gate an earlier night has no value of."""
     known = {(value.score, value.slice, value.measure) for value in before.values}
@@ -148,7 +152,7 @@ def _new(
             continue
         score = term.score or str(failure.score)
         part = term.slice or str(failure.slice)
-        found = computed(measure(term.measure), list(measures), asked)
+        found = computed(measure(term.measure), list(measures), requested)
         if score not in scores:
             yield score
         elif found is None:

@@ -26,7 +26,7 @@ from fastrank_eval.apps.nightly.history_schema import (
     night_of,
     rows_of,
 )
-from fastrank_eval.apps.nightly.night import EarlierFindings, KeptStates, Night
+from fastrank_eval.apps.nightly.night import EarlierFindings, Night, SavedStates
 
 __all__ = ["History", "HistoryErrors"]
 
@@ -213,13 +213,13 @@ class History:
             self._database.execute("DELETE FROM report")
             self._database.execute("INSERT INTO report (name) VALUES (?)", (report,))
 
-    def write(self, night: Night, kept: KeptStates | None = None) -> None:
+    def write(self, night: Night, kept: SavedStates | None = None) -> None:
         """Keep a night, in place of the one of that date if there is one.
 
         Parameters
         ----------
         night : Night
-        kept : KeptStates, optional
+        kept : SavedStates, optional
             What it takes to merge the night with others; see `periods.with_periods`.
         """
         largest = max(map(len, kept.contents.values()), default=0) if kept is not None else 0
@@ -288,14 +288,14 @@ class History:
                 begin, end = _between(first, last)
                 if table in _OF_WHOLE_NIGHTS and whole_from is not None:
                     begin = max(begin, whole_from.isoformat())
-                asked, given = "date BETWEEN ? AND ?", [begin, end]
+                requested, given = "date BETWEEN ? AND ?", [begin, end]
                 if of is not None and table == "value":
-                    asked, given = f"{asked} AND slice = ? AND measure = ?", [*given, *of]
+                    requested, given = f"{requested} AND slice = ? AND measure = ?", [*given, *of]
                 elif of is not None and table not in _SINGLE:
                     continue
                 rows = self._database.execute(
                     f"SELECT {columns} FROM {table} "  # noqa: S608 - names of our own
-                    f"WHERE {asked} ORDER BY {order}",
+                    f"WHERE {requested} ORDER BY {order}",
                     given,
                 )
                 for date, *row in rows:

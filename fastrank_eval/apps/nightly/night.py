@@ -7,9 +7,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastrank_eval.analysis.compare import measures_taken
+from fastrank_eval.analysis.compare import names_of_measures
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.totals import PoolSet, Sums
+from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import measure as measure_of
@@ -25,13 +25,13 @@ __all__ = [
     "Finding",
     "GateOutcome",
     "GateTexts",
-    "KeptStates",
     "Night",
     "NightDifference",
     "NightQuality",
     "NightValue",
     "Place",
     "QualityLimits",
+    "SavedStates",
     "called",
     "names_shown",
     "places",
@@ -53,21 +53,23 @@ class Place:
     sums : Sums
     line : int
         Which line of the sums.
-    pools : PoolSet
+    pools : RowStates
     """
 
     by: str
     slice: str
     sums: Sums
     line: int
-    pools: PoolSet
+    pools: RowStates
 
 
 def places(done: Evaluation) -> Iterator[Place]:
     """All rows, then each slice that is shown."""
-    plan, tally = done.plan, done.tally
-    yield Place("", "all", tally.whole, 0, tally.shared.whole)
-    for slicing, sums, shared in zip(plan.slicings, tally.slices, tally.shared.slices, strict=True):
+    plan, totals = done.plan, done.totals
+    yield Place("", "all", totals.whole, 0, totals.shared.whole)
+    for slicing, sums, shared in zip(
+        plan.slicings, totals.slices, totals.shared.slices, strict=True
+    ):
         found = slicing.slices()
         for line, label in zip(found.codes.tolist(), found.labels, strict=True):
             if sums.groups(line) >= plan.min_groups:
@@ -97,7 +99,7 @@ def values_of(done: Evaluation, hidden: frozenset[str]) -> list[NightValue]:
     ]  # fmt: skip
 
 
-def taken(asked: Sequence[Measure]) -> tuple[Measure, ...]:
+def taken(requested: Sequence[Measure]) -> tuple[Measure, ...]:
     """Measures as they are computed: AUC as `compare` takes it, which gives it an interval.
 
     Parameters
@@ -105,10 +107,10 @@ def taken(asked: Sequence[Measure]) -> tuple[Measure, ...]:
     asked : sequence of Measure
         ``AUC(se=None)`` asks for none.
     """
-    return tuple(asked) if any(map(_is_clustered, asked)) else measures_taken(asked)
+    return tuple(requested) if any(map(_is_clustered, requested)) else names_of_measures(requested)
 
 
-def names_shown(asked: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
+def names_shown(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
     """What a night calls measures by another name than their text, by that text.
 
     Parameters
@@ -117,7 +119,7 @@ def names_shown(asked: Sequence[Measure], used: Sequence[Measure]) -> dict[str, 
     used : sequence of Measure
         As `taken` and the profile left them.
     """
-    if any(_is_clustered(each) for each in asked):
+    if any(_is_clustered(each) for each in requested):
         return {}
     return {str(mine): _plain(mine) for mine in used if _is_clustered(mine)}
 
@@ -385,7 +387,7 @@ class Night:
 
 
 @dataclass(frozen=True)
-class KeptStates:
+class SavedStates:
     """The states of a night.
 
     Parameters

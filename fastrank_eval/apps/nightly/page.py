@@ -19,12 +19,11 @@ from fastrank_eval.apps.nightly.night import CurveLine, Night, NightValue
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
     Line,
-    Moved,
     NightSeries,
+    TopChanges,
     activity_measure,
     activity_of,
     counted_of,
-    moved,
 )
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.sentences import sentences
@@ -176,9 +175,9 @@ def _of(line: Line) -> tuple[str, str, str]:
     return line.value.score, line.value.slice, line.value.measure
 
 
-def _moved(series: NightSeries) -> list[tuple[str, list[tuple[Moved, Change]], int]]:
+def _moved(series: NightSeries) -> list[tuple[str, list[tuple[TopChanges, Change]], int]]:
     """What moved since earlier nights and beside the baseline, and how much more did."""
-    found = moved(series.last)
+    found = top_changes(series.last)
     boxes = []
     for box in ("since", "baseline"):
         if any((kind == "baseline") == (box == "baseline") for kind in series.kinds):

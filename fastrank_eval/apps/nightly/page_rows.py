@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from fastrank_eval._lib.errors import FastRankEvalError
 from fastrank_eval.apps.nightly.night import KINDS, GateOutcome, Night, NightDifference, NightValue
 from fastrank_eval.apps.nightly.text import (
-    Said,
+    VerdictText,
     amount,
     confidence_of,
     digits_of,
     interval,
     p_text,
-    said_of,
+    verdict_text,
 )
 from fastrank_eval.measures.parser import computed, measure
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
@@ -26,14 +26,14 @@ from fastrank_eval.results.gates import gate
 __all__ = [
     "Change",
     "Line",
-    "Moved",
     "NightSeries",
+    "TopChanges",
     "activity_measure",
     "activity_of",
+    "changed_slices",
     "counted_of",
-    "moved",
-    "slices_moved",
     "strength",
+    "top_changes",
 ]
 
 
@@ -41,7 +41,7 @@ _SINCE = " (since "
 
 
 @dataclass(frozen=True)
-class Moved:
+class TopChanges:
     """A model on a part of the rows that has moved, by the change that says most.
 
     Parameters
@@ -58,7 +58,7 @@ class Moved:
     others: int
 
 
-def moved(night: Night) -> list[Moved]:
+def top_changes(night: Night) -> list[TopChanges]:
     """Models on parts of the rows for which a change is shown, what matters most first.
 
     Those for which a gate failed lead, in the measure of that gate; then those that moved in the
@@ -79,7 +79,7 @@ def moved(night: Night) -> list[Moved]:
     alarms = [_alarm(outcome, night) for outcome in night.gates if not outcome.passed]
     found: dict[tuple[bool, str, str, str], list[tuple[_Rank, NightDifference]]] = {}
     for one in night.compared:
-        said = said_of(one, confidence)
+        said = verdict_text(one, confidence)
         if said.shown:
             alarmed = any(alarm(one) for alarm in alarms)
             other = one.measure not in night.measures[:1]
@@ -89,13 +89,13 @@ def moved(night: Night) -> list[Moved]:
     chosen = []
     for changes in found.values():
         rank, one = min(changes, key=lambda each: each[0])
-        chosen.append((rank, Moved(one, not rank[0], len(changes) - 1)))
+        chosen.append((rank, TopChanges(one, not rank[0], len(changes) - 1)))
     return [one for _, one in sorted(chosen, key=lambda each: each[0])]
 
 
-def slices_moved(night: Night) -> list[Moved]:
+def changed_slices(night: Night) -> list[TopChanges]:
     """The same without all rows, where those are told apart."""
-    return [one for one in moved(night) if one.difference.slice != ALL]
+    return [one for one in top_changes(night) if one.difference.slice != ALL]
 
 
 _Rank = tuple[bool, bool, bool, float]
@@ -114,8 +114,8 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
     condition, _, since = outcome.condition.rpartition(_SINCE)
     kind = since.removesuffix(")").replace(" ", "_") if condition else "baseline"
     try:
-        asked = terms_of(gate(condition or outcome.condition).condition)
-        meant = [(t, _meant(t, night)) for t in asked if isinstance(t, Term)]
+        requested = terms_of(gate(condition or outcome.condition).condition)
+        meant = [(t, _meant(t, night)) for t in requested if isinstance(t, Term)]
     except FastRankEvalError:  # written by another version
         meant = []
     told = outcome.reason.split("; ")
@@ -138,17 +138,17 @@ def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bo
 
 def _meant(term: Term, night: Night) -> list[str]:
     """Find the measures that a term is of; a profile may have given them other options."""
-    asked, measures = measure(term.measure), night.measures
+    wanted, measures = measure(term.measure), night.measures
     requested = night.conventions.get("requested")
-    found = computed(asked, measures, requested if isinstance(requested, Mapping) else {})
+    found = computed(wanted, measures, requested if isinstance(requested, Mapping) else {})
     if found is not None or requested:
         return [] if found is None else [str(found)]
     # Older nights do not hold the names that were requested.
     return [
         text
         for text, one in zip(measures, map(measure, measures), strict=True)
-        if (one.name, one.cutoff) == (asked.name, asked.cutoff)
-        and all(one.chosen[name] == asked.chosen[name] for name in asked.given)
+        if (one.name, one.cutoff) == (wanted.name, wanted.cutoff)
+        and all(one.chosen[name] == wanted.chosen[name] for name in wanted.given)
     ]
 
 
@@ -160,7 +160,7 @@ class Change:
     """A difference as it is shown."""
 
     difference: NightDifference
-    said: Said
+    said: VerdictText
     text: str
     interval: str
     p: str = ""
@@ -171,7 +171,7 @@ class Change:
         low, high = difference.ci_low, difference.ci_high
         return cls(
             difference,
-            said_of(difference, confidence),
+            verdict_text(difference, confidence),
             amount(difference.delta, digits, sign=True),
             interval(low, high, digits, sign=True),
             p_text(difference),
@@ -215,9 +215,9 @@ class Line:
     def rank(self) -> tuple[bool, bool, float]:
         """Lines of a smaller rank have moved more surely; those that moved since lead."""
         since = [change for kind, change in self.changes.items() if kind != "baseline"]
-        moved = [change for change in since if change.said.shown]
-        strongest = max((c.strength for c in moved or self.changes.values()), default=0.0)
-        return (not moved, not self.shown, -strongest)
+        top_changes = [change for change in since if change.said.shown]
+        strongest = max((c.strength for c in top_changes or self.changes.values()), default=0.0)
+        return (not top_changes, not self.shown, -strongest)
 
 
 class NightSeries:

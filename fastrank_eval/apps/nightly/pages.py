@@ -81,8 +81,8 @@ class WebLinks:
 
     def slice(self, value: NightValue) -> str:
         """Its page; empty where a name is too long for an address."""
-        asked = {"slice": value.slice, "measure": value.measure}
-        query = urlencode(asked, errors="replace")
+        requested = {"slice": value.slice, "measure": value.measure}
+        query = urlencode(requested, errors="replace")
         return f"/slice?{query}" if len(query) <= LONGEST_QUERY else ""
 
 

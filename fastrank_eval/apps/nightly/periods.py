@@ -10,9 +10,9 @@ from typing import Protocol
 from fastrank_eval._lib.errors import MergeError, SourceError
 from fastrank_eval.apps.nightly.night import (
     PERIODS,
-    KeptStates,
     Night,
     NightValue,
+    SavedStates,
     called,
     values_of,
 )
@@ -186,7 +186,7 @@ class NightStates(Protocol):
 def with_periods(
     night: Night,
     history: NightStates | None,
-    kept: KeptStates | None = None,
+    kept: SavedStates | None = None,
     *,
     confidence: float | None = None,
     min_groups: int | None = None,
@@ -201,7 +201,7 @@ def with_periods(
     night : Night
     history : NightStates or None
         Where the nights before it are; None: there are none.
-    kept : KeptStates, optional
+    kept : SavedStates, optional
         What the night itself keeps, which the history need not have then.
     confidence : float, optional
         By default that of the night.

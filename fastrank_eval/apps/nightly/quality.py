@@ -44,7 +44,7 @@ class _Count(Measure):
     formula = "n"
     reference = ""
     takes_cutoff = False
-    needs_places = False
+    needs_ranks = False
     aggregate = "sum"
     range = (0.0, np.inf)
     # A count is of rows, whatever they weigh.
@@ -197,7 +197,7 @@ def quality_of(done: Evaluation) -> NightQuality:
     done : Evaluation
         Of a plan with the measures of `row_counts`; what those left out would tell is NaN.
     """
-    plan, whole = done.plan, done.tally.whole
+    plan, whole = done.plan, done.totals.whole
     rows, groups, positives = whole.rows(), whole.groups(), whole.positives()
     model = plan.baseline or 0
     single = _counted(done, SINGLE_CLASS, model)
@@ -267,16 +267,16 @@ def judged(
 def _counted(done: Evaluation, counted: Measure, model: int) -> float:
     if counted not in done.plan.measures:
         return math.nan
-    return done.tally.whole.means[model].sum(done.plan.measures.index(counted))
+    return done.totals.whole.means[model].sum(done.plan.measures.index(counted))
 
 
 def _coverage(done: Evaluation, model: int) -> float:
     """The share of groups that GAUC uses, or the first measure over groups, or the first."""
     plan = done.plan
     of_groups = [m for m in plan.measures if not m.pooled]
-    asked = [m for m in of_groups if m not in (TIED, SINGLE_CLASS, UNSCORED, UNJUDGED)]
-    gauc = [m for m in asked if m.name == "GAUC"]
-    chosen = (gauc or asked or [plan.measures[0]])[0]
+    requested = [m for m in of_groups if m not in (TIED, SINGLE_CLASS, UNSCORED, UNJUDGED)]
+    gauc = [m for m in requested if m.name == "GAUC"]
+    chosen = (gauc or requested or [plan.measures[0]])[0]
     score = plan.roles.scores[model]
     for line in done.lines:
         if (line.score, line.slice, line.measure) == (score, "all", str(chosen)):
@@ -295,7 +295,7 @@ def _nulls(done: Evaluation) -> dict[str, int]:
     for model, score in enumerate(roles.scores):
         if UNSCORED in plan.measures:
             found[score] = _whole(_counted(done, UNSCORED, model))
-    for slicing, sums in zip(plan.slicings, done.tally.slices, strict=True):
+    for slicing, sums in zip(plan.slicings, done.totals.slices, strict=True):
         slices = slicing.slices()
         for part in slicing.spec.parts:
             if part.activity:

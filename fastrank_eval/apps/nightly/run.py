@@ -37,9 +37,9 @@ from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
     Finding,
-    KeptStates,
     Night,
     NightDifference,
+    SavedStates,
     names_shown,
     taken,
     values_of,
@@ -56,10 +56,10 @@ from fastrank_eval.apps.nightly.quality import (
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.totals import SharedPools, Tally
+from fastrank_eval.engine.totals import SharedStates, Totals
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
-from fastrank_eval.measures.parser import measures_asked
+from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure
 from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.results.state import State
@@ -74,7 +74,7 @@ KINDS = ("groups", "sums", "scores")
 
 def states_of(
     done: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
-) -> KeptStates:
+) -> SavedStates:
     """Keep what a run has added up.
 
     Parameters
@@ -99,7 +99,7 @@ def states_of(
     }
     prints = [seen.fingerprint for state in states.values() for seen in state.seen if seen.rows]
     fingerprint = hashlib.sha256("".join(prints).encode()).hexdigest() if prints else ""
-    return KeptStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
+    return SavedStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
 
 
 def _kind(measure: Measure) -> str:
@@ -113,19 +113,19 @@ def _state(done: Evaluation, source: object, measures: list[Measure], sliced: bo
     plan = replace(done.plan, measures=tuple(measures))
     if not sliced:
         plan = replace(plan, slicing=None)
-    tally = Tally(plan, done.tally.shared if sliced else _of_all_rows(done, plan))
-    tally.whole = done.tally.whole.of_measures(plan, chosen)
+    totals = Totals(plan, done.totals.shared if sliced else _of_all_rows(done, plan))
+    totals.whole = done.totals.whole.of_measures(plan, chosen)
     if sliced:
-        tally.slices = [sums.of_measures(plan, chosen) for sums in done.tally.slices]
+        totals.slices = [sums.of_measures(plan, chosen) for sums in done.totals.slices]
     texts = set(map(str, measures))
-    asked = {name: text for name, text in done.asked.items() if text in texts}
-    state = state_of_run(replace(done, plan=plan, tally=tally, asked=asked), source)
+    requested = {name: text for name, text in done.requested.items() if text in texts}
+    state = state_of_run(replace(done, plan=plan, totals=totals, requested=requested), source)
     return state if sliced else state.without_slices()
 
 
-def _of_all_rows(done: Evaluation, plan: Plan) -> SharedPools:
-    pools = SharedPools(plan)
-    pools.whole = done.tally.shared.whole
+def _of_all_rows(done: Evaluation, plan: Plan) -> SharedStates:
+    pools = SharedStates(plan)
+    pools.whole = done.totals.shared.whole
     return pools
 
 
@@ -169,7 +169,7 @@ def curves_of(done: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
 
 
 def _tables(done: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
-    for score, pools in zip(done.plan.roles.scores, done.tally.pools, strict=True):
+    for score, pools in zip(done.plan.roles.scores, done.totals.pools, strict=True):
         state = pools[auc.state_key()]
         scores = state.scores if auc.se == "clustered" else state
         yield score, scores.table(partial(in_order, done.plan.threads))
@@ -258,12 +258,12 @@ class NightRun:
     ----------
     night : Night
         As it was kept.
-    kept : KeptStates
+    kept : SavedStates
         What was kept to merge it with others.
     """
 
     night: Night
-    kept: KeptStates
+    kept: SavedStates
 
 
 @dataclass(frozen=True)
@@ -271,8 +271,8 @@ class _Evaluated:
     """A night that knows nothing of other nights yet."""
 
     night: Night
-    kept: KeptStates
-    asked: dict[str, str]
+    kept: SavedStates
+    requested: dict[str, str]
     confidence: float
     few_scores: tuple[FewScores, ...] = ()
 
@@ -333,8 +333,8 @@ def _evaluated(
     date: dt.date,
     progress: Callable[[Progress], object] | None,
 ) -> _Evaluated:
-    asked = measures_asked(list(config.measures))
-    wanted, counted = taken(asked), _counted(config)
+    requested = requested_measures(list(config.measures))
+    wanted, counted = taken(requested), _counted(config)
     hidden = frozenset(map(str, counted))
     sources = config.sources(date)
     source = sources[0] if len(sources) == 1 else sources
@@ -367,8 +367,8 @@ def _evaluated(
         curves=curves_of(done),
     )
     kept = states_of(done, source, hidden, config.states)
-    shown = names_shown(asked, done.plan.measures)
-    names = {shown.get(name, name): shown.get(text, text) for name, text in done.asked.items()}
+    shown = names_shown(requested, done.plan.measures)
+    names = {shown.get(name, name): shown.get(text, text) for name, text in done.requested.items()}
     few = few_scores(done, config.gates.min_distinct_scores)
     return _Evaluated(_renamed(night, shown, names), kept, names, confidence, few)
 
@@ -445,16 +445,16 @@ def _compared(found: _Evaluated, config: NightlyConfig, history: History | None)
         if before.unlike
     ]
     night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
-    judged_gates = gate_outcomes(night, config.gates, found.asked, earlier)
+    judged_gates = gate_outcomes(night, config.gates, found.requested, earlier)
     gates = [gate.outcome for gate in judged_gates] + outcomes_of_few(found.few_scores)
     findings: list[Finding] = []
     if quality.rows:
-        findings += gate_findings(night, judged_gates, found.asked)
+        findings += gate_findings(night, judged_gates, found.requested)
         findings += score_findings(night, found.few_scores)
     found_before = [] if history is None else history.findings(night.date, compare_nights.DAYS)
     findings = with_since(night.date, findings, found_before)
     if quality.rows:
-        findings += changes(night, config.gates, found.asked, history, found_before)
+        findings += changes(night, config.gates, found.requested, history, found_before)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
     status = status if all(gate.passed for gate in gates) else "regression"
     # Numbers of rows that are not sound tell nothing of the models.

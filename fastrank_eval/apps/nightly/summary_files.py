@@ -18,7 +18,7 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
     NightValue,
 )
-from fastrank_eval.apps.nightly.page_rows import Moved, slices_moved
+from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
 from fastrank_eval.apps.nightly.sentences import lead, sentences
 from fastrank_eval.apps.nightly.text import ago, confidence_of, gate_texts, level_of, not_judged
 from fastrank_eval.engine.records import plain_value
@@ -96,10 +96,10 @@ def night_dict(
             }
             for v in headline
         ],
-        "moved": [
+        "top_changes": [
             {name: getattr(one.difference, name) for name in (*_PLACE, *_CHANGE)}
             | {"gate_failed": one.alarmed, "others": one.others}
-            for one in slices_moved(night)[:_MOST_MOVED]
+            for one in changed_slices(night)[:_MOST_MOVED]
         ],
         "periods": {
             name: [_value(v) for v in values if v.slice == "all"]
@@ -210,7 +210,7 @@ def night_markdown(night: Night, page: str | None = None) -> str:
             *(f"* {_escaped(note)}" for note in night.notes),
         ],
         models,
-        _moved_most(night),
+        _largest_changes(night),
         [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}", ""],
         [_legend(night)],
     ]
@@ -220,8 +220,8 @@ def night_markdown(night: Night, page: str | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _moved_most(night: Night) -> list[str]:
-    found = slices_moved(night)
+def _largest_changes(night: Night) -> list[str]:
+    found = changed_slices(night)
     if not found:
         return []
     lines = ["**Slices that moved most**", ""]
@@ -230,7 +230,7 @@ def _moved_most(night: Night) -> list[str]:
     return [*lines, f"* and {left} more"] if left > 0 else lines
 
 
-def _moved(one: Moved) -> str:
+def _moved(one: TopChanges) -> str:
     d = one.difference
     also = ["gate failed"] * one.alarmed
     also += [f"{one.others} more change{'s' * (one.others > 1)}"] * bool(one.others)

@@ -20,7 +20,7 @@ from fastrank_eval.results.format import printable
 
 __all__ = [
     "STATUSES",
-    "Said",
+    "VerdictText",
     "ago",
     "ago_exactly",
     "amount",
@@ -40,8 +40,8 @@ __all__ = [
     "p_text",
     "period_nights",
     "rough_count",
-    "said_of",
     "share",
+    "verdict_text",
 ]
 
 #: What each status is called, and what it means where everything was judged.
@@ -79,7 +79,7 @@ _SHORT = {
 
 
 @dataclass(frozen=True)
-class Said:
+class VerdictText:
     """A verdict in a word or two.
 
     Parameters
@@ -99,7 +99,7 @@ class Said:
         return self.tone in ("good", "bad", "shift")
 
 
-def said_of(difference: NightDifference, confidence: float = 0.95) -> Said:
+def verdict_text(difference: NightDifference, confidence: float = 0.95) -> VerdictText:
     """Shorten a verdict; where there is none, say whether the interval holds zero.
 
     Examples
@@ -107,28 +107,28 @@ def said_of(difference: NightDifference, confidence: float = 0.95) -> Said:
     >>> line = NightDifference(
     ...     "baseline", "new", "old", "", "all", "GAUC", 0.1, verdict="new is better: +0.1 GAUC"
     ... )
-    >>> said_of(line)
+    >>> verdict_text(line)
     Said(word='better', tone='good')
     """
     text = difference.verdict.strip().removeprefix(f"{difference.score} is ")
     word = text.partition(":")[0].strip().lower()
     word = _SHORT.get(word, word)
     if difference.delta == 0 == difference.se:
-        return Said("same", "none")
+        return VerdictText("same", "none")
     if word in _TONES:
-        return Said(word, _TONES[word])
+        return VerdictText(word, _TONES[word])
     if math.isnan(difference.delta):
-        return Said("not compared", "unknown")
+        return VerdictText("not compared", "unknown")
     p = difference.p_value if math.isnan(difference.p_adjusted) else difference.p_adjusted
     if not math.isnan(p):
         clear = p <= 1 - confidence
     elif math.isfinite(difference.ci_low) and math.isfinite(difference.ci_high):
         clear = not difference.ci_low <= 0 <= difference.ci_high
     else:
-        return Said("not tested", "unknown")
+        return VerdictText("not tested", "unknown")
     if not clear or not difference.delta:
-        return Said("unclear", "none")
-    return Said("higher" if difference.delta > 0 else "lower", "shift")
+        return VerdictText("unclear", "none")
+    return VerdictText("higher" if difference.delta > 0 else "lower", "shift")
 
 
 def confidence_of(night: Night) -> float:
@@ -303,11 +303,11 @@ def not_judged(night: Night) -> list[str]:
     return [*drift, *(f"{gate.condition},{why}" for gate, why in zip(gates, told, strict=True))]
 
 
-def outcome_of(gate: GateOutcome) -> Said:
+def outcome_of(gate: GateOutcome) -> VerdictText:
     """What a gate said in a word."""
     if gate.passed and gate.reason.startswith(f"{_NOT_JUDGED}:"):
-        return Said("not judged", "unknown")
-    return Said("passed", "good") if gate.passed else Said("failed", "bad")
+        return VerdictText("not judged", "unknown")
+    return VerdictText("passed", "good") if gate.passed else VerdictText("failed", "bad")
 
 
 def gate_texts(night: Night) -> list[str]:

@@ -462,9 +462,9 @@ class _Shown:
     def nights(self, request: Request) -> Response:
         """All nights, of which the latest have their numbers."""
         dates = self._history.dates()
-        asked = request.query_params.get("before")
-        if asked is not None:
-            before = _date(asked)
+        requested = request.query_params.get("before")
+        if requested is not None:
+            before = _date(requested)
             dates = [date for date in dates if date < before]
         shown = dates[-NIGHTS:]
         nights = []
@@ -475,7 +475,7 @@ class _Shown:
 
     def night(self, request: Request) -> Response:
         """One night, with those before it for its trends."""
-        dates, date = self._asked(request.path_params["date"])
+        dates, date = self._requested(request.path_params["date"])
         at = dates.index(date)
         after = dates[at + 1] if at + 1 < len(dates) else None
         links = WebLinks(dates[at - 1] if at else None, after)
@@ -515,11 +515,11 @@ class _Shown:
         """Two nights side by side."""
         pair = []
         for name in ("first", "second"):
-            _, date = self._asked(request.query_params.get(name, ""))
+            _, date = self._requested(request.query_params.get(name, ""))
             pair += self._history.read(date, date)
         return _page("beside.html", **beside_content(pair[0], pair[1]), links=WebLinks())
 
-    def _asked(self, text: str) -> tuple[list[dt.date], dt.date]:
+    def _requested(self, text: str) -> tuple[list[dt.date], dt.date]:
         dates, date = self._history.dates(), _date(text)
         if date not in dates:
             raise HTTPException(404, f"The history has no night {date}.")

@@ -11,8 +11,8 @@ from fastrank_eval._lib.arguments import column_name, typed
 from fastrank_eval.analysis.compare import (
     choices_of,
     comparison_of,
-    measures_taken,
-    names_taken,
+    names_of_measures,
+    names_of_scores,
 )
 from fastrank_eval.analysis.compare_tests import refuse_pooled
 from fastrank_eval.analysis.comparison import Comparison
@@ -20,7 +20,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.integrations.spark.job import Job
 from fastrank_eval.integrations.spark.merge import Answer
 from fastrank_eval.measures import Measure
-from fastrank_eval.measures.parser import measures_asked
+from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.evaluate import result_of
 from fastrank_eval.results.result import Result
 
@@ -196,9 +196,9 @@ def compare(
     started = perf_counter()
     column_name("baseline", baseline)
     choices = choices_of(test, correction, confidence, replicates, seed, None)
-    asked = measures_asked(measures)
-    taken = measures_taken(asked)
-    refuse_pooled(choices.test, asked)
+    requested = requested_measures(measures)
+    taken = names_of_measures(requested)
+    refuse_pooled(choices.test, requested)
     options.pop("keep_state", None)
     job = Job.of(
         df,
@@ -218,7 +218,7 @@ def compare(
     )
     answer = job.answer()
     done = _told(answer.state.evaluation(), answer, started)
-    return comparison_of(done, choices, names_taken(asked, taken, done.asked), started)
+    return comparison_of(done, choices, names_of_scores(requested, taken, done.requested), started)
 
 
 def _told(done: Evaluation, answer: Answer, started: float) -> Evaluation:

@@ -38,7 +38,7 @@ def main() -> int:
 
     session = SparkSession.builder.appName("fastrank_eval").getOrCreate()
     rows = session.table(given.table) if given.table else session.read.parquet(given.parquet)
-    asked = {
+    requested = {
         "group": given.group,
         "label": given.label,
         "score": given.score,
@@ -48,15 +48,15 @@ def main() -> int:
         "partitions": given.partitions,
     }
     try:
-        result = fastrank.evaluate(rows, **asked)
+        result = fastrank.evaluate(rows, **requested)
         sys.stdout.write(f"{result}\n")
         if len(given.score) > 1:
-            found = fastrank.compare(rows, baseline=given.score[0], **asked)
+            found = fastrank.compare(rows, baseline=given.score[0], **requested)
             sys.stdout.write(f"{found}\n")
         if given.state:
             result.state.save(given.state, overwrite=True)
         if given.groups:
-            values = fastrank.evaluate(rows, per_group=True, **asked)
+            values = fastrank.evaluate(rows, per_group=True, **requested)
             values.write.mode("overwrite").parquet(given.groups)
     except fe.FastRankEvalError as error:
         sys.stderr.write(f"error: {error}\n")

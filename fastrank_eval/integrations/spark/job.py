@@ -37,9 +37,9 @@ from fastrank_eval.integrations.spark.worker import (
     stream_of,
 )
 from fastrank_eval.io.keys import refuse_unhashable
-from fastrank_eval.measures.parser import measures_asked, spelled_out
+from fastrank_eval.measures.parser import requested_measures, spelled_out
 from fastrank_eval.results.run_state import state_of_run
-from fastrank_eval.slicing.parser import slices_asked
+from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.quantiles import Distribution
 from fastrank_eval.slicing.spec import Part, Quantile
 
@@ -133,9 +133,9 @@ class Job:
             raise ArgumentError(_UNSPLIT)
         plain = dict(options)
         where = plain.pop("where", None)
-        plain["measures"] = [spelled_out(m) for m in measures_asked(options["measures"])]
+        plain["measures"] = [spelled_out(m) for m in requested_measures(options["measures"])]
         if plain.get("by"):
-            plain["by"] = [str(spec) for spec in slices_asked(plain["by"])]
+            plain["by"] = [str(spec) for spec in requested_slicing(plain["by"])]
         schema = arrow_schema(df)
         rows = only(df, where, schema)
         planned = run(

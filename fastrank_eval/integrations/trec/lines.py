@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.integrations.trec.blocks import PADDING
-from fastrank_eval.integrations.trec.pairs import eights_of, marked
+from fastrank_eval.integrations.trec.pairs import marked, uint64_windows
 
 __all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "columns_of_lines", "split_fields"]
 
@@ -326,7 +326,7 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
         texts = np.zeros(width, np.int64)
         split_fields(
             letters,
-            eights_of(padded),
+            uint64_windows(padded),
             frozen(column),
             frozen(np.array([name in layout.repeated for name in names])),
             np.int64(names.index(layout.number)),
@@ -358,7 +358,7 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
     faults = [] if faulty < 0 else [(faulty, _wrong_fields(fields, layout))]
     bad: list[tuple[int, str]] = []
     arrays: dict[str, pa.Array] = {}
-    stretches: dict[str, np.ndarray] = {}
+    rebatch: dict[str, np.ndarray] = {}
     plain = bool(letters.max(initial=0) < _BEYOND_ASCII)
     for i, name in enumerate(names):
         if name == layout.number:
@@ -378,7 +378,7 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
             for row in _not_utf8(arrays[name]):
                 bad.append((int(first[row]) if name in layout.repeated else row, wrong))
         if name in layout.repeated:
-            stretches[name] = first
+            rebatch[name] = first
     faults += [(row if at is None else int(at[row]), what) for row, what in bad]
     fault = None
     if faults:
@@ -386,8 +386,8 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
         shown = block.split(b"\n", line + 1)[line].strip().decode("utf-8", "replace")
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
         fault = line, f"{what}: {shown!r}"
-    marks = marked(arrays["query"], stretches["query"], arrays["doc"]), stretches["query"]
-    for name, first in stretches.items():
+    marks = marked(arrays["query"], rebatch["query"], arrays["doc"]), rebatch["query"]
+    for name, first in rebatch.items():
         numbered = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(first, append=rows))
         arrays[name] = pa.DictionaryArray.from_arrays(
             arrow_column(numbered), arrays[name], safe=False

@@ -20,13 +20,13 @@ __all__ = [
     "Keyed",
     "Pairs",
     "check_choice",
-    "eights_of",
     "in_threads",
     "joined_chunks",
     "marked",
     "numbered",
     "places_among",
     "query_starts",
+    "uint64_windows",
     "without_repeats",
 ]
 
@@ -50,7 +50,9 @@ def marked(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
     hashes = np.empty(len(docs), np.uint64)
     of_query, of_doc = _letters(queries), _letters(docs)
     bounds = frozen(np.append(starts, len(docs)))
-    _mark(*of_query, eights_of(of_query[1]), bounds, *of_doc, eights_of(of_doc[1]), hashes)
+    _mark(
+        *of_query, uint64_windows(of_query[1]), bounds, *of_doc, uint64_windows(of_doc[1]), hashes
+    )
     return hashes
 
 
@@ -134,7 +136,7 @@ def _letters(texts: pa.Array, offset: type = np.int32) -> tuple[np.ndarray, np.n
     return frozen(offsets), frozen(np.frombuffer(content if some else b"\0", np.uint8))
 
 
-def eights_of(letters: np.ndarray) -> np.ndarray:
+def uint64_windows(letters: np.ndarray) -> np.ndarray:
     """The eight bytes from each place on as one integer."""
     if len(letters) < 16:  # two of them at least: NumPy calls a single one aligned
         letters = np.append(letters, np.zeros(16, np.uint8))
@@ -330,14 +332,14 @@ class Keyed:
         """Hashes that more than one row has, ascending. uint64."""
         numbers = self.codes
         # A query whose rows stand together, in one batch, has its pairs there and nowhere else.
-        stretches = np.zeros(len(self.queries), np.int64)
+        rebatch = np.zeros(len(self.queries), np.int64)
         ends = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
         for at, (_, starts) in zip(ends, self._marks, strict=False):
-            np.add.at(stretches, numbers[starts + at], 1)
+            np.add.at(rebatch, numbers[starts + at], 1)
 
         def of_batch(i: int) -> tuple[np.ndarray, np.ndarray]:
             hashes = self._marks[i][0]
-            apart = stretches[numbers[ends[i] : ends[i + 1]]] > 1
+            apart = rebatch[numbers[ends[i] : ends[i + 1]]] > 1
             return _returning(hashes), hashes[apart]
 
         found = in_threads(of_batch, len(self._batches))

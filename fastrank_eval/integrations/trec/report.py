@@ -232,7 +232,7 @@ def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -
     >>> [line.name for line in wanted_lines(["P.5,10", "map"])]
     ['map', 'P_5', 'P_10']
     """
-    asked: dict[str, tuple[str, ...]] = {}
+    requested: dict[str, tuple[str, ...]] = {}
     given: dict[str, tuple[str, ...]] = {}
     for request in requests:
         if not isinstance(request, str):
@@ -242,7 +242,7 @@ def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -
         if request in _NICKNAMES:
             for root in _NICKNAMES[request]:
                 if _ROOTS[root].since <= version:
-                    asked[root] = _ROOTS[root].defaults
+                    requested[root] = _ROOTS[root].defaults
             continue
         name, sign, text = request.partition(".")
         found = _ROOTS.get(name)
@@ -253,17 +253,17 @@ def wanted_lines(requests: Iterable[str], version: int = 10, level: float = 1) -
                 f"{near(name, [*known, *_NICKNAMES])} "
                 f"Known: {', '.join(known)}; {', '.join(_NICKNAMES)}."
             )
-        asked[name] = found.defaults
+        requested[name] = found.defaults
         if sign:
             given.setdefault(name, _parameters(request, found, text))
-    asked |= given
-    if not asked:
+    requested |= given
+    if not requested:
         raise ArgumentError("-m names no measure; leave it out for the official ones.")
     return tuple(
         line
         for name, root in _ROOTS.items()
-        if name in asked
-        for line in _lines(name, root, asked[name], name in given, level)
+        if name in requested
+        for line in _lines(name, root, requested[name], name in given, level)
     )
 
 
