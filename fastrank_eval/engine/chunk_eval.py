@@ -67,7 +67,7 @@ def measure_chunk(
     pools: RowStates | None,
     name: Callable[[int], str],
     *,
-    lines: np.ndarray = NO_SLICES,
+    slice_indices: np.ndarray = NO_SLICES,
     seen: GroupValues | None = None,
 ) -> list[Measured]:
     """Compute every measure of whole groups and add it to sums and pools.
@@ -111,29 +111,29 @@ def measure_chunk(
             found: dict[int, Contributions] = {}
             for m, value in _values(plan, ranking):
                 one = apply_policies(plan, m, ranking, value, group_weights, name)
-                sums.add(model, m, groups, one, lines)
+                sums.add(model, m, groups, one, slice_indices)
                 if seen is not None and plan.per_group:
                     seen.put(model, m, groups, one)
                 if plan.keeps_values:
                     found[m] = one
-            sums.add_empty(model, groups, lines)
+            sums.add_empty(model, groups, slice_indices)
             models.append((groups, found))
         rows.append(scored)
     if pools is not None and plan.pools:
         pools.add(rows)
-    pair_models(plan, models, sums, lines)
+    pair_models(plan, models, sums, slice_indices)
     return models
 
 
 def pair_models(
-    plan: Plan, models: list[Measured], sums: Sums, lines: np.ndarray = NO_SLICES
+    plan: Plan, models: list[Measured], sums: Sums, slice_indices: np.ndarray = NO_SLICES
 ) -> None:
     """Add the measures of groups of every model beside those of the baseline."""
     if plan.baseline is None or not models:
         return
     for model in plan.rivals:
         for m in models[model][1]:
-            sums.pair(model, m, models[plan.baseline], models[model], lines)
+            sums.pair(model, m, models[plan.baseline], models[model], slice_indices)
 
 
 def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
@@ -208,102 +208,102 @@ def add_slices(
     for by, codes, sums, pools in zip(
         plan.slicing.slices, of_rows, totals.slices, totals.shared.slices, strict=True
     ):
-        lines = frozen(codes.astype(np.int64))
-        if _is_constant(lines, starts):
-            _add_whole_groups(plan, sums, lines[starts[:-1]], rows, relevant, models)
+        slice_indices = frozen(codes.astype(np.int64))
+        if _is_constant(slice_indices, starts):
+            _add_whole_groups(plan, sums, slice_indices[starts[:-1]], rows, relevant, models)
         else:
-            _add_cut_groups(chunk, plan, sums, lines, name, by)
+            _add_cut_groups(chunk, plan, sums, slice_indices, name, by)
         if plan.pools:
-            _add_to_pools(chunk, plan, lines, pools)
+            _add_to_pools(chunk, plan, slice_indices, pools)
 
 
 def _add_whole_groups(
     plan: Plan,
     sums: Sums,
-    lines: np.ndarray,
+    slice_indices: np.ndarray,
     rows: np.ndarray,
     positives: np.ndarray,
     models: list[Measured],
 ) -> None:
     """Add groups that lie in one slice each: their values are known."""
-    lines = frozen(lines)
+    slice_indices = frozen(slice_indices)
     for model, (groups, found) in enumerate(models):
         for m, values in found.items():
-            sums.add(model, m, groups, values, lines)
-        sums.add_empty(model, groups, lines)
-    pair_models(plan, models, sums, lines)
-    sums.see(rows, positives, lines)
+            sums.add(model, m, groups, values, slice_indices)
+        sums.add_empty(model, groups, slice_indices)
+    pair_models(plan, models, sums, slice_indices)
+    sums.see(rows, positives, slice_indices)
 
 
 def _add_cut_groups(
     chunk: Chunk,
     plan: Plan,
     sums: Sums,
-    lines: np.ndarray,
+    slice_indices: np.ndarray,
     name: Callable[[int], str],
     by: SliceCodes,
 ) -> None:
     """Add the part of each group that lies in each slice as a group of its own."""
     rows = chunk.columns.rows
-    order, group, line, starts = (
+    order, group, slice_index, starts = (
         scratch(f"slices: {use}", rows + 1) for use in ("order", "group", "line", "starts")
     )
-    slices = int(lines.max()) + 1
+    slices = int(slice_indices.max()) + 1
     counts, met = np.zeros(slices, np.int64), np.empty(slices + 1, np.int64)
-    parts = _cut(lines, chunk.starts, counts, met, order, starts, line, group)
+    parts = _cut(slice_indices, chunk.starts, counts, met, order, starts, slice_index, group)
     cut = Chunk(
         chunk.columns.take(order[:rows], "slices: column"), frozen(starts[: parts + 1].copy())
     )
-    line = frozen(line[:parts].copy())
+    slice_index = frozen(slice_index[:parts].copy())
 
     def named(at: int) -> str:
         return f"{name(int(group[at]))} (in a slice by {by.spec})"
 
     labels = Labels.of(cut.columns.label, cut.starts, plan.skip_empty)
-    measure_chunk(cut, plan, labels, sums, None, named, lines=line)
-    sums.see(np.diff(cut.starts), labels.relevant_of_each(1.0), line)
+    measure_chunk(cut, plan, labels, sums, None, named, slice_indices=slice_index)
+    sums.see(np.diff(cut.starts), labels.relevant_of_each(1.0), slice_index)
 
 
-def _add_to_pools(chunk: Chunk, plan: Plan, lines: np.ndarray, pools: SliceStates) -> None:
+def _add_to_pools(chunk: Chunk, plan: Plan, slice_indices: np.ndarray, pools: SliceStates) -> None:
     """Add the rows of each slice to what is kept of all of them, group after group."""
-    rows, slices = chunk.columns.rows, int(lines.max()) + 1
+    rows, slices = chunk.columns.rows, int(slice_indices.max()) + 1
     order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
     met, fresh = np.full(slices, -1), np.empty(slices, np.int64)
     places, edges = np.zeros(slices + 1, np.int64), np.zeros(slices + 1, np.int64)
-    _deal(lines, chunk.starts, met, places, fresh, order, starts, edges)
+    _deal(slice_indices, chunk.starts, met, places, fresh, order, starts, edges)
     columns = chunk.columns.take(order)
-    for line in np.flatnonzero(np.diff(edges)).tolist():
-        first, beyond = int(edges[line]), int(edges[line + 1])
+    for slice_index in np.flatnonzero(np.diff(edges)).tolist():
+        first, beyond = int(edges[slice_index]), int(edges[slice_index + 1])
         lo, hi = int(starts[first]), int(starts[beyond])
         part = Chunk(columns.slice(lo, hi), frozen(starts[first : beyond + 1] - lo))
         labels = Labels.of(part.columns.label, part.starts, skip_empty=False)
         fields = plan.field_codes(part.columns.named)
         models = range(len(plan.roles.scores))
         epsilons = plan.roles.epsilons
-        pools.of(line).add([Scored.of(part, m, labels, fields, epsilons) for m in models])
+        pools.of(slice_index).add([Scored.of(part, m, labels, fields, epsilons) for m in models])
 
 
 @kernel
-def _is_constant(lines, starts):  # type: ignore[no-untyped-def]
+def _is_constant(slice_indices, starts):  # type: ignore[no-untyped-def]
     for g in range(starts.shape[0] - 1):
-        line = lines[starts[g]]
+        slice_index = slice_indices[starts[g]]
         for i in range(starts[g] + 1, starts[g + 1]):
-            if lines[i] != line:
+            if slice_indices[i] != slice_index:
                 return False
     return True
 
 
 @kernel
-def _cut(lines, starts, counts, met, order, cuts, line, group):  # type: ignore[no-untyped-def]
+def _cut(slice_indices, starts, counts, met, order, cuts, slice_index, group):  # type: ignore[no-untyped-def]
     """Rows of each group by line, lines as they come; where parts begin; how many there are."""
     found = 0
     for g in range(starts.shape[0] - 1):
         first = found
         for i in range(starts[g], starts[g + 1]):
-            k = lines[i]
+            k = slice_indices[i]
             # Without a branch, which would be mispredicted for every other row.
             met[found - first] = k
-            line[found] = k
+            slice_index[found] = k
             group[found] = g
             found += counts[k] == 0
             counts[k] += 1
@@ -314,21 +314,21 @@ def _cut(lines, starts, counts, met, order, cuts, line, group):  # type: ignore[
             at += counts[k]
             counts[k] = cuts[part]
         for i in range(starts[g], starts[g + 1]):
-            k = lines[i]
+            k = slice_indices[i]
             order[counts[k]] = i
             counts[k] += 1
         for part in range(first, found):
             counts[met[part - first]] = 0
-    cuts[found] = lines.shape[0]
+    cuts[found] = slice_indices.shape[0]
     return found
 
 
 @kernel
-def _deal(lines, starts, met, places, fresh, order, cuts, edges):  # type: ignore[no-untyped-def]
+def _deal(slice_indices, starts, met, places, fresh, order, cuts, edges):  # type: ignore[no-untyped-def]
     """Rows by line, stably; where parts of groups begin, and which of these begin a line."""
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):
-            k = lines[i]
+            k = slice_indices[i]
             places[k + 1] += 1
             if met[k] != g:
                 met[k] = g
@@ -341,7 +341,7 @@ def _deal(lines, starts, met, places, fresh, order, cuts, edges):  # type: ignor
         fresh[k] = edges[k]
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):
-            k = lines[i]
+            k = slice_indices[i]
             at = places[k]
             if met[k] != g:
                 met[k] = g
@@ -349,4 +349,4 @@ def _deal(lines, starts, met, places, fresh, order, cuts, edges):  # type: ignor
                 fresh[k] += 1
             order[at] = i
             places[k] = at + 1
-    cuts[edges[edges.shape[0] - 1]] = lines.shape[0]
+    cuts[edges[edges.shape[0] - 1]] = slice_indices.shape[0]

@@ -37,11 +37,11 @@ class Contributions:
     weights: np.ndarray | None
     left_out: tuple[tuple[str, np.ndarray], ...]
 
-    def dropped_by_slice(self, lines: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
+    def dropped_by_slice(self, slice_indices: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
         """Groups of each line left out, by reason."""
-        if not len(lines):
+        if not len(slice_indices):
             return [(reason, int(np.count_nonzero(mask))) for reason, mask in self.left_out]
-        return [(reason, np.bincount(lines[mask])) for reason, mask in self.left_out]
+        return [(reason, np.bincount(slice_indices[mask])) for reason, mask in self.left_out]
 
 
 @dataclass
@@ -77,16 +77,20 @@ class RankedGroups:
         mask[self.ranked] = False
         return np.flatnonzero(mask)
 
-    def lines(self, lines: np.ndarray) -> np.ndarray:
+    def slice_indices(self, slice_indices: np.ndarray) -> np.ndarray:
         """The lines of the ranked groups, of those of all groups."""
-        return lines if self.ranked is None or not len(lines) else lines[self.ranked]
+        return (
+            slice_indices
+            if self.ranked is None or not len(slice_indices)
+            else slice_indices[self.ranked]
+        )
 
-    def empty_on(self, lines: np.ndarray) -> tuple[np.ndarray | int, np.ndarray | int]:
+    def empty_on(self, slice_indices: np.ndarray) -> tuple[np.ndarray | int, np.ndarray | int]:
         """Groups that were not ranked, and their rows: those on each line."""
-        if not len(lines):
+        if not len(slice_indices):
             rows = int(self.starts[-1] - self.starts[0] - self.rows.sum())
             return self.groups - len(self.rows), rows
-        there, sizes = lines[self.empty], np.diff(self.starts)[self.empty]
+        there, sizes = slice_indices[self.empty], np.diff(self.starts)[self.empty]
         return np.bincount(there), np.bincount(there, weights=sizes).astype(np.int64)
 
     def spread(self, values: np.ndarray, empty: float) -> np.ndarray:

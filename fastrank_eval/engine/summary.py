@@ -54,7 +54,7 @@ def slices_left_out(plan: Plan, totals: Totals) -> int:
     return sum(
         int(sums.groups(line) < plan.min_groups)
         for sums in totals.slices
-        for line in sums.lines.tolist()
+        for line in sums.slice_indices.tolist()
     )
 
 

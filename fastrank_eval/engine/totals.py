@@ -137,7 +137,9 @@ class Sums:
         self.means = [MeanState(len(plan.measures)) for _ in plan.roles.scores]
         self.pairs = {model: PairedState(len(plan.measures)) for model in plan.rivals}
 
-    def see(self, rows: np.ndarray, positives: np.ndarray, lines: np.ndarray = NO_SLICES) -> None:
+    def see(
+        self, rows: np.ndarray, positives: np.ndarray, slice_indices: np.ndarray = NO_SLICES
+    ) -> None:
         """Count groups.
 
         Parameters
@@ -147,7 +149,7 @@ class Sums:
         lines : ndarray of int64, shape (groups,), or (0,)
             The line of each; without entries the first.
         """
-        if not len(lines):
+        if not len(slice_indices):
             for column, number in enumerate((len(rows), rows.sum(), positives.sum())):
                 self._seen.add(column, int(number))
             if len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
@@ -157,13 +159,13 @@ class Sums:
                 return
         else:
             for column, counted in enumerate((np.ones(len(rows), np.int64), rows, positives)):
-                added = np.zeros(int(lines.max()) + 1, np.int64)
-                np.add.at(added, lines, counted)
+                added = np.zeros(int(slice_indices.max()) + 1, np.int64)
+                np.add.at(added, slice_indices, counted)
                 self._seen.add(column, added)
         sizes = np.empty((2, len(rows)))
         sizes[0] = rows
         np.square(sizes[0], out=sizes[1])
-        self._sizes.add(sizes, lines)
+        self._sizes.add(sizes, slice_indices)
 
     def add(
         self,
@@ -171,7 +173,7 @@ class Sums:
         m: int,
         groups: RankedGroups,
         contributions: Contributions,
-        lines: np.ndarray = NO_SLICES,
+        slice_indices: np.ndarray = NO_SLICES,
     ) -> None:
         """Add a measure of one model over the ranked groups of a chunk.
 
@@ -184,7 +186,7 @@ class Sums:
             The line of each group of the chunk.
         """
         state = self.means[model]
-        mine = groups.lines(lines)
+        mine = groups.slice_indices(slice_indices)
         for reason, dropped in contributions.dropped_by_slice(mine):
             state.drop(m, reason, dropped)
         if not state.add(
@@ -192,11 +194,13 @@ class Sums:
         ):
             raise too_large(self._plan.measures[m])
 
-    def add_empty(self, model: int, groups: RankedGroups, lines: np.ndarray = NO_SLICES) -> None:
+    def add_empty(
+        self, model: int, groups: RankedGroups, slice_indices: np.ndarray = NO_SLICES
+    ) -> None:
         """Add the groups of a chunk that were not ranked to every measure of a model."""
         if groups.ranked is None:
             return
-        number, rows = groups.empty_on(lines)
+        number, rows = groups.empty_on(slice_indices)
         for m, measure in enumerate(self._plan.measures):
             if measure.pooled:
                 continue
@@ -207,7 +211,12 @@ class Sums:
                 self.means[model].add_zeros(m, number, rows)
 
     def pair(
-        self, model: int, m: int, base: Measured, other: Measured, lines: np.ndarray = NO_SLICES
+        self,
+        model: int,
+        m: int,
+        base: Measured,
+        other: Measured,
+        slice_indices: np.ndarray = NO_SLICES,
     ) -> None:
         """Add a measure of the base model and another over the groups of a chunk."""
         state = self.pairs[model]
@@ -215,10 +224,10 @@ class Sums:
         mine, theirs = base_values[m], values[m]
         empty = float("nan") if empty_reason(self._plan, self._plan.measures[m]) else 0.0
         if base_groups.ranked is groups.ranked:
-            here = groups.lines(lines)
+            here = groups.slice_indices(slice_indices)
             state.add(m, mine.used, theirs.used, mine.weights, theirs.weights, here)
             if groups.ranked is not None and empty == 0:
-                state.add_zeros(m, groups.empty_on(lines)[0])
+                state.add_zeros(m, groups.empty_on(slice_indices)[0])
             return
         # A model that leaves rows unscored ranks every group.
         state.add(
@@ -227,7 +236,7 @@ class Sums:
             groups.spread(theirs.used, empty),
             None if mine.weights is None else base_groups.spread(mine.weights, 1.0),
             None if theirs.weights is None else groups.spread(theirs.weights, 1.0),
-            lines,
+            slice_indices,
         )
 
     @classmethod
@@ -245,10 +254,13 @@ class Sums:
         sums._sizes = ExactSums.loaded(_SIZES, counts, "sizes", len(table))
         return sums
 
-    def counts(self, lines: np.ndarray) -> Parts:
+    def counts(self, slice_indices: np.ndarray) -> Parts:
         """Write groups, rows and positives of some lines, and sums of powers of groups' rows."""
-        sizes = self._sizes.take(lines)
-        return {"counts": self._seen.take(lines).table, **sizes.saved("sizes", len(lines))}
+        sizes = self._sizes.take(slice_indices)
+        return {
+            "counts": self._seen.take(slice_indices).table,
+            **sizes.saved("sizes", len(slice_indices)),
+        }
 
     def of_measures(self, plan: Plan, chosen: Sequence[int]) -> Sums:
         """The sums of some measures, of which `plan` is."""
@@ -267,25 +279,25 @@ class Sums:
         for model, pair in self.pairs.items():
             pair.merge(other.pairs[model])
 
-    def groups(self, line: int = 0) -> int:
+    def groups(self, slice_index: int = 0) -> int:
         """Groups seen."""
-        return self._seen.at(line, _GROUPS)
+        return self._seen.at(slice_index, _GROUPS)
 
-    def rows(self, line: int = 0) -> int:
+    def rows(self, slice_index: int = 0) -> int:
         """Rows seen."""
-        return self._seen.at(line, _ROWS)
+        return self._seen.at(slice_index, _ROWS)
 
-    def positives(self, line: int = 0) -> int:
+    def positives(self, slice_index: int = 0) -> int:
         """Rows of grade >= 1 seen."""
-        return self._seen.at(line, _POSITIVES)
+        return self._seen.at(slice_index, _POSITIVES)
 
-    def carriers(self, line: int = 0) -> float:
+    def carriers(self, slice_index: int = 0) -> float:
         """Compute ``(sum of n^2)^2 / sum of n^4`` over the rows n of groups; NaN without a row."""
-        squares, fourth = (self._sizes.total(term, line) for term in range(2))
+        squares, fourth = (self._sizes.total(term, slice_index) for term in range(2))
         return carriers(squares, fourth)
 
     @property
-    def lines(self) -> np.ndarray:
+    def slice_indices(self) -> np.ndarray:
         """Lines on which a group was seen."""
         return np.flatnonzero(self._seen.table[:, _GROUPS])
 
@@ -303,12 +315,12 @@ class SliceStates:
         self._lock = threading.Lock()
         self._lines: dict[int, RowStates] = {}
 
-    def of(self, line: int) -> RowStates:
+    def of(self, slice_index: int) -> RowStates:
         """The pools of one slice."""
         with self._lock:
-            if line not in self._lines:
-                self._lines[line] = RowStates(self._plan)
-            return self._lines[line]
+            if slice_index not in self._lines:
+                self._lines[slice_index] = RowStates(self._plan)
+            return self._lines[slice_index]
 
 
 class SharedStates:

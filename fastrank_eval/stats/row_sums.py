@@ -170,11 +170,11 @@ class SliceCounts:
     def __init__(self, width: int) -> None:
         self.table = np.zeros((1, width), np.int64)
 
-    def ensure_slices(self, lines: int) -> None:
+    def ensure_slices(self, slice_indices: int) -> None:
         """Make room for so many lines."""
         have = len(self.table)
-        if lines > have:
-            grown = np.zeros((max(lines, 2 * have), self.table.shape[1]), np.int64)
+        if slice_indices > have:
+            grown = np.zeros((max(slice_indices, 2 * have), self.table.shape[1]), np.int64)
             grown[:have] = self.table
             self.table = grown
 
@@ -189,9 +189,9 @@ class SliceCounts:
         self.ensure_slices(len(other.table))
         self.table[: len(other.table)] += other.table
 
-    def take(self, lines: np.ndarray) -> SliceCounts:
+    def take(self, slice_indices: np.ndarray) -> SliceCounts:
         """The numbers of some lines, in that order; zeros for -1."""
-        return SliceCounts.of(take_rows(self.table, lines))
+        return SliceCounts.of(take_rows(self.table, slice_indices))
 
     @classmethod
     def of(cls, table: np.ndarray) -> Self:
@@ -200,6 +200,6 @@ class SliceCounts:
         counts.table = table
         return counts
 
-    def at(self, line: int, column: int) -> int:
+    def at(self, slice_index: int, column: int) -> int:
         """One of them."""
-        return int(self.table[line, column]) if line < len(self.table) else 0
+        return int(self.table[slice_index, column]) if slice_index < len(self.table) else 0

@@ -24,6 +24,7 @@ from fastrank_eval.apps.nightly.page_rows import (
     activity_measure,
     activity_of,
     counted_of,
+    top_changes,
 )
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.sentences import sentences
