@@ -13,7 +13,7 @@ import pytest
 
 from fastrank_eval import SourceError, evaluate
 from fastrank_eval._lib.progress import reporting_to
-from fastrank_eval.engine.plan import WORK_ROWS, work_rows_of
+from fastrank_eval.engine.plan import BATCH_ROWS, batch_rows_of
 from fastrank_eval.io import open_source
 from fastrank_eval.io.formats import read_file
 from fastrank_eval.io.paths import File
@@ -232,7 +232,7 @@ def test_pieces__come_near_to_the_rows_wanted() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3, 16])
 @pytest.mark.parametrize("rows", [0, 1, 10**6, 3 * 10**6, 10**7, 10**9])
 def test_stretches__are_as_many_for_each_thread(rows: int, threads: int) -> None:
-    stretch = work_rows_of(rows, threads)
-    assert 1 << 18 <= stretch <= WORK_ROWS
+    stretch = batch_rows_of(rows, threads)
+    assert 1 << 18 <= stretch <= BATCH_ROWS
     if rows >= threads << 18:
         assert -(-rows // stretch) % threads == 0

@@ -31,8 +31,8 @@ from fastrank_eval.groups.boundaries import (
 )
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.io.columns import Columns, concatenate
-from fastrank_eval.io.reader import WorkBatch, in_scratch, read_work_batch, rebatch
-from fastrank_eval.io.source import Part
+from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.io.source import Batch
 from fastrank_eval.io.validate import columns_of
 
 #: Groups that span stretches wait until there are this many.
@@ -79,7 +79,7 @@ class BatchResult:
 
 
 def evaluate_stream(
-    parts: Iterable[Part],
+    parts: Iterable[Batch],
     plan: Plan,
     watch: KeyWatch | None,
     columns_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
@@ -113,7 +113,7 @@ def evaluate_stream(
     seam_rows = 0
 
     def look(job: WorkBatch) -> BatchResult:
-        read = read_work_batch(job[0])
+        read = read_batch(job[0])
         batch = in_scratch(read)
         columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
 
@@ -157,7 +157,7 @@ def evaluate_stream(
         seams.append((rows, keys_at(keys, np.zeros(1, np.int64)), piece))
         seam_rows += rows.rows
         open_rows.clear()
-        if len(seams) >= _SEAMS or seam_rows >= plan.stretch:
+        if len(seams) >= _SEAMS or seam_rows >= plan.batch_rows:
             flush()
 
     def flush() -> None:
@@ -177,7 +177,7 @@ def evaluate_stream(
         seams.clear()
         seam_rows = 0
 
-    for outcome in in_order(plan.threads, look, rebatch(parts, plan.stretch)):
+    for outcome in in_order(plan.threads, look, rebatch(parts, plan.batch_rows)):
         head = outcome.head
         if not head.rows:
             continue

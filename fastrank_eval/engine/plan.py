@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from fastrank_eval.slicing.slicer import SliceCodes, Slicing
 
 #: Rows a worker takes at a time, and the fewest where there are less than enough for all.
-WORK_ROWS = 1 << 20
-_FEWEST_WORK_ROWS = 1 << 18
+BATCH_ROWS = 1 << 20
+_FEWEST_BATCH_ROWS = 1 << 18
 
 
-def work_rows_of(rows: int | None, threads: int) -> int:
+def batch_rows_of(rows: int | None, threads: int) -> int:
     """Rows a worker takes at a time, so that each thread gets as many stretches as the others."""
     if rows is None:
-        return WORK_ROWS
-    rounds = -(-rows // (threads * WORK_ROWS))
-    return max(-(-rows // (threads * max(rounds, 1))), _FEWEST_WORK_ROWS)
+        return BATCH_ROWS
+    rounds = -(-rows // (threads * BATCH_ROWS))
+    return max(-(-rows // (threads * max(rounds, 1))), _FEWEST_BATCH_ROWS)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Plan:
     per_group : bool
         Keep the values of every group.
     threads : int
-    stretch : int
+    batch_rows : int
         Rows a worker takes at a time.
     confidence : float
         Of intervals, in ]0, 1[.
@@ -67,7 +67,7 @@ class Plan:
     presorted: bool = False
     per_group: bool = True
     threads: int = 1
-    stretch: int = WORK_ROWS
+    batch_rows: int = BATCH_ROWS
     confidence: float = 0.95
     baseline: int | None = None
     slicing: Slicing | None = None

@@ -36,7 +36,7 @@ from fastrank_eval.engine.conventions import (
     undefined_text,
 )
 from fastrank_eval.engine.group_values import GroupValues
-from fastrank_eval.engine.plan import WORK_ROWS, Plan, work_rows_of
+from fastrank_eval.engine.plan import BATCH_ROWS, Plan, batch_rows_of
 from fastrank_eval.engine.records import MeasureValue, Meta
 from fastrank_eval.engine.scattered import choose_strategy
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
@@ -195,7 +195,7 @@ def run(
         presorted=order == "sorted",
         per_group=per_group,
         threads=at_least_one("threads", threads, processors()),
-        stretch=at_least_one("batch_rows", batch_rows, WORK_ROWS),
+        batch_rows=at_least_one("batch_rows", batch_rows, BATCH_ROWS),
         confidence=open_share("confidence", confidence),
         baseline=_baseline(baseline, roles.scores),
         min_groups=at_least_one("min_groups", min_groups, 1),
@@ -239,7 +239,7 @@ def run(
     plan = replace(plan, roles=roles)
     reading = RowReader(opened, tuple(parts), most)
     if batch_rows is None:
-        plan = replace(plan, stretch=work_rows_of(reading.rows, plan.threads))
+        plan = replace(plan, batch_rows=batch_rows_of(reading.rows, plan.threads))
     with reporting_to(progress):
         try:
             totals, keys, values, way = choose_strategy(reading, plan, order, allowed)

@@ -33,8 +33,8 @@ from fastrank_eval.groups.boundaries import (
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gathering, Span
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, stay_packed
-from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_work_batch, rebatch
-from fastrank_eval.io.source import Part, first_rows
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.io.source import Batch, first_rows
 from fastrank_eval.io.validate import columns_of, keys_of
 
 #: The sorter keeps this share of what rows may take: results are worked out beside it.
@@ -84,10 +84,10 @@ class Scattered:
         self._expected = reading.rows
         if reading.rereadable:  # what is read once cannot be begun again
             with suppress(WideKeys):
-                return self._evaluate(reading.parts(self._plan.stretch), narrow=True)
-        return self._evaluate(reading.parts(self._plan.stretch), narrow=False)
+                return self._evaluate(reading.parts(self._plan.batch_rows), narrow=True)
+        return self._evaluate(reading.parts(self._plan.batch_rows), narrow=False)
 
-    def _evaluate(self, parts: Iterable[Part], narrow: bool) -> tuple[Totals, list[GroupResults]]:
+    def _evaluate(self, parts: Iterable[Batch], narrow: bool) -> tuple[Totals, list[GroupResults]]:
         dealt = self._dealt(parts)
         held: list[PartitionedBatch] = []
         packed = opened = read = 0
@@ -95,25 +95,25 @@ class Scattered:
         if self._expected is None:
             # More may come than is foreseen: then what is held is handed on beside the sorter.
             allowed //= 2
-        for rows, stretch in dealt:
+        for rows, work in dealt:
             read += rows
-            if stretch is None:
+            if work is None:
                 continue
-            held.append(stretch)
-            packed, opened = packed + stretch.bytes, opened + stretch.bytes_opened
+            held.append(work)
+            packed, opened = packed + work.bytes, opened + work.bytes_opened
             size = packed if packed == opened or stay_packed(held) else opened
             size += self._dealers[0].bytes
             more = 1.0 if self._expected is None else max(self._expected / read, 1.0)
             if size > allowed or (read >= _FORESEEN and size * more > allowed):
                 self.spilled = True
                 needed = int(_ON_DISK * opened * more)
-                rest = (stretch for _, stretch in dealt if stretch is not None)
+                rest = (work for _, work in dealt if work is not None)
                 return self._sorted(held, rest, needed, narrow)
         if not held:
             return Totals(self._plan), []
         return self._gathered(Gathering(self._dealers[0], held))
 
-    def _dealt(self, parts: Iterable[Part]) -> Iterator[tuple[int, PartitionedBatch | None]]:
+    def _dealt(self, parts: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
         """Rows read, and what of them was dealt, stretch by stretch."""
         plan = self._plan
 
@@ -132,12 +132,12 @@ class Scattered:
             )
             self._dealers[:] = [dealer]
             wide = any(column.text for column in dealer.columns)
-            rows = max(plan.stretch // _WIDE, 1) if wide else plan.stretch
+            rows = max(plan.batch_rows // _WIDE, 1) if wide else plan.batch_rows
             yield from rebatch(chain([first], rest), rows)
 
-        def deal(stretch: WorkBatch) -> tuple[int, PartitionedBatch | None]:
-            batch = in_scratch(read_work_batch(stretch[0]))
-            columns = columns_of(batch, plan.roles, stretch[1])
+        def deal(work: WorkBatch) -> tuple[int, PartitionedBatch | None]:
+            batch = in_scratch(read_batch(work[0]))
+            columns = columns_of(batch, plan.roles, work[1])
             return batch.num_rows, self._dealers[0].deal(columns) if columns.rows else None
 
         return in_order(plan.threads, deal, jobs())
@@ -181,9 +181,9 @@ class Scattered:
         def counted() -> Iterator[PartitionedBatch]:
             """Dealt stretches, none of them held on to."""
             nonlocal taken
-            for stretch in chain((held.pop(0) for _ in range(len(held))), rest):
-                taken += stretch.rows
-                yield stretch
+            for work in chain((held.pop(0) for _ in range(len(held))), rest):
+                taken += work.rows
+                yield work
             report("sorting on disk", 0, taken)
 
         def evaluated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -235,7 +235,7 @@ def choose_strategy(
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            totals, pieces = evaluate_stream(reading.parts(plan.stretch), plan, KeyWatch(keep))
+            totals, pieces = evaluate_stream(reading.parts(plan.batch_rows), plan, KeyWatch(keep))
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True

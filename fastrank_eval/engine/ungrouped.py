@@ -21,13 +21,13 @@ from fastrank_eval._lib.arguments import (
 )
 from fastrank_eval._lib.progress import Progress, reporting_to
 from fastrank_eval._lib.threads import in_order
-from fastrank_eval.engine.plan import work_rows_of
+from fastrank_eval.engine.plan import batch_rows_of
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io import Source, open_source, refuse_text, require_columns
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.numbers import BadRows, explained
-from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_work_batch, rebatch
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.validate import columns_of
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import SCORE_KINDS
@@ -154,9 +154,9 @@ def each_work_batch(
     reading = RowReader(source, tuple(parts), at_least_one("limit", limit, None, math.inf))
 
     def look(job: WorkBatch) -> None:
-        work(in_scratch(read_work_batch(job[0])), job[1])
+        work(in_scratch(read_batch(job[0])), job[1])
 
-    size = rows(work_rows_of(reading.rows, threads))
+    size = rows(batch_rows_of(reading.rows, threads))
     try:
         for _ in in_order(threads, look, rebatch(reading.parts(size), size)):
             pass

@@ -106,12 +106,12 @@ class Sorter:
         self._fault: BaseException | None = None
 
     @contextmanager
-    def rows(self, rebatch: Iterable[PartitionedBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
+    def rows(self, partitions: Iterable[PartitionedBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
         """Sort rows; `columns` reads the batches.
 
         Parameters
         ----------
-        stretches : iterable of PartitionedBatch
+        partitions : iterable of PartitionedBatch
             At least one. Each is let go of as soon as it is taken.
         """
         connection = self._duckdb.connect()
@@ -119,7 +119,7 @@ class Sorter:
             with self._explained():
                 for name, value in self._settings.items():
                     connection.execute(f"SET {name} = ?", [value])
-                reader = self._reader(rebatch)
+                reader = self._reader(partitions)
                 connection.register("dealt", reader)
                 # DuckDB 1.4 has no to_arrow_reader.
                 relation = connection.sql(self._query(reader.schema.names))
@@ -156,8 +156,8 @@ class Sorter:
         columns = Columns.of_parts(parts, self._partitioner.models, item)
         return replace(columns, first_row=first_row, keys=tuple(keys))
 
-    def _reader(self, rebatch: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
-        rest = iter(rebatch)
+    def _reader(self, partitions: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
+        rest = iter(partitions)
         first = next(rest).opened()
         if self._narrow:
             self._base = first.least - (1 << 31)
@@ -176,41 +176,39 @@ class Sorter:
         def batches() -> Iterator[pa.RecordBatch]:
             yield held.pop()
             try:
-                for stretch in rest:
-                    yield self._batch(stretch.opened())
+                for batch in rest:
+                    yield self._batch(batch.opened())
             except BaseException as fault:
                 self._fault = fault
                 raise
 
         return pa.RecordBatchReader.from_batches(held[0].schema, batches())
 
-    def _batch(self, stretch: PartitionedBatch) -> pa.RecordBatch:
+    def _batch(self, batch: PartitionedBatch) -> pa.RecordBatch:
         """A stretch as DuckDB takes it."""
         arrays: dict[str, np.ndarray | pa.Array] = {}
-        if self._narrow and not self._base <= stretch.least <= stretch.most < self._base + (
-            1 << 32
-        ):
+        if self._narrow and not self._base <= batch.least <= batch.most < self._base + (1 << 32):
             raise WideKeys
-        more = np.int64(stretch.base - self._base)
-        words = [[word + more for word in column] for column in stretch.words]
+        more = np.int64(batch.base - self._base)
+        words = [[word + more for word in column] for column in batch.words]
         if self._narrow:
             words = [[word.astype(np.uint32) for word in column] for column in words]
         if not self._partitioner.integer:
-            arrays[_HASH] = hashed(words, np.empty(stretch.rows, np.uint64))
+            arrays[_HASH] = hashed(words, np.empty(batch.rows, np.uint64))
         for c, (column, of_column) in enumerate(zip(self._partitioner.columns, words, strict=True)):
             if column.text:
                 arrays[f"key {c}"] = column.keys(of_column)
             else:
                 for w, word in enumerate(of_column):
                     arrays[f"key {c}.{w}"] = word
-        for p, (part, kind) in enumerate(zip(stretch.parts, self._kinds, strict=True)):
+        for p, (part, kind) in enumerate(zip(batch.parts, self._kinds, strict=True)):
             if kind is not None:
-                values = np.zeros(stretch.rows, kind) if part is None else part
+                values = np.zeros(batch.rows, kind) if part is None else part
                 arrays[f"part {p}"] = values.view(np.uint8) if kind == np.bool_ else values
         if self._item is not None and self._item.text:
-            arrays[_ITEM] = stretch.item
+            arrays[_ITEM] = batch.item
         elif self._item is not None:
-            for w, word in enumerate(self._item.words(stretch.item)):
+            for w, word in enumerate(self._item.words(batch.item)):
                 arrays[f"{_ITEM}.{w}"] = word.copy()
         columns = [
             arrow_column(values) if isinstance(values, np.ndarray) else values

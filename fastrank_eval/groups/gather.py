@@ -90,27 +90,27 @@ class Gathering:
         In input order, at least one; those that must be are opened in place.
     """
 
-    def __init__(self, dealer: Partitioner, rebatch: list[PartitionedBatch]) -> None:
+    def __init__(self, dealer: Partitioner, batches: list[PartitionedBatch]) -> None:
         self._partitioner = dealer
-        self._least = min(stretch.least for stretch in rebatch) >> PIECE_BITS
-        span = (max(stretch.most for stretch in rebatch) >> PIECE_BITS) - self._least + 1
-        self._packed = stay_packed(rebatch)
+        self._least = min(batch.least for batch in batches) >> PIECE_BITS
+        span = (max(batch.most for batch in batches) >> PIECE_BITS) - self._least + 1
+        self._packed = stay_packed(batches)
         if not self._packed:
-            for place, stretch in enumerate(rebatch):
-                rebatch[place] = stretch.opened()
-        self._stretches = rebatch
-        runs = np.concatenate([np.diff(stretch.bounds, axis=1) for stretch in rebatch]).T
+            for place, batch in enumerate(batches):
+                batches[place] = batch.opened()
+        self._batches = batches
+        runs = np.concatenate([np.diff(batch.bounds, axis=1) for batch in batches]).T
         begins = np.zeros(runs.size + 1, np.int64)
         np.cumsum(runs.ravel(), out=begins[1:])
         self._bounds = begins[:: runs.shape[1]].copy()
         # Where the runs of each stretch begin: piece by piece, its stretches and blocks in order.
-        ends = np.cumsum([len(stretch.bounds) for stretch in rebatch])
+        ends = np.cumsum([len(batch.bounds) for batch in batches])
         parts = np.split(begins[:-1].reshape(runs.shape), ends[:-1], axis=1)
         self._begins = [frozen(np.ascontiguousarray(part)) for part in parts]
         if self._packed:
             return
         self._widths = [
-            max(len(stretch.words[c]) for stretch in rebatch) for c in range(len(dealer.columns))
+            max(len(batch.words[c]) for batch in batches) for c in range(len(dealer.columns))
         ]
         near = span <= max(_NEAR_RANGE * int(self._bounds[-1]) // PIECES, 1 << 10)
         self._table = span if dealer.integer and near else 0
@@ -150,7 +150,7 @@ class Gathering:
                 starts,
             )
         place = frozen(place.view())
-        parts = [self._part(span, part, place) for part in range(len(self._stretches[0].parts))]
+        parts = [self._part(span, part, place) for part in range(len(self._batches[0].parts))]
         columns = Columns.of_parts(parts, self._partitioner.models, self._items(span, place))
         starts = starts[: groups + 1]
 
@@ -166,17 +166,17 @@ class Gathering:
 
     def _gathered_packed(self, span: Span) -> Gathered:
         packed = scratch("packed", span.rows, np.uint64)
-        for stretch, begins in zip(self._stretches, self._begins, strict=True):
-            more = np.uint64((stretch.base >> PIECE_BITS) - self._least << 64 - UPPER_BITS)
-            words = frozen(cast(np.ndarray, stretch.packed).view(np.int64))
-            place = (stretch.bounds, begins, span.first, span.last, span.base)
+        for batch, begins in zip(self._batches, self._begins, strict=True):
+            more = np.uint64((batch.base >> PIECE_BITS) - self._least << 64 - UPPER_BITS)
+            words = frozen(cast(np.ndarray, batch.packed).view(np.int64))
+            place = (batch.bounds, begins, span.first, span.last, span.base)
             _join(words, more.view(np.int64), -1, *place, packed.view(np.int64))
         labels = scratch("labels", span.rows, np.uint8)
         scores = scratch("scores", span.rows, np.uint32)
         starts = scratch("chunk starts", span.rows + 1)
         groups = sort_partitions(packed, span.bounds, labels, scores, starts)
         starts = starts[: groups + 1]
-        label = frozen(labels.view(cast(np.dtype, self._stretches[0].label)))
+        label = frozen(labels.view(cast(np.dtype, self._batches[0].label)))
         parts = [label, frozen(scores.view(np.float32)), None, None, None, None, None]
 
         def keys() -> Keys:
@@ -190,17 +190,17 @@ class Gathering:
 
     def _words(self, span: Span) -> np.ndarray:
         words = scratch("words", sum(self._widths) * span.rows).reshape(-1, span.rows)
-        for stretch, begins in zip(self._stretches, self._begins, strict=True):
+        for batch, begins in zip(self._batches, self._begins, strict=True):
             at = 0
-            for width, of_column in zip(self._widths, stretch.words, strict=True):
+            for width, of_column in zip(self._widths, batch.words, strict=True):
                 for w in range(width):
                     # Where all keys of a stretch are shorter it has no such word: 0.
                     there = w < len(of_column)
                     _join(
                         of_column[w if there else 0],
-                        stretch.base,
+                        batch.base,
                         -1 if there else 0,
-                        stretch.bounds,
+                        batch.bounds,
                         begins,
                         span.first,
                         span.last,
@@ -212,7 +212,7 @@ class Gathering:
 
     def _part(self, span: Span, part: int, place: np.ndarray) -> np.ndarray | None:
         """One part of the columns, in order of the groups."""
-        arrays = [stretch.parts[part] for stretch in self._stretches]
+        arrays = [batch.parts[part] for batch in self._batches]
         kind = next((array.dtype for array in arrays if array is not None), None)
         if kind is None:
             return None
@@ -220,23 +220,21 @@ class Gathering:
         bits = out.view(f"u{kind.itemsize}")
         if any(array is None for array in arrays):
             bits[:] = 0
-        for stretch, begins, array in zip(self._stretches, self._begins, arrays, strict=True):
+        for batch, begins, array in zip(self._batches, self._begins, arrays, strict=True):
             if array is not None:
                 values = frozen(array.view(bits.dtype))
-                _spread(
-                    values, stretch.bounds, begins, span.first, span.last, span.base, place, bits
-                )
+                _spread(values, batch.bounds, begins, span.first, span.last, span.base, place, bits)
         return frozen(out.view())
 
     def _items(self, span: Span, place: np.ndarray) -> pa.Array | None:
         taken, places = [], []
-        for stretch, begins in zip(self._stretches, self._begins, strict=True):
-            if stretch.item is None:
+        for batch, begins in zip(self._batches, self._begins, strict=True):
+            if batch.item is None:
                 return None
-            los = stretch.bounds[:, span.first : span.last].T.ravel()
-            rows = np.diff(stretch.bounds[:, span.first : span.last + 1], axis=1).T.ravel()
+            los = batch.bounds[:, span.first : span.last].T.ravel()
+            rows = np.diff(batch.bounds[:, span.first : span.last + 1], axis=1).T.ravel()
             inside = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
-            taken.append(stretch.item.take(row_column(np.repeat(los, rows) + inside)))
+            taken.append(batch.item.take(row_column(np.repeat(los, rows) + inside)))
             begin = begins[span.first : span.last].ravel() - span.base
             places.append(place[np.repeat(begin, rows) + inside])
         row_at = np.empty(span.rows, np.int64)

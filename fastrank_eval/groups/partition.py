@@ -182,13 +182,13 @@ class Partitioner:
         return columns.first_row + np.arange(columns.rows)
 
 
-def stay_packed(rebatch: Iterable[PartitionedBatch]) -> bool:
+def stay_packed(batches: Iterable[PartitionedBatch]) -> bool:
     """Whether stretches are packed, and span few enough keys to stay so when they are joined."""
     least, most, packed = [], [], True
-    for stretch in rebatch:
-        least.append(stretch.least >> PIECE_BITS)
-        most.append(stretch.most >> PIECE_BITS)
-        packed &= stretch.packed is not None
+    for batch in batches:
+        least.append(batch.least >> PIECE_BITS)
+        most.append(batch.most >> PIECE_BITS)
+        packed &= batch.packed is not None
     return packed and max(most) - min(least) < 1 << UPPER_BITS
 
 

@@ -20,7 +20,7 @@ from fastrank_eval.io.formats import DELIMITER, checked, inspect_file, open_stre
 from fastrank_eval.io.paths import FORMATS, File, expand, folder_of
 from fastrank_eval.io.pruning import Range, partition_ranges
 from fastrank_eval.io.source import (
-    Part,
+    Batch,
     Source,
     decoded,
     read_parts,
@@ -65,13 +65,13 @@ def open_files(
         _refuse_faults(selection.columns, faults)
     parts = _parts(files, common, selection)
 
-    def read(columns: Sequence[str]) -> Iterator[Part]:
+    def read(columns: Sequence[str]) -> Iterator[Batch]:
         _refuse_faults(columns, faults)
         return rows(columns)
 
     firsts: list[int] = []
 
-    def rows(columns: Sequence[str]) -> Iterator[Part]:
+    def rows(columns: Sequence[str]) -> Iterator[Batch]:
         row = 0
         firsts.clear()
         ways = dict(spelling.ways)  # one for all files: fewer are left with each batch

@@ -26,7 +26,7 @@ from fastrank_eval.io.csv_numbers import (
 )
 from fastrank_eval.io.paths import File, begins_like, sniff
 from fastrank_eval.io.pruning import Range, row_group_ranges
-from fastrank_eval.io.source import Part, UnreadBatch, decoded, first_line, reading, select
+from fastrank_eval.io.source import Batch, UnreadBatch, decoded, first_line, reading, select
 
 __all__ = [
     "DELIMITER",
@@ -295,7 +295,7 @@ def read_file(
     file: File,
     targets: dict[str, pa.DataType],
     wanted: Callable[[Mapping[str, Range]], bool] | None = None,
-) -> Iterator[Part]:
+) -> Iterator[Batch]:
     """Read the rows of these columns, each as this type; partition columns are filled in.
 
     Row groups of which `wanted` says so, told what their statistics tell, are left out; the others

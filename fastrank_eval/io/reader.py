@@ -12,7 +12,7 @@ from fastrank_eval._lib.arrow import decoded, fixed_items
 from fastrank_eval._lib.jit import scratch
 from fastrank_eval._lib.progress import report
 from fastrank_eval.io import Source
-from fastrank_eval.io.source import Part, UnreadBatch, cut, first_rows, read_parts
+from fastrank_eval.io.source import Batch, UnreadBatch, cut, first_rows, read_parts
 
 __all__ = ["RowReader"]
 
@@ -44,13 +44,13 @@ class RowReader:
         if limit is not None and source.rows is not None:
             self.rows = min(limit, source.rows)
         self._source, self._columns, self._phase = source, columns, phase
-        self._begun: tuple[list[Part], Iterator[Part]] | None = None
+        self._begun: tuple[list[Batch], Iterator[Batch]] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, those already peeked at included, in batches."""
         return read_parts(self.parts())
 
-    def parts(self, most: int | None = None) -> Iterator[Part]:
+    def parts(self, most: int | None = None) -> Iterator[Batch]:
         """All rows, those already peeked at included, some of them not read yet.
 
         Parameters
@@ -69,7 +69,7 @@ class RowReader:
         self._begun = ([] if first is None else [first], rest)
         return None if first is None else first_rows(first, rows)
 
-    def _limited(self) -> Iterator[Part]:
+    def _limited(self) -> Iterator[Batch]:
         left = self.limit
         for part in self._source.parts(self._columns):
             if left is None or part.num_rows <= left:
@@ -81,7 +81,7 @@ class RowReader:
             if left == 0:
                 return
 
-    def _counted(self, parts: Iterable[Part], most: int | None) -> Iterator[Part]:
+    def _counted(self, parts: Iterable[Batch], most: int | None) -> Iterator[Batch]:
         rows = 0
         report(self._phase, rows, self.rows)
         for part in parts if most is None else cut(parts, most):
@@ -91,7 +91,7 @@ class RowReader:
         report(self._phase, rows, rows)
 
 
-def _first(part: Part, rows: int) -> Iterator[Part]:
+def _first(part: Batch, rows: int) -> Iterator[Batch]:
     """The first rows of a longer part."""
     if not isinstance(part, UnreadBatch):
         yield part.slice(0, rows)
@@ -109,16 +109,16 @@ def _first(part: Part, rows: int) -> Iterator[Part]:
 
 
 #: Parts that follow one another, and the number of their first row in the whole input.
-WorkBatch = tuple[list[Part], int]
+WorkBatch = tuple[list[Batch], int]
 
 
-def rebatch(parts: Iterable[Part], rows: int) -> Iterator[WorkBatch]:
+def rebatch(parts: Iterable[Batch], rows: int) -> Iterator[WorkBatch]:
     """Cut long parts and collect short ones, with the number of each stretch's first row.
 
     A batch of half a stretch is long: joining it to another would cost more than it saves.
     """
     first_row = held = 0
-    short: list[Part] = []
+    short: list[Batch] = []
     for part in cut(parts, rows):
         here = part.num_rows
         long = 2 * here >= rows
@@ -136,7 +136,7 @@ def rebatch(parts: Iterable[Part], rows: int) -> Iterator[WorkBatch]:
         yield short, first_row
 
 
-def read_work_batch(parts: list[Part]) -> list[pa.RecordBatch]:
+def read_batch(parts: list[Batch]) -> list[pa.RecordBatch]:
     """The batches of a stretch, of which the calling thread reads those that are unread."""
     read: list[pa.RecordBatch] = []
     for part in parts:

@@ -16,7 +16,7 @@ from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceErro
 from fastrank_eval.io.csv_numbers import Spelling
 
 __all__ = [
-    "Part",
+    "Batch",
     "Source",
     "UnreadBatch",
     "cut",
@@ -151,7 +151,7 @@ class Source:
         self,
         name: str,
         schema: pa.Schema,
-        read: Callable[[Sequence[str]], Iterator[Part]],
+        read: Callable[[Sequence[str]], Iterator[Batch]],
         *,
         rows: int | None = None,
         rereadable: bool = True,
@@ -197,7 +197,7 @@ class Source:
         return (batch for batch in read_parts(self.parts(columns)) if batch.num_rows)
 
     @typed
-    def parts(self, columns: Sequence[str]) -> Iterator[Part]:
+    def parts(self, columns: Sequence[str]) -> Iterator[Batch]:
         """The rows in their order, some of them not read yet.
 
         Parameters
@@ -360,17 +360,17 @@ class UnreadBatch:
 
 
 #: Some rows of a source, read or not.
-Part: TypeAlias = pa.RecordBatch | UnreadBatch
+Batch: TypeAlias = pa.RecordBatch | UnreadBatch
 
 
-def first_rows(part: Part, rows: int) -> pa.RecordBatch:
+def first_rows(part: Batch, rows: int) -> pa.RecordBatch:
     """At most so many rows from the beginning of a part, and no more read than that."""
     if isinstance(part, UnreadBatch):
         part = next(part.batches(rows))
     return part.slice(0, rows)
 
 
-def cut(parts: Iterable[Part], rows: int) -> Iterator[Part]:
+def cut(parts: Iterable[Batch], rows: int) -> Iterator[Batch]:
     """Parts of about so many rows; longer row groups are read here, on Arrow's threads."""
     for part in parts:
         if not isinstance(part, UnreadBatch):
@@ -384,7 +384,7 @@ def cut(parts: Iterable[Part], rows: int) -> Iterator[Part]:
                 yield piece
 
 
-def read_parts(parts: Iterable[Part], most: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+def read_parts(parts: Iterable[Batch], most: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Read what is not, on Arrow's threads, as batches of at most `most` rows."""
     for part in parts:
         if isinstance(part, UnreadBatch):
