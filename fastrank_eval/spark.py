@@ -1,5 +1,5 @@
-"""The same engine inside Spark: `evaluate` and `compare` of DataFrames."""
+"""Evaluate and compare models on DataFrames of Spark."""
 
-from fastrank_eval.integrations.spark import compare, evaluate
+from fastrank_eval.integrations.spark.evaluate import compare, evaluate
 
 __all__ = ["compare", "evaluate"]

@@ -157,13 +157,13 @@ def test_stages__while_entered__time_what_runs_and_change_no_number(
     assert [v.value for v in found.values] == [v.value for v in wanted.values]
     after = dict(functions())
     assert {name: after[name] for name in before} == before, "everything is put back"
-    evaluated = stages.found["caller", "evaluate.evaluate"]
+    evaluated = stages.found["caller", "results.evaluate.evaluate"]
     assert evaluated.calls == 1
     assert sum(s.own for (who, _), s in stages.found.items() if who == "caller") == pytest.approx(
         evaluated.total
     )
     assert all(0 <= stage.own <= stage.total for stage in stages.found.values())
-    chunks = [key for key in stages.found if key[1] == "engine.evaluate_chunk"]
+    chunks = [key for key in stages.found if key[1] == "engine.chunk_eval.evaluate_chunk"]
     assert chunks
 
 
@@ -172,7 +172,7 @@ def test_profiled__of_a_case__tells_rooms_and_stages(rows: str) -> None:
     text = profiled(rows, "seven", 1, ROWS, 1)
     assert text.startswith(f"# {rows}, seven, 3,000 rows, 1 thread\n")
     assert "| engine | caller |" in text
-    assert "| engine.evaluate_chunk | caller |" in text
+    assert "| engine.chunk_eval.evaluate_chunk | caller |" in text
 
 
 @pytest.mark.slow

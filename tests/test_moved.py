@@ -9,7 +9,7 @@ import pytest
 
 from fastrank_eval.apps.nightly.night import GateOutcome, Night, NightDifference
 from fastrank_eval.apps.nightly.page import page
-from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, moved
+from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices, top_changes
 from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
 from tests.html_elements import elements
 from tests.nights import a_night
@@ -46,7 +46,7 @@ FAILED = GateOutcome("GAUC[slot=side] delta < -0.01", False, "new: -0.05")
 
 
 def test_moved__what_a_gate_failed_for_leads_in_its_measure() -> None:
-    found = moved(night_of(*SIDE, gates=(FAILED,)))
+    found = top_changes(night_of(*SIDE, gates=(FAILED,)))
     assert named(found) == [
         ("slot=side", "GAUC"), ("country=FR", "GAUC"), ("country=US", "GAUC"), ("slot=top", "PCOC"),
     ]  # fmt: skip
@@ -55,7 +55,7 @@ def test_moved__what_a_gate_failed_for_leads_in_its_measure() -> None:
 
 
 def test_moved__no_gate_failed__worse_in_the_first_measure_leads() -> None:
-    found = moved(night_of(*SIDE, gates=(replace(FAILED, passed=True),)))
+    found = top_changes(night_of(*SIDE, gates=(replace(FAILED, passed=True),)))
     assert named(found)[:2] == [("country=FR", "GAUC"), ("slot=side", "GAUC")]
     assert not any(one.alarmed for one in found)
 
@@ -78,7 +78,7 @@ def test_moved__no_gate_failed__worse_in_the_first_measure_leads() -> None:
     ],
 )
 def test_moved__gates_of_every_form(condition: str, reason: str, alarmed: bool) -> None:
-    found = moved(night_of(*SIDE, gates=(GateOutcome(condition, False, reason),)))
+    found = top_changes(night_of(*SIDE, gates=(GateOutcome(condition, False, reason),)))
     (side,) = (one for one in found if one.difference.slice == "slot=side")
     assert side.alarmed == alarmed
 
@@ -87,11 +87,11 @@ def test_moved__a_gate_named_as_before_a_profile__is_of_the_measure_it_gave() ->
     of_profile = "GAUC(weight='positives')"
     night = night_of(change("slot=side", of_profile, 5, "worse"), gates=(FAILED,))
     night = replace(night, measures=("PCOC", of_profile))
-    assert moved(night)[0].alarmed
+    assert top_changes(night)[0].alarmed
 
 
 def test_moved__beside_the_baseline_and_since__are_told_apart() -> None:
-    found = moved(night_of(*SIDE, change("slot=side", "GAUC", 3, "worse", "yesterday")))
+    found = top_changes(night_of(*SIDE, change("slot=side", "GAUC", 3, "worse", "yesterday")))
     assert sorted(one.difference.kind for one in found if one.difference.slice == "slot=side") == [
         "baseline",
         "yesterday",

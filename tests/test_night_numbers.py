@@ -14,7 +14,7 @@ import pytest
 import fastrank_eval as fe
 from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
 from fastrank_eval.apps.nightly.night import NightQuality, NightValue, QualityLimits, values_of
-from fastrank_eval.apps.nightly.page_rows import moved, strength
+from fastrank_eval.apps.nightly.page_rows import strength, top_changes
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
     TIED,
@@ -25,6 +25,7 @@ from fastrank_eval.apps.nightly.quality import (
 )
 from fastrank_eval.apps.nightly.run import curves_of
 from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.stats.hypothesis_tests import clustered_t
 from tests.nights import a_night
 
 COUNTS = [SINGLE_CLASS, TIED]
@@ -111,7 +112,7 @@ def test_from_baseline__is_the_paired_clustered_error(measure: str) -> None:
         delta, se, groups = paired_error(log, measure, rows)
         assert line.delta == pytest.approx(delta, abs=1e-14)
         assert line.se == pytest.approx(se, rel=1e-9)
-        test = fe.comparison.paired_tests.clustered_t(delta, se, groups)
+        test = clustered_t(delta, se, groups)
         # Of at most as many degrees of freedom.
         assert test.p_value * (1 - 1e-6) <= line.p_value <= 1.2 * test.p_value
         assert (line.ci_low + line.ci_high) / 2 == pytest.approx(delta)
@@ -153,7 +154,7 @@ def test_from_earlier__every_group_turned_round__has_moved() -> None:
     (line,) = from_earlier("yesterday", [now], [was], 0.95)
     assert (line.verdict, line.ci_low, line.ci_high) == ("lower", -1.0, -1.0)
     assert math.isnan(line.p_value)
-    (found,) = moved(a_night(compared=(line,)))
+    (found,) = top_changes(a_night(compared=(line,)))
     assert found.difference == line
     assert strength(line) == math.inf
     (alike,) = from_earlier("yesterday", [was], [was], 0.95)

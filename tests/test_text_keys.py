@@ -12,7 +12,7 @@ import pytest
 
 import fastrank_eval as fe
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MergeError, SourceError
-from fastrank_eval.integrations.trec import read_run
+from fastrank_eval.trec import read_run
 
 USERS = ["007", "7", " 7", "7.0", "1", "true", "0x10", "16", "TRUE", "1e1", "10", "2026-11-19"]
 ASKED: dict[str, Any] = {

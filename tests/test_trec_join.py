@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, SourceError
-from fastrank_eval.integrations.trec import Joined, join, read_qrels, read_run
 from fastrank_eval.integrations.trec.pairs import Keyed, Pairs, without_repeats
+from fastrank_eval.trec import Joined, join, read_qrels, read_run
 from tests.reference_columns import EXACT
 
 OPTIONS = {

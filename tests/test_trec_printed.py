@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fastrank_eval.integrations.trec import trec_report
+from fastrank_eval.trec import trec_report
 
 #: The parameters of each measure, as trec_eval's own test gives them.
 PARAMETERS = (

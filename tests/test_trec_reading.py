@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval import ArgumentError, ColumnError, SourceError
-from fastrank_eval.integrations.trec import blocks, read_qrels, read_run
+from fastrank_eval.integrations.trec import blocks
+from fastrank_eval.trec import read_qrels, read_run
 
 LINE = b"1 Q0 a 1 2.5 t\n"
 RUN = {"query": ["1", "1"], "doc": ["a", "b"], "score": [2.5, 1.0]}

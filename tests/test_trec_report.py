@@ -11,8 +11,8 @@ from pyarrow import parquet
 
 from fastrank_eval import ArgumentError
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.integrations.trec import read_qrels, read_run, trec_report
 from fastrank_eval.integrations.trec.report import wanted_lines
+from fastrank_eval.trec import read_qrels, read_run, trec_report
 
 RUN = b"""q2 Q0 d1 1 0.5 ours
 q2 Q0 d2 2 0.5 ours

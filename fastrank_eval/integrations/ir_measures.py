@@ -12,7 +12,8 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import as_array, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval.engine.conventions import PROFILES
-from fastrank_eval.integrations.trec import join, read_qrels, read_run
+from fastrank_eval.integrations.trec.join import join
+from fastrank_eval.integrations.trec.tables import read_qrels, read_run
 from fastrank_eval.measures import (
     AP,
     BPM,

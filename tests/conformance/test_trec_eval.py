@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from fastrank_eval.integrations.trec import trec_report
+from fastrank_eval.trec import trec_report
 from tests.conformance.parity import TOLERANCE, Ledger
 from tests.conformance.runs import Qrels, Run, evaluated_run, in_our_order, random_run, real_run
 from tests.reference_columns import trec_eval

@@ -335,7 +335,7 @@ def trec(
     """
     check_standard_output()
     with defer_signals():
-        from fastrank_eval.integrations.trec import trec_report
+        from fastrank_eval.integrations.trec.report import trec_report
         from fastrank_eval.integrations.trec.tables import keyed_qrels
 
     import json
