@@ -166,8 +166,8 @@ def test_evaluation__of_a_merged_state__has_the_sums_of_pairs() -> None:
         [merged.totals.whole, *merged.totals.slices], [once.totals.whole, *once.totals.slices],
         strict=True,
     ):  # fmt: skip
-        assert mine.lines.tolist() == theirs.lines.tolist()
-        for line in mine.lines.tolist():
+        assert mine.slice_indices.tolist() == theirs.slice_indices.tolist()
+        for line in mine.slice_indices.tolist():
             for m in range(len(MEASURES)):
                 assert mine.pairs[0].cross(m, line) == theirs.pairs[0].cross(m, line)
                 assert repr(mine.pairs[0].pairs(m, line)) == repr(theirs.pairs[0].pairs(m, line))
