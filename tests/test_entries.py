@@ -9,7 +9,12 @@ import pytest
 
 from fastrank_eval import evaluate
 from fastrank_eval._lib.arrow import frozen
-from fastrank_eval.groups.labels import Entries, counted_entries, labelled_rows, ordered_entries
+from fastrank_eval.groups.labels import (
+    Entries,
+    entries_by_counting,
+    entries_in_order,
+    find_labelled_rows,
+)
 from fastrank_eval.groups.sort import order_by_score
 
 SIZES = {
@@ -40,7 +45,7 @@ def rows_of(sizes, kind, levels, share):
 
 def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
     """(group, rows above, rows level, row) of each entry; entries that are level, by row."""
-    group = np.repeat(entries.ranked, np.diff(entries.offsets))
+    group = np.repeat(entries.ranked_groups, np.diff(entries.offsets))
     columns = (group, entries.above, entries.size, entries.row)
     return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -50,26 +55,26 @@ def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("levels", [1, 30, 10**6])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.05, 0.2])
 @pytest.mark.parametrize("sizes", list(SIZES))
-def test_counted_entries__equal_those_of_ordered_rows(sizes, share, levels, kind, skip):
+def test_entries_by_counting__equal_those_of_ordered_rows(sizes, share, levels, kind, skip):
     score, starts, order, marks = rows_of(SIZES[sizes], kind, levels, share)
-    rows = labelled_rows(marks, starts, skip)
-    wanted = ordered_entries(frozen(score[order]), starts, rows, order)
-    found = counted_entries(score, starts, rows)
+    rows = find_labelled_rows(marks, starts, skip)
+    wanted = entries_in_order(frozen(score[order]), starts, rows, order)
+    found = entries_by_counting(score, starts, rows)
     labelled = np.add.reduceat(marks, starts[:-1], dtype=np.int64)
     crowded = int(np.diff(starts)[labelled > 128].sum())
     if marks.sum() * 4 > len(marks) or crowded * 3 > len(marks):
         assert found is None, "sorting all rows is faster"
         return
     assert found is not None
-    assert np.array_equal(found.ranked, wanted.ranked)
+    assert np.array_equal(found.ranked_groups, wanted.ranked_groups)
     assert np.array_equal(found.offsets, wanted.offsets)
     assert np.array_equal(found.above, wanted.above), "best first, block by block"
     assert in_one_order(found) == in_one_order(wanted)
 
 
-def test_counted_entries__of_densely_labelled_rows_are_left_to_sorting():
+def test_entries_by_counting__of_densely_labelled_rows_are_left_to_sorting():
     score, starts, _, marks = rows_of([50, 30], np.float32, 10, 0.9)
-    assert counted_entries(score, starts, labelled_rows(marks, starts, True)) is None
+    assert entries_by_counting(score, starts, find_labelled_rows(marks, starts, True)) is None
 
 
 @pytest.mark.parametrize("ties", ["expected", "best", "worst"])

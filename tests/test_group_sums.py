@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.groups.chunk import marked_rows
+from fastrank_eval.groups.chunk import count_marked_rows
 from fastrank_eval.stats.keyed_sums import GroupSums, group_sums
 
 #: Without the JIT NumPy's scalars warn where a sum passes the largest double, on purpose.
@@ -97,9 +97,9 @@ def test_sums_of_more_than_two_doubles__are_correctly_rounded(values, wanted, si
 
 @law
 @given(st.lists(st.lists(st.booleans(), max_size=70), max_size=8))
-def test_marked_rows__counts_the_marks_of_each_group(groups):
+def test_count_marked_rows__counts_the_marks_of_each_group(groups):
     marks = np.array(list(itertools.chain(*groups)), np.bool_)
-    assert marked_rows(marks, edges(groups)).tolist() == list(map(sum, groups))
+    assert count_marked_rows(marks, edges(groups)).tolist() == list(map(sum, groups))
 
 
 @pytest.mark.parametrize("spread", [0, 20, 40, 44, 50, 53, 80])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval import OrderError
-from fastrank_eval.groups.sort import broken_order, order_by_score
+from fastrank_eval.groups.sort import find_order_violation, order_by_score
 from fastrank_eval.groups.ties import order_by_item
 
 NAMES = {"float32": np.float32, "float64": np.float64}
@@ -127,7 +127,7 @@ def test_order__leaves_the_scores_alone():
     assert score[order].tolist() == [3.0, 2.0, 1.0]
 
 
-# ---- broken_order --------------------------------------------------------------------------------
+# ---- find_order_violation ------------------------------------------------------------------------
 
 
 def rises(score, starts) -> list[int]:
@@ -146,14 +146,16 @@ def rises(score, starts) -> list[int]:
     st.sampled_from(list(NAMES)),
     st.booleans(),
 )
-def test_broken_order__is_the_first_rise_inside_a_group(sizes, scores, kind, falling):
+def test_find_order_violation__is_the_first_rise_inside_a_group(sizes, scores, kind, falling):
     starts = starts_of(sizes)
     score = np.array(scores[: starts[-1]], NAMES[kind])
     if falling:
         score = score[by_sorted(score, starts)]
     wanted = rises(score, starts)
-    assert broken_order(frozen(score), starts, named=True) == (wanted[0] if wanted else -1)
-    assert broken_order(frozen(score), starts, named=False) == (0 if wanted else -1)
+    assert find_order_violation(frozen(score), starts, need_row=True) == (
+        wanted[0] if wanted else -1
+    )
+    assert find_order_violation(frozen(score), starts, need_row=False) == (0 if wanted else -1)
 
 
 # ---- presorted mode ------------------------------------------------------------------------------

@@ -367,7 +367,7 @@ def test_access__by_label_with_hints():
         ({"by": "slto"}, ColumnError, "slto"),
         ({"by": "slot:1,x"}, ColumnError, "no column 'x'"),
         ({"by": "slot:quantle5"}, ArgumentError, "Did you mean"),
-        ({"by": "covers"}, ArgumentError, "cannot be told apart"),
+        ({"by": "covers"}, ArgumentError, "cannot be compared"),
         ({"by": "country:day"}, ArgumentError, "country"),
         ({"by": "@clicks"}, ArgumentError, "@clicks"),
         ({"by": "slot", "min_groups": 0}, ArgumentError, "min_groups=0"),

@@ -23,7 +23,7 @@ from fastrank_eval.engine.totals import Measured, RowStates, SharedStates, Slice
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.diversity import Coverage
 from fastrank_eval.groups.labels import Labels
-from fastrank_eval.groups.ranking import Ranking, rank, unranked
+from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
 from fastrank_eval.slicing.slicer import SliceCodes
 from fastrank_eval.stats.exact import NO_SLICES
 
@@ -104,10 +104,12 @@ def measure_chunk(
             in_order = scored.in_order(plan.presorted, score)
         if plan.passes:
             ranking = (
-                rank(scored, plan.ties, in_order, coverage) if plan.ranks else unranked(scored)
+                rank(scored, plan.ties, in_order, coverage)
+                if plan.ranks
+                else ranking_in_row_order(scored)
             )
             positives = ranking.relevant(1.0)
-            groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked)
+            groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked_groups)
             found: dict[int, Contributions] = {}
             for m, value in _values(plan, ranking):
                 one = apply_policies(plan, m, ranking, value, group_weights, name)

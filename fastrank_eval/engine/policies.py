@@ -151,7 +151,7 @@ def apply_policies(
             policy = plan.policy(measure, reason)
             if policy == "error":
                 at = int(np.argmax(mine))
-                group = at if ranking.ranked is None else int(ranking.ranked[at])
+                group = at if ranking.ranked_groups is None else int(ranking.ranked_groups[at])
                 raise UndefinedError(
                     f"{measure} is undefined for the group "
                     f"{name(group)} ({reason}), and undefined groups "
@@ -191,9 +191,9 @@ def _group_weights(
         return None
     if kind not in GROUP_WEIGHTS:
         column = columns[kind]
-        if ranking.ranked is None:
+        if ranking.ranked_groups is None:
             return column
-        ranked = ranking.ranked
+        ranked = ranking.ranked_groups
         return ranking.cached_for_models(("column", kind), lambda: column[ranked])
     rel = measure.rel_or_default
 

@@ -31,8 +31,8 @@ from fastrank_eval.groups.boundaries import (
     keys_at,
 )
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
-from fastrank_eval.groups.gather import Gathering, Span
-from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, stay_packed
+from fastrank_eval.groups.gather import Gatherer, PartitionRange
+from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, can_stay_packed
 from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch, first_rows
 from fastrank_eval.io.validate import columns_of, keys_of
@@ -65,12 +65,12 @@ class Scattered:
 
     def __init__(self, plan: Plan, budget: Budget) -> None:
         self._plan, self._budget = plan, budget
-        self._dealers: list[Partitioner] = []
+        self._partitioners: list[Partitioner] = []
         self._expected: int | None = None
         self.spilled = False
 
     def evaluate(self, reading: RowReader) -> tuple[Totals, list[GroupResults]]:
-        """Deal the rows, and evaluate the groups.
+        """Partition the rows, and evaluate the groups.
 
         Parameters
         ----------
@@ -88,33 +88,33 @@ class Scattered:
         return self._evaluate(reading.parts(self._plan.batch_rows), narrow=False)
 
     def _evaluate(self, parts: Iterable[Batch], narrow: bool) -> tuple[Totals, list[GroupResults]]:
-        dealt = self._dealt(parts)
+        partitioned = self._partition(parts)
         held: list[PartitionedBatch] = []
-        packed = opened = read = 0
+        packed = unpacked = read = 0
         allowed = self._budget.rows
         if self._expected is None:
             # More may come than is foreseen: then what is held is handed on beside the sorter.
             allowed //= 2
-        for rows, work in dealt:
+        for rows, work in partitioned:
             read += rows
             if work is None:
                 continue
             held.append(work)
-            packed, opened = packed + work.bytes, opened + work.bytes_opened
-            size = packed if packed == opened or stay_packed(held) else opened
-            size += self._dealers[0].bytes
+            packed, unpacked = packed + work.bytes, unpacked + work.bytes_unpacked
+            size = packed if packed == unpacked or can_stay_packed(held) else unpacked
+            size += self._partitioners[0].bytes
             more = 1.0 if self._expected is None else max(self._expected / read, 1.0)
             if size > allowed or (read >= _FORESEEN and size * more > allowed):
                 self.spilled = True
-                needed = int(_ON_DISK * opened * more)
-                rest = (work for _, work in dealt if work is not None)
+                needed = int(_ON_DISK * unpacked * more)
+                rest = (work for _, work in partitioned if work is not None)
                 return self._sorted(held, rest, needed, narrow)
         if not held:
             return Totals(self._plan), []
-        return self._gathered(Gathering(self._dealers[0], held))
+        return self._gathered(Gatherer(self._partitioners[0], held))
 
-    def _dealt(self, parts: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
-        """Rows read, and what of them was dealt, stretch by stretch."""
+    def _partition(self, parts: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
+        """Partition batches; yield the rows read and the partitioned batch, if any row remains."""
         plan = self._plan
 
         def jobs() -> Iterator[WorkBatch]:
@@ -123,31 +123,33 @@ class Scattered:
             if first is None:
                 return
             kinds = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
-            dealer = Partitioner(
+            partitioner = Partitioner(
                 plan.roles.group,
                 kinds,
                 len(plan.roles.scores),
                 keep_numbers=plan.per_group or plan.keeps_order,
                 keep_order=plan.keeps_order,
             )
-            self._dealers[:] = [dealer]
-            wide = any(column.text for column in dealer.columns)
+            self._partitioners[:] = [partitioner]
+            wide = any(column.text for column in partitioner.columns)
             rows = max(plan.batch_rows // _WIDE, 1) if wide else plan.batch_rows
             yield from rebatch(chain([first], rest), rows)
 
-        def deal(work: WorkBatch) -> tuple[int, PartitionedBatch | None]:
+        def partition(work: WorkBatch) -> tuple[int, PartitionedBatch | None]:
             batch = in_scratch(read_batch(work[0]))
             columns = columns_of(batch, plan.roles, work[1])
-            return batch.num_rows, self._dealers[0].deal(columns) if columns.rows else None
+            return batch.num_rows, self._partitioners[0].partition(
+                columns
+            ) if columns.rows else None
 
-        return in_order(plan.threads, deal, jobs())
+        return in_order(plan.threads, partition, jobs())
 
-    def _gathered(self, gathering: Gathering) -> tuple[Totals, list[GroupResults]]:
+    def _gathered(self, gatherer: Gatherer) -> tuple[Totals, list[GroupResults]]:
         plan = self._plan
         thread_totals = ThreadTotals(plan)
 
-        def work(span: Span) -> GroupResults | None:
-            gathered = gathering.gathered(span)
+        def work(partitions: PartitionRange) -> GroupResults | None:
+            gathered = gatherer.gather(partitions)
             chunk = gathered.chunk
 
             def name(group: int) -> str:
@@ -159,10 +161,10 @@ class Scattered:
             return GroupResults(gathered.keys(), values, chunk.columns.earliest(chunk.starts))
 
         done = []
-        spans = list(gathering.spans())
-        rows, total = 0, sum(span.rows for span in spans)
-        for span, piece in zip(spans, in_order(plan.threads, work, spans), strict=True):
-            rows += span.rows
+        ranges = list(gatherer.ranges())
+        rows, total = 0, sum(partitions.rows for partitions in ranges)
+        for partitions, piece in zip(ranges, in_order(plan.threads, work, ranges), strict=True):
+            rows += partitions.rows
             report("evaluating", rows, total)
             if piece is not None:
                 done.append(piece)
@@ -179,7 +181,7 @@ class Scattered:
         taken = 0
 
         def counted() -> Iterator[PartitionedBatch]:
-            """Dealt stretches, none of them held on to."""
+            """Yield partitioned batches without keeping any."""
             nonlocal taken
             for work in chain((held.pop(0) for _ in range(len(held))), rest):
                 taken += work.rows
@@ -195,14 +197,14 @@ class Scattered:
 
         with spill_folder(budget.spill, needed) as folder:
             sorter = Sorter(
-                self._dealers[0],
+                self._partitioners[0],
                 folder,
                 memory=int(_SORTER_SHARE * budget.rows),
                 disk=int(_DISK_SHARE * shutil.disk_usage(folder).free),
                 threads=plan.threads,
                 in_order=plan.keeps_order,
-                masked=plan.roles.unretrieved == "allow",
-                judged=plan.roles.judgments and plan.roles.unjudged == "allow",
+                missing_scores=plan.roles.unretrieved == "allow",
+                missing_labels=plan.roles.judgments and plan.roles.unjudged == "allow",
                 narrow=narrow,
             )
             with sorter.rows(counted()) as batches:

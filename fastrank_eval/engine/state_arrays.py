@@ -244,11 +244,11 @@ class KnownSlices(SliceCodes):
 
 
 def edges_in(slicing: SliceCodes) -> dict[str, list[str]]:
-    """The edges of the bins of each part that has any, as labels show them."""
+    """Format the edges of the bins of each slice column that has edges."""
     return {
-        part.part.name: value_texts(part.edges)
-        for part in slicing.parts
-        if isinstance(part, BinCodes)
+        coder.slice_column.name: value_texts(coder.edges)
+        for coder in slicing.coders
+        if isinstance(coder, BinCodes)
     }
 
 

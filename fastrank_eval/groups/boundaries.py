@@ -1,4 +1,4 @@
-"""Equal neighbours -> groups; keys that return."""
+"""Find where groups begin, and detect keys that return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Keys = tuple[pa.Array, ...]
 
 
 def group_starts(keys: Keys) -> np.ndarray:
-    """Rows (but for row 0) whose key differs from that of the row before.
+    """Find the rows, except row 0, whose key differs from the previous row.
 
     Parameters
     ----------
@@ -26,29 +26,29 @@ def group_starts(keys: Keys) -> np.ndarray:
     Returns
     -------
     ndarray of int64
-        Ascending row numbers, at least 1.
+        Row numbers, ascending, each at least 1.
     """
     words = fixed_width(keys[0])
     if len(keys) == 1 and words is not None and words.ndim == 1:
         starts = scratch("row numbers", len(words))
-        return starts[: _edges(_frozen_bits(words), starts)].copy()
-    changed = _changes(keys[0])
+        return starts[: _find_starts(_unsigned_bits(words), starts)].copy()
+    changed = _differs_from_previous(keys[0])
     for key in keys[1:]:
-        changed = changed | _changes(key)
+        changed = changed | _differs_from_previous(key)
     starts = np.flatnonzero(changed)
     starts += 1
     return starts
 
 
-def _frozen_bits(words: np.ndarray) -> np.ndarray:
-    """Unsigned integers of the same bits: one compiled loop a width."""
+def _unsigned_bits(words: np.ndarray) -> np.ndarray:
+    """View numbers as unsigned integers: one compiled loop for each width."""
     bits = words.view(f"u{words.dtype.itemsize}")
     bits.flags.writeable = False
     return bits
 
 
 @kernel
-def _edges(words, starts):  # type: ignore[no-untyped-def]
+def _find_starts(words, starts):  # type: ignore[no-untyped-def]
     # Without a branch: 0.5 ns a row, against 1.1 for compare and flatnonzero.
     groups = 0
     for i in range(1, words.shape[0]):
@@ -57,7 +57,8 @@ def _edges(words, starts):  # type: ignore[no-untyped-def]
     return groups
 
 
-def _changes(key: pa.Array) -> np.ndarray:
+def _differs_from_previous(key: pa.Array) -> np.ndarray:
+    """Mark the rows, except row 0, that differ from the previous one."""
     words = fixed_width(key)
     if words is None:
         rows = len(key)
@@ -71,12 +72,12 @@ def _changes(key: pa.Array) -> np.ndarray:
 
 
 def same_key(left: Keys, i: int, right: Keys, j: int) -> bool:
-    """Whether row `i` of `left` and row `j` of `right` belong to one group."""
+    """Tell whether row `i` of `left` and row `j` of `right` have one key."""
     return all(a[i].equals(b[j]) for a, b in zip(left, right, strict=True))
 
 
 def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
-    """Row `i`'s key as a reader would write it, for messages."""
+    """Format the key of row `i` for messages."""
     pairs = zip(names, keys, strict=True)
     return ", ".join(f"{name}={_value_text(key, i)}" for name, key in pairs)
 
@@ -84,32 +85,32 @@ def key_text(keys: Keys, names: Sequence[str], i: int) -> str:
 def _value_text(key: pa.Array, i: int) -> str:
     try:
         return repr(key[i].as_py())
-    except (OverflowError, ValueError, pa.ArrowException):  # beyond what Python's dates can hold
-        if pa.types.is_timestamp(key.type) and key.type.tz:  # of a zone that may be unknown
+    except (OverflowError, ValueError, pa.ArrowException):  # outside the range of Python's dates
+        if pa.types.is_timestamp(key.type) and key.type.tz:  # the zone may be unknown
             key = key.cast(pa.timestamp(key.type.unit, "UTC"))
         return str(key.slice(i, 1).cast(pa.string())[0].as_py())
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRun:
-    """The keys of consecutive groups, as far as a check for returning keys needs them.
+    """Keys of consecutive groups, for the check for returning keys.
 
     Parameters
     ----------
     first, last : tuple of pyarrow.Array of length 1
         Keys of the first and the last group.
-    rises, falls : bool
-        Whether every key is above (below) the one before it.
+    ascending, descending : bool
+        Whether every key is above (below) the previous one.
     keys : tuple of pyarrow.Array or None
-        All keys, where they must be kept.
+        All keys; None where the order alone excludes a return.
     groups : int
         Number of groups.
     """
 
     first: Keys
     last: Keys
-    rises: bool
-    falls: bool
+    ascending: bool
+    descending: bool
     keys: Keys | None
     groups: int
 
@@ -123,17 +124,17 @@ def key_run(keys: Keys, starts: np.ndarray, keep: bool) -> KeyRun:
     starts : ndarray of int64, shape (groups,)
         First row of each group.
     keep : bool
-        Keep keys that are sorted too.
+        Store sorted keys too.
     """
-    # Not slices, which keep all rows of their batch in memory.
+    # No slices: they would keep all rows of their batch in memory.
     first, last = keys_at(keys, starts[:1]), keys_at(keys, starts[-1:])
-    rises, falls = _directions(keys, starts)
-    kept = keys_at(keys, starts) if keep or not (rises or falls) else None
-    return KeyRun(first, last, rises, falls, kept, len(starts))
+    ascending, descending = _directions(keys, starts)
+    all_keys = keys_at(keys, starts) if keep or not (ascending or descending) else None
+    return KeyRun(first, last, ascending, descending, all_keys, len(starts))
 
 
 def keys_at(keys: Keys, rows: np.ndarray) -> Keys:
-    """The keys of some rows."""
+    """Take the keys of some rows."""
     return tuple(_key_at(key, rows) for key in keys)
 
 
@@ -141,12 +142,15 @@ def _key_at(key: pa.Array, rows: np.ndarray) -> pa.Array:
     words = None if pa.types.is_boolean(key.type) else fixed_width(key)
     if words is None or words.ndim > 1:
         return key.take(row_column(rows))
-    # Arrow's take imports pyarrow.compute: 45 ms that a run over sorted integers can do without.
+    # Arrow's take imports pyarrow.compute: 45 ms that a run over sorted integers can save.
     return arrow_column(words[rows], key.type)
 
 
 def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
-    """Whether the keys of some rows strictly rise, or strictly fall; a key alone does both."""
+    """Tell whether keys strictly ascend, and whether they strictly descend.
+
+    A single key does both.
+    """
     if len(rows) < 2:
         return True, True
     words = fixed_width(keys[0])
@@ -154,8 +158,8 @@ def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
         words = words.take(rows)
         only_rises = bool((words[1:] > words[:-1]).all())
         return only_rises, not only_rises and bool((words[1:] < words[:-1]).all())
-    rises = falls = np.zeros(len(rows) - 1, np.bool_)
-    level = np.ones(len(rows) - 1, np.bool_)
+    ascending = descending = np.zeros(len(rows) - 1, np.bool_)
+    equal = np.ones(len(rows) - 1, np.bool_)
     for key in keys:
         words = fixed_width(key)
         if words is not None and words.ndim > 1:
@@ -166,23 +170,24 @@ def _directions(keys: Keys, rows: np.ndarray) -> tuple[bool, bool]:
         else:
             import pyarrow.compute as pc
 
-            here = keys_at((key,), rows)[0]
-            after, before = here.slice(1), here.slice(0, len(here) - 1)
+            values = keys_at((key,), rows)[0]
+            after, before = values.slice(1), values.slice(0, len(values) - 1)
             above = as_array(pc.greater(after, before)).view(np.bool_)
             below = as_array(pc.less(after, before)).view(np.bool_)
-        rises = rises | (level & above)
-        falls = falls | (level & below)
-        level = level & ~(above | below)
-    return bool(rises.all()), bool(falls.all())
+        ascending = ascending | (equal & above)
+        descending = descending | (equal & below)
+        equal = equal & ~(above | below)
+    return bool(ascending.all()), bool(descending.all())
 
 
 class ReturningKey(Exception):
-    """A group key came back after another group.
+    """A group key returns after another group.
 
     Parameters
     ----------
     keys : tuple of pyarrow.Array of length 1, or None
-        The key; None where it only may have come back, because earlier keys were not kept.
+        The key; None where a return is possible but not proven, because earlier keys were not
+        stored.
     """
 
     def __init__(self, keys: Keys | None) -> None:
@@ -191,71 +196,71 @@ class ReturningKey(Exception):
 
 
 class KeyWatch:
-    """Notices a key that comes back after other groups, in bounded memory for sorted keys.
+    """Detector of returning keys, in bounded memory for sorted keys.
 
-    Keys that only rise, or only fall, cannot return: nothing is kept of them. Otherwise every key
-    is kept and compared, whenever their number has doubled and at the end.
+    Keys that only ascend, or only descend, cannot return, so none is stored. Otherwise all keys
+    are stored. They are compared each time their number doubles, and at the end.
 
     Parameters
     ----------
     keep : bool
-        Keep sorted keys too, because the input cannot be read a second time.
+        Store sorted keys too, because the input cannot be read a second time.
     """
 
     def __init__(self, keep: bool) -> None:
         self.keep = keep
-        self._rises = self._falls = True
+        self._ascending = self._descending = True
         self._last: Keys | None = None
-        self._kept: list[Keys] = []
-        self._groups = self._kept_groups = 0
+        self._keys: list[Keys] = []
+        self._groups = self._stored_groups = 0
         self._next_check = 1 << 12
 
     def add(self, run: KeyRun) -> None:
-        """Take the keys of the groups that follow.
+        """Add the keys of the next groups.
 
         Raises
         ------
         ReturningKey
-            A key came back, or may have: see `ReturningKey`.
+            A key returns, or may return: see `ReturningKey`.
         """
         step = (True, True)
         if self._last is not None:
             pair = zip(self._last, run.first, strict=True)
             both = tuple(pa.concat_arrays([a, b]) for a, b in pair)
             step = _directions(both, np.arange(2))
-        self._rises &= run.rises and step[0]
-        self._falls &= run.falls and step[1]
+        self._ascending &= run.ascending and step[0]
+        self._descending &= run.descending and step[1]
         self._last = run.last
         self._groups += run.groups
         if run.keys is not None:
-            self._kept.append(run.keys)
-            self._kept_groups += run.groups
-        if self._rises or self._falls:
+            self._keys.append(run.keys)
+            self._stored_groups += run.groups
+        if self._ascending or self._descending:
             return
-        if self._kept_groups < self._groups:
+        if self._stored_groups < self._groups:
             raise ReturningKey(None)
         if self._groups >= self._next_check:
             self._compare()
             self._next_check = 2 * self._groups
 
     def finish(self) -> None:
-        """Compare what was kept.
+        """Compare the stored keys.
 
         Raises
         ------
         ReturningKey
-            A key came back.
+            A key returns.
         """
-        if not (self._rises or self._falls):
+        if not (self._ascending or self._descending):
             self._compare()
 
     def _compare(self) -> None:
-        keys = tuple(pa.concat_arrays(list(column)) for column in zip(*self._kept, strict=True))
-        self._kept = [keys]
+        keys = tuple(pa.concat_arrays(list(column)) for column in zip(*self._keys, strict=True))
+        self._keys = [keys]
         codes, firsts = number_keys(keys)
         if len(firsts) < len(codes):
-            again = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
-            raise ReturningKey(tuple(key.slice(again, 1) for key in keys))
+            repeat = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
+            raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys))
 
 
 def number_keys(keys: Keys) -> tuple[np.ndarray, np.ndarray]:
@@ -277,16 +282,21 @@ def number_keys(keys: Keys) -> tuple[np.ndarray, np.ndarray]:
 
 
 def key_integers(keys: Keys) -> np.ndarray:
-    """Integers that are equal exactly where the keys are. int64, shape (rows,), read-only."""
-    integers = _integers(keys[0])
+    """Map keys to integers that are equal exactly where the keys are.
+
+    Returns
+    -------
+    ndarray of int64, shape (rows,), read-only
+    """
+    integers = _column_integers(keys[0])
     for key in keys[1:]:
         left, _ = number_integers(integers)
-        right, firsts = number_integers(_integers(key))
+        right, firsts = number_integers(_column_integers(key))
         integers = left * len(firsts) + right
     return frozen(np.ascontiguousarray(integers))
 
 
-def _integers(key: pa.Array) -> np.ndarray:
+def _column_integers(key: pa.Array) -> np.ndarray:
     words = fixed_width(key)
     if words is not None and words.ndim == 1:
         if words.dtype == np.uint64:

@@ -1,4 +1,4 @@
-"""Whole groups, and those of their rows that one model has scored."""
+"""Hold whole groups, and the rows that a model has scored."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.labels import Labels
-from fastrank_eval.groups.sort import broken_order
+from fastrank_eval.groups.sort import find_order_violation
 from fastrank_eval.io.columns import Columns
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole groups, one after another.
+    """Consecutive whole groups.
 
     Parameters
     ----------
     columns : Columns
-        Their rows.
+        Rows of the groups.
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
     grouped : bool
-        Whether rows have groups; otherwise all stand as one, and nothing is known of clusters.
+        Whether rows have groups. Otherwise all rows are one group, and clusters are unknown.
     """
 
     columns: Columns
     starts: np.ndarray
     grouped: bool = True
-    #: Tells rows of several models apart from those of another chunk, once the chunk is gone.
+    #: Identifies the chunk to those who keep rows of several models after the chunk is freed.
     token: object = field(default_factory=object, compare=False)
 
     @property
@@ -43,16 +43,16 @@ class Chunk:
         return len(self.starts) - 1
 
     def unjudged_rows(self) -> np.ndarray:
-        """Rows of each group that nobody judged, as far as a measure asks. int64."""
+        """Count the unjudged rows of each group; 0 where no measure needs them. int64."""
         unjudged = self.columns.unjudged
         if unjudged is None:
             return np.zeros(self.groups, np.int64)
-        return marked_rows(unjudged, self.starts)
+        return count_marked_rows(unjudged, self.starts)
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The rows of a chunk that a model has scored.
+    """Rows of a chunk that a model has scored.
 
     Parameters
     ----------
@@ -61,21 +61,21 @@ class Scored:
     weight : ndarray of float64, shape (rows,), read-only, or None
     item : pyarrow.Array or None
     starts : ndarray of int64, shape (groups + 1,)
-        First of these rows of each group, then their number.
+        First scored row of each group, then the number of scored rows.
     labels : Labels
-        Theirs: those of the chunk, shared by all models that scored every row of it.
-    kept : ndarray of int64, shape (rows,), or None
-        Which rows of the chunk these are; None: all.
-    lost : ndarray of int64, or None
-        Labelled rows of the chunk that are not among these; None where `kept` is.
+        Labels of these rows. All models that scored every row share those of the chunk.
+    scored_rows : ndarray of int64, shape (rows,), or None
+        Row numbers in the chunk; None for all rows.
+    unretrieved_relevant : ndarray of int64, or None
+        Labelled rows of the chunk without a score; None where `scored_rows` is None.
     unjudged : ndarray of bool, shape (rows,), read-only, or None
-        Those without a label, where a measure asks.
+        Mask of the rows without a label, where a measure needs it.
     subtopics : ndarray of uint64, shape (rows,), read-only, or None
-        What they cover, where a measure asks.
+        Subtopics that each row covers, where a measure needs them.
     fields : mapping of str to ndarray of int32, or None
-        Codes of the columns whose values measures tell apart, of all rows of the chunk.
+        Codes of the columns that measures name, for all rows of the chunk.
     epsilon : float or None
-        Of the type of the score column; None: of the type of `score`.
+        Machine epsilon of the type of the score column; None for that of `score`.
     """
 
     chunk: Chunk
@@ -84,7 +84,7 @@ class Scored:
     item: pa.Array | None
     starts: np.ndarray
     labels: Labels
-    kept: np.ndarray | None = None
+    scored_rows: np.ndarray | None = None
     unretrieved_relevant: np.ndarray | None = None
     unjudged: np.ndarray | None = None
     subtopics: np.ndarray | None = None
@@ -100,19 +100,19 @@ class Scored:
         fields: Mapping[str, np.ndarray] | None = None,
         epsilons: Sequence[float] = (),
     ) -> Self:
-        """Leave out the rows that a model has not scored.
+        """Select the rows that a model has scored.
 
         Parameters
         ----------
         chunk : Chunk
         model : int
-            Which score column.
+            Index of the score column.
         labels : Labels
-            Of the chunk.
+            Labels of the chunk.
         fields : mapping of str to ndarray of int32, or None
-            Of the chunk.
+            Field codes of the chunk.
         epsilons : sequence of float
-            Of the type of each score column, where it is known.
+            Machine epsilon of the type of each score column, where it is known.
         """
         columns = chunk.columns
         epsilon = epsilons[model] if epsilons else None
@@ -120,68 +120,68 @@ class Scored:
         missing, unjudged = columns.unretrieved[model], columns.unjudged
         subtopics = columns.subtopics
         if missing is None or not missing.any():
-            every = cls(chunk, score, weight, item, chunk.starts, labels, fields=fields)
-            return replace(every, unjudged=unjudged, subtopics=subtopics, epsilon=epsilon)
-        here = ~missing
-        kept = np.flatnonzero(here)
-        starts = np.append(0, np.cumsum(marked_rows(here, chunk.starts)))
+            all_rows = cls(chunk, score, weight, item, chunk.starts, labels, fields=fields)
+            return replace(all_rows, unjudged=unjudged, subtopics=subtopics, epsilon=epsilon)
+        has_score = ~missing
+        scored_rows = np.flatnonzero(has_score)
+        starts = np.append(0, np.cumsum(count_marked_rows(has_score, chunk.starts)))
         return cls(
             chunk,
-            frozen(score[kept]),
-            None if weight is None else frozen(weight[kept]),
-            None if item is None else item.take(row_column(kept)),
+            frozen(score[scored_rows]),
+            None if weight is None else frozen(weight[scored_rows]),
+            None if item is None else item.take(row_column(scored_rows)),
             starts,
-            # A group without a labelled row here may have one that is lost.
-            Labels.of(columns.label[kept], starts, skip_empty=False),
-            kept,
-            np.flatnonzero(missing & (labels.labelled.marks != 0)),
-            None if unjudged is None else frozen(unjudged[kept]),
-            None if subtopics is None else frozen(subtopics[kept]),
+            # A group without a labelled row here may have one without a score.
+            Labels.of(columns.label[scored_rows], starts, skip_empty=False),
+            scored_rows,
+            np.flatnonzero(missing & (labels.labelled_rows.marks != 0)),
+            None if unjudged is None else frozen(unjudged[scored_rows]),
+            None if subtopics is None else frozen(subtopics[scored_rows]),
             fields,
             epsilon,
         )
 
     def field(self, name: str) -> np.ndarray:
-        """The code of each row's value in a column. int32, shape (rows,)."""
+        """Return the code of each row's value in a column. int32, shape (rows,)."""
         codes = (self.fields or {})[name]
-        return codes if self.kept is None else codes[self.kept]
+        return codes if self.scored_rows is None else codes[self.scored_rows]
 
     def in_order(self, presorted: bool, score_name: str) -> bool:
-        """Whether rows stand best first in every group; an error where that was promised.
+        """Tell whether scores descend inside every group.
 
         Parameters
         ----------
         presorted : bool
-            Whether it was.
+            Whether the caller promised it.
         score_name : str
-            For the message.
+            Score column, for the message.
 
         Raises
         ------
         OrderError
-            Names the row whose score rises.
+            A score rises although `presorted` is True; the message names the row.
         """
-        broken = broken_order(self.score, self.starts, presorted)
+        broken = find_order_violation(self.score, self.starts, presorted)
         if broken >= 0 and presorted:
-            # 64-bit integers are places among the doubles here, no values to show.
+            # 64-bit integers are stored as the bits of doubles: such values are not shown.
             pair = self.score[[broken - 1, broken]]
-            odd = (pair != 0) & (np.abs(pair) < np.finfo(pair.dtype).tiny)
-            values = "" if odd.any() else f": {pair[0]!s} is followed by {pair[1]!s}"
-            row = int(broken if self.kept is None else self.kept[broken])
+            has_subnormal = (pair != 0) & (np.abs(pair) < np.finfo(pair.dtype).tiny)
+            values = "" if has_subnormal.any() else f": {pair[0]!s} is followed by {pair[1]!s}"
+            row = int(broken if self.scored_rows is None else self.scored_rows[broken])
             number = self.chunk.columns.number_of(row)
             error = OrderError(
                 f"score column '{score_name}' rises inside a group at row {number:,} (counted from "
-                f"0){values}, but the input was said to be sorted; sort it by group and descending "
-                "score, or leave out the promise."
+                f"0){values}, but order='sorted' (or presorted) promises descending scores; sort "
+                "the input by group and descending score, or leave the option out."
             )
             error.row = number
             raise error
         return broken < 0
 
 
-def marked_rows(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """How many rows of each group a mask marks. int64, shape (groups,)."""
-    # 32 marks a word, and one word more, in which the last edge may stand.
+def count_marked_rows(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Count the marked rows of each group. int64, shape (groups,)."""
+    # 32 marks in a word, and one more word, because the last edge may lie in it.
     packed = np.zeros(4 * (len(marks) // 32 + 1), np.uint8)
     packed[: -(-len(marks) // 8)] = np.packbits(marks, bitorder="little")
     counts = np.empty(len(starts) - 1, np.int64)
@@ -191,24 +191,24 @@ def marked_rows(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 @kernel
 def _count_marks(words, starts, counts):  # type: ignore[no-untyped-def]
-    """Marks below each edge less those below the edge before: no loop over the rows of a group."""
-    whole = np.int64(0)
-    at = np.int64(0)
+    """Subtract the marks below the previous edge: no loop over the rows of a group."""
+    total = np.int64(0)
+    word = np.int64(0)
     before = np.int64(0)
     for g in range(counts.shape[0] + 1):
         edge = starts[g]
-        while at < edge >> 5:
-            whole += _ones(words[at])
-            at += 1
-        below = whole + _ones(words[at] & ((1 << (edge & 31)) - 1))
+        while word < edge >> 5:
+            total += _popcount(words[word])
+            word += 1
+        below = total + _popcount(words[word] & ((1 << (edge & 31)) - 1))
         if g > 0:
             counts[g - 1] = below - before
         before = below
 
 
 @kernel
-def _ones(word):  # type: ignore[no-untyped-def]
-    """How many of 32 bits are set."""
+def _popcount(word):  # type: ignore[no-untyped-def]
+    """Count the bits that are set among 32."""
     pairs = word - ((word >> 1) & 0x55555555)
     fours = (pairs & 0x33333333) + ((pairs >> 2) & 0x33333333)
     bytes_ = (fours + (fours >> 4)) & 0x0F0F0F0F

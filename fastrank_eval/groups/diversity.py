@@ -1,8 +1,8 @@
-"""What the rows of a chunk cover, and where a model ranks them: for measures of diversity.
+"""Rank the rows that cover subtopics, for measures of diversity.
 
-An *intent* is one subtopic of one group, as far as a row of the group covers it. Whatever is
-averaged over the intents of a group is worked out for each intent as if it were a group of its
-own, in which the rows that cover it are the relevant ones.
+An *intent* is one subtopic of one group that at least one row of the group covers. A measure
+averages over the intents of a group. It treats each intent as a group of its own, in which the
+rows that cover the subtopic are the relevant ones.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.labels import Entries
 from fastrank_eval.groups.ties import item_codes, resolve_blocks
 
-__all__ = ["Coverage", "Covering"]
+__all__ = ["Coverage", "IntentRanking"]
 
-#: Gains below this share of the first one are left out of an ideal: half a billionth of the last
-#: bit of their sum.
-_NOTHING = 1e-22
+#: An ideal leaves out gains below this share of the first one: half a billionth of the last bit of
+#: their sum.
+_NEGLIGIBLE = 1e-22
 
 
 @dataclass
 class Coverage:
-    """What the rows of whole groups cover, whatever the scores: found once, for every model.
+    """Subtopics that the rows of whole groups cover, shared by all models.
 
     Parameters
     ----------
     row : ndarray of int64, shape (covering rows,)
         Rows that cover a subtopic, retrieved or not, ascending.
     mask : ndarray of uint64, shape (covering rows,)
-        What each covers: bit s for subtopic s.
+        Subtopics of each row: bit s for subtopic s.
     offsets : ndarray of int64, shape (groups + 1,)
-        First covering row of each group, then their number.
+        First covering row of each group, then the number of covering rows.
     union : ndarray of uint64, shape (groups,), read-only
-        What the rows of a group cover together.
+        Subtopics that the rows of a group cover together.
     item : pyarrow.Array or None
         Item ids of all rows.
     """
@@ -50,7 +50,7 @@ class Coverage:
     offsets: np.ndarray
     union: np.ndarray
     item: pa.Array | None
-    _known: dict[Hashable, np.ndarray] = field(default_factory=dict)
+    _cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -61,7 +61,7 @@ class Coverage:
         Parameters
         ----------
         subtopics : ndarray of uint64, shape (rows,), or None
-            None: no measure asks.
+            None where no measure needs them.
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
         item : pyarrow.Array or None
@@ -73,46 +73,46 @@ class Coverage:
         return cls(row, subtopics[row], np.searchsorted(row, starts), frozen(union), item)
 
     def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """An array that several measures and models share, computed when the first one asks."""
-        if key not in self._known:
-            self._known[key] = compute()
-        return self._known[key]
+        """Return an array that measures and models share; compute it once."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]
 
     @cached_property
     def subtopics(self) -> np.ndarray:
-        """How many subtopics the rows of each group cover together. int64, shape (groups,)."""
+        """Number of subtopics that each group covers. int64, shape (groups,)."""
         return np.bitwise_count(self.union).astype(np.int64)
 
     @cached_property
     def intents(self) -> np.ndarray:
-        """First intent of each group, then their number. int64, shape (groups + 1,), read-only."""
+        """Offsets of the intents of each group. int64, shape (groups + 1,), read-only."""
         return frozen(np.concatenate([[0], np.cumsum(self.subtopics)]))
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Rows that cover each intent, retrieved or not. int64, shape (intents,)."""
+        """Number of rows that cover each intent, retrieved or not. int64, shape (intents,)."""
         return np.diff(self.by_intent(self.offsets, self.mask)[0])
 
     def by_intent(self, offsets: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sort covering rows by what they cover; a row stands once for each.
+        """Sort pairs of a covering row and an intent by intent.
 
         Parameters
         ----------
         offsets : ndarray of int64, shape (groups + 1,)
-            First of the rows of each group, then their number.
-        mask : ndarray of uint64
+            First covering row of each group, then the number of covering rows.
+        mask : ndarray of uint64, shape (covering rows,)
 
         Returns
         -------
         offsets : ndarray of int64, shape (intents + 1,)
             First pair of each intent, then the number of pairs.
-        at : ndarray of int64, shape (pairs,)
-            Which of the rows it is, in the order given.
+        pair_rows : ndarray of int64, shape (pairs,)
+            Index of the covering row of each pair; ascending inside an intent.
         """
         ends = np.zeros(self.intents[-1] + 2, np.int64)
-        at = np.empty(int(np.bitwise_count(mask).sum(dtype=np.int64)), np.int64)
-        _sort_by_intent(offsets, mask, self.union, self.intents, ends, at)
-        return ends[:-1].copy(), at
+        pair_rows = np.empty(int(np.bitwise_count(mask).sum(dtype=np.int64)), np.int64)
+        _sort_by_intent(offsets, mask, self.union, self.intents, ends, pair_rows)
+        return ends[:-1].copy(), pair_rows
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Average over the intents of each group.
@@ -130,39 +130,49 @@ class Coverage:
         _average(self.intents, values, means)
         return means
 
-    def ideal_gains(self, keep: float, depth: int) -> np.ndarray:
-        """Gains down the list that takes, rank by rank, the row that gains most there.
+    def ideal_gains(self, decay: float, depth: int) -> np.ndarray:
+        """Compute the gains of the greedy ideal list.
 
-        Where two rows gain the same, the one with the greater item id is taken if there are ids,
-        else (or if ids are equal too) the one whose subtopics, as bits, make the greater number.
+        At each rank the list takes the row with the highest gain. A tie goes to the row with the
+        greater item id. Without ids, or with equal ids, it goes to the row whose subtopic mask is
+        the greater number.
 
         Parameters
         ----------
-        keep : float
-            What is left of the gain of a subtopic each time it is covered, in [0, 1].
+        decay : float
+            Factor on the gain of a subtopic each time a row covers it, in [0, 1].
         depth : int
-            Ranks wanted; 0: all.
+            Number of ranks; 0 for all.
 
         Returns
         -------
         ndarray of float64, shape (covering rows,)
-            At the places of each group, rank by rank; 0 beyond `depth`.
+            Gains of each group, rank by rank, from its offset on; 0 beyond `depth`.
         """
 
-        def take() -> np.ndarray:
-            mask, place = self._by_mask()
-            most = int(np.diff(self.offsets).max(initial=0))
+        def compute() -> np.ndarray:
+            mask, preference = self._by_mask()
+            longest = int(np.diff(self.offsets).max(initial=0))
             gains = np.zeros(len(mask))
-            heads, ends = np.empty((2, most), np.int64)
+            heads, ends = np.empty((2, longest), np.int64)
             _take_greedily(
-                self.offsets, mask, place, keep, depth, _NOTHING, np.empty(64), heads, ends, gains
+                self.offsets,
+                mask,
+                preference,
+                decay,
+                depth,
+                _NEGLIGIBLE,
+                np.empty(64),
+                heads,
+                ends,
+                gains,
             )
             return gains
 
-        return self.cached(("ideal gains", keep, depth), take)
+        return self.cached(("ideal gains", decay, depth), compute)
 
     def _by_mask(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of each group that cover the same side by side, and the order to prefer."""
+        """Sort the rows of each group by mask; also return their order of preference."""
         group = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         keys = [~self.mask, group]
         if self.item is not None and len(self.row):
@@ -170,24 +180,25 @@ class Coverage:
             keys.insert(1, ~item_codes(self.item.take(row_column(self.row))))
         preferred = np.lexsort(keys)
         mask = self.mask[preferred]
-        place = np.lexsort((mask, group))  # stable: alike rows stay in the order to prefer
-        return mask[place], place
+        preference = np.lexsort((mask, group))  # stable: equal masks stay in order of preference
+        return mask[preference], preference
 
 
 @dataclass(slots=True)
-class Covering:
-    """Where a model ranks the rows that cover each intent, under one tie policy.
+class IntentRanking:
+    """Ranks of the rows that cover each intent, under one model and one tie policy.
 
     Parameters
     ----------
     coverage : Coverage
-        Of the chunk.
+        Coverage of the chunk.
     offsets : ndarray of int64, shape (intents + 1,)
-        First pair of each intent and a row that covers it, then the number of pairs.
+        First pair of each intent, then the number of pairs. A pair is an intent and a retrieved
+        row that covers it.
     above, size : ndarray of int64, shape (pairs,)
-        As in `ranking.Ranking`, of the pair's row; retrieved rows only, best rank first.
+        As in `ranking.Ranking`, for the row of the pair; best rank first.
     retrieved : ndarray of int64, shape (intents,)
-        Rows of the intent's group that have a score.
+        Number of rows with a score in the intent's group.
     """
 
     coverage: Coverage
@@ -200,48 +211,48 @@ class Covering:
     def of(
         cls,
         coverage: Coverage,
-        found: Entries,
+        entries: Entries,
         mask: np.ndarray,
         retrieved: np.ndarray,
         ties: str,
     ) -> Self:
-        """Sort the ranked covering rows by what they cover.
+        """Sort the ranked covering rows by intent.
 
         Parameters
         ----------
         coverage : Coverage
-        found : Entries
+        entries : Entries
             The covering rows that the model has ranked.
-        mask : ndarray of uint64
-            What each of them covers.
+        mask : ndarray of uint64, shape (entries,)
+            Subtopics of each entry.
         retrieved : ndarray of int64, shape (groups,)
         ties : str
             One of `ties.TIES`. ``"best"`` and ``"worst"`` rank tied rows by how many subtopics
             they cover.
         """
-        above, size = found.above, found.size
+        above, size = entries.above, entries.size
         if ties != "expected":
             size = np.ones(len(mask), np.int64)
         if ties in ("input", "item"):
-            above = found.place  # type: ignore[assignment]
+            above = entries.position  # type: ignore[assignment]
         elif ties != "expected":
-            group = np.repeat(np.arange(len(retrieved)), np.diff(found.offsets))
+            group = np.repeat(np.arange(len(retrieved)), np.diff(entries.offsets))
             covered = np.bitwise_count(mask).astype(np.float64)
             order = np.lexsort((mask, -covered, above, group))
             mask, above = mask[order], np.empty(len(mask), np.int64)
-            turned = resolve_blocks(
-                found.offsets, found.above, found.size, covered[order], ties, above
+            worst_order = resolve_blocks(
+                entries.offsets, entries.above, entries.size, covered[order], ties, above
             )
-            if turned is not None:
-                mask, above = mask[turned], above[turned]
-        offsets, at = coverage.by_intent(found.offsets, mask)
+            if worst_order is not None:
+                mask, above = mask[worst_order], above[worst_order]
+        offsets, pair_rows = coverage.by_intent(entries.offsets, mask)
         of_intent = np.repeat(retrieved, coverage.subtopics)
-        return cls(coverage, offsets, above[at], size[at], of_intent)
+        return cls(coverage, offsets, above[pair_rows], size[pair_rows], of_intent)
 
 
 @kernel
-def _sort_by_intent(offsets, mask, union, intents, ends, at):  # type: ignore[no-untyped-def]
-    """Counting sort; `ends` is one longer than the offsets it becomes."""
+def _sort_by_intent(offsets, mask, union, intents, ends, pair_rows):  # type: ignore[no-untyped-def]
+    """Sort pairs by counting; `ends` is one longer than the offsets that it becomes."""
     one = np.uint64(1)
     for fill in range(2):
         for g in range(offsets.shape[0] - 1):
@@ -252,7 +263,7 @@ def _sort_by_intent(offsets, mask, union, intents, ends, at):  # type: ignore[no
                 while bits != np.uint64(0):
                     if bits & one:
                         if fill:
-                            at[ends[intent + 1]] = e
+                            pair_rows[ends[intent + 1]] = e
                             ends[intent + 1] += 1
                         else:
                             ends[intent + 2] += 1
@@ -271,32 +282,32 @@ def _average(intents, values, means):  # type: ignore[no-untyped-def]
             total = 0.0
             for i in range(intents[g], intents[g + 1]):
                 total += values[k, i]
-            there = intents[g + 1] - intents[g]
-            means[k, g] = total / there if there > 0 else np.nan
+            intent_count = intents[g + 1] - intents[g]
+            means[k, g] = total / intent_count if intent_count > 0 else np.nan
 
 
 @kernel
 def _take_greedily(  # type: ignore[no-untyped-def]
-    offsets, mask, place, keep, depth, nothing, left, heads, ends, gains
+    offsets, mask, preference, decay, depth, negligible, remaining, heads, ends, gains
 ):
-    """Rows that cover the same gain the same: only the first of each kind is looked at."""
+    """Take the best row at each rank; of rows with equal masks only the first is a candidate."""
     one = np.uint64(1)
     for g in range(offsets.shape[0] - 1):
-        kinds = 0
+        distinct = 0
         for e in range(offsets[g], offsets[g + 1]):
             if e == offsets[g] or mask[e] != mask[e - 1]:
-                heads[kinds] = e
-                kinds += 1
-            ends[kinds - 1] = e + 1
+                heads[distinct] = e
+                distinct += 1
+            ends[distinct - 1] = e + 1
         for s in range(64):
-            left[s] = 1.0
+            remaining[s] = 1.0
         ranks = offsets[g + 1] - offsets[g]
         if depth > 0:
             ranks = min(ranks, depth)
         for rank in range(ranks):
             best = -1
-            most = 0.0
-            for d in range(kinds):
+            max_gain = 0.0
+            for d in range(distinct):
                 if heads[d] == ends[d]:
                     continue
                 gain = 0.0
@@ -304,21 +315,25 @@ def _take_greedily(  # type: ignore[no-untyped-def]
                 s = 0
                 while bits != np.uint64(0):
                     if bits & one:
-                        gain += left[s]
+                        gain += remaining[s]
                     bits >>= one
                     s += 1
-                level = gain == most and best >= 0 and place[heads[d]] < place[heads[best]]
-                if best < 0 or gain > most or level:
+                preferred = (
+                    gain == max_gain
+                    and best >= 0
+                    and preference[heads[d]] < preference[heads[best]]
+                )
+                if best < 0 or gain > max_gain or preferred:
                     best = d
-                    most = gain
-            gains[offsets[g] + rank] = most
-            if most <= nothing * gains[offsets[g]]:
+                    max_gain = gain
+            gains[offsets[g] + rank] = max_gain
+            if max_gain <= negligible * gains[offsets[g]]:
                 break
             bits = mask[heads[best]]
             heads[best] += 1
             s = 0
             while bits != np.uint64(0):
                 if bits & one:
-                    left[s] *= keep
+                    remaining[s] *= decay
                 bits >>= one
                 s += 1

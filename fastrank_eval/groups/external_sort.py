@@ -1,8 +1,8 @@
-"""Scattered rows that do not fit memory, put in order of their group by DuckDB on disk.
+"""Sort scattered rows that do not fit memory on disk, with DuckDB.
 
-What DuckDB sees is plain: words of keys, validated numbers, never a type of the user's. One integer
-key is sorted by itself; other keys are sorted by a hash and, where hashes agree, by themselves, so
-that the rows of a group always stand together. Scores are ordered later, inside the groups.
+DuckDB gets only words of keys and validated numbers, never a type of the user. A single integer key
+is sorted by value. Other keys are sorted by hash, then by value, so that the rows of a group are
+always adjacent. Scores are sorted later, inside the groups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
 from fastrank_eval._lib.errors import FastRankEvalError, SpillError
 from fastrank_eval._lib.memory import amount
-from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, hashed
+from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, hash_keys
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import KeyEncoder
 
@@ -27,38 +27,38 @@ __all__ = ["Sorter", "WideKeys"]
 
 _BATCH = 1 << 17
 #: DuckDB sorts any number of rows with so many bytes.
-_LEAST = 128 << 20
+_MIN_MEMORY = 128 << 20
 _ITEM = "item"
 _HASH = "hash"
 
 
 class WideKeys(Exception):
-    """Integer keys turned out to span too much for 32 bits."""
+    """Integer keys need more than 32 bits."""
 
 
 class Sorter:
-    """Puts dealt rows in order of their group, out of core.
+    """Sorter of partitioned batches by group, out of core.
 
     Parameters
     ----------
-    dealer : Dealer
-        What dealt them.
+    partitioner : Partitioner
+        The partitioner that made the batches.
     folder : path
-        For rows that do not fit memory.
+        Folder for rows that do not fit memory.
     memory : int
-        Bytes that the sorter may hold.
+        Bytes of memory that the sorter may use.
     disk : int
         Bytes that it may write to the folder.
     threads : int
     in_order : bool
-        Keep the rows of a group in input order; they must have their numbers.
-    masked : bool
+        Keep the rows of a group in input order. The rows must have row numbers.
+    missing_scores : bool
         Rows may lack scores.
-    judged : bool
-        Rows may lack labels, and a measure asks which do.
+    missing_labels : bool
+        Rows may lack labels, and a measure needs to know which.
     narrow : bool
-        Expect integer keys that span less than 2**31 on either side of the first one: 32 bits are
-        sorted in two thirds of the time of 64.
+        Expect integer keys within 2**31 of the first one: sorting 32 bits takes two thirds of the
+        time of 64.
 
     Raises
     ------
@@ -68,15 +68,15 @@ class Sorter:
 
     def __init__(
         self,
-        dealer: Partitioner,
+        partitioner: Partitioner,
         folder: Path,
         *,
         memory: int,
         disk: int,
         threads: int,
         in_order: bool,
-        masked: bool,
-        judged: bool,
+        missing_scores: bool,
+        missing_labels: bool,
         narrow: bool,
     ) -> None:
         try:
@@ -88,49 +88,49 @@ class Sorter:
                 "input by group."
             ) from None
         self._duckdb: Any = duckdb
-        self._partitioner = dealer
+        self._partitioner = partitioner
         self._settings = {
-            "memory_limit": f"{max(memory, _LEAST)}B",
+            "memory_limit": f"{max(memory, _MIN_MEMORY)}B",
             "threads": threads,
             "preserve_insertion_order": False,
             "temp_directory": str(folder),
-            # Set here: given to connect() it is ignored.
+            # connect() ignores this setting.
             "max_temp_directory_size": f"{disk}B",
             "enable_progress_bar": False,
         }
         self._where = str(folder.parent)
         self._disk, self._in_order = disk, in_order
-        self._masked, self._judged = masked, judged
-        self._narrow = narrow and dealer.integer
+        self._missing_scores, self._missing_labels = missing_scores, missing_labels
+        self._narrow = narrow and partitioner.integer
         self._base = 0
-        self._fault: BaseException | None = None
+        self._input_error: BaseException | None = None
 
     @contextmanager
-    def rows(self, partitions: Iterable[PartitionedBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Sort rows; `columns` reads the batches.
+    def rows(self, input_batches: Iterable[PartitionedBatch]) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Sort rows and yield sorted batches, which `columns` converts.
 
         Parameters
         ----------
-        partitions : iterable of PartitionedBatch
-            At least one. Each is let go of as soon as it is taken.
+        input_batches : iterable of PartitionedBatch
+            At least one. Each is freed once it is read.
         """
         connection = self._duckdb.connect()
         try:
-            with self._explained():
+            with self._explain_errors():
                 for name, value in self._settings.items():
                     connection.execute(f"SET {name} = ?", [value])
-                reader = self._reader(partitions)
-                connection.register("dealt", reader)
+                reader = self._reader(input_batches)
+                connection.register("unsorted_rows", reader)
                 # DuckDB 1.4 has no to_arrow_reader.
                 relation = connection.sql(self._query(reader.schema.names))
                 fetch = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
                 batches = fetch(_BATCH)
-            yield self._explaining(batches)
+            yield self._read_batches(batches)
         finally:
             connection.close()
 
     def columns(self, batch: pa.RecordBatch, first_row: int) -> Columns:
-        """The rows of a sorted batch, with their keys."""
+        """Convert a sorted batch to columns with keys."""
         keys = []
         for c, column in enumerate(self._partitioner.columns):
             if self._narrow:
@@ -156,50 +156,53 @@ class Sorter:
         columns = Columns.of_parts(parts, self._partitioner.models, item)
         return replace(columns, first_row=first_row, keys=tuple(keys))
 
-    def _reader(self, partitions: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
-        rest = iter(partitions)
-        first = next(rest).opened()
+    def _reader(self, input_batches: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
+        rest = iter(input_batches)
+        first = next(rest).unpack()
         if self._narrow:
-            self._base = first.least - (1 << 31)
+            self._base = first.min_word - (1 << 31)
             self._narrow = self._base > -(1 << 63)
             self._base = self._base if self._narrow else 0
         self._kinds = [None if part is None else part.dtype for part in first.parts]
-        if self._masked:
+        if self._missing_scores:
             models = self._partitioner.models
             self._kinds[1 + models : 1 + 2 * models] = [np.dtype(np.bool_)] * models
-        if self._judged:
+        if self._missing_labels:
             self._kinds[-2] = np.dtype(np.bool_)
         self._item = None if first.item is None else KeyEncoder(_ITEM, first.item.type)
-        held = [self._batch(first)]
+        first_batch = [self._batch(first)]
         del first
 
         def batches() -> Iterator[pa.RecordBatch]:
-            yield held.pop()
+            yield first_batch.pop()
             try:
                 for batch in rest:
-                    yield self._batch(batch.opened())
-            except BaseException as fault:
-                self._fault = fault
+                    yield self._batch(batch.unpack())
+            except BaseException as error:
+                self._input_error = error
                 raise
 
-        return pa.RecordBatchReader.from_batches(held[0].schema, batches())
+        return pa.RecordBatchReader.from_batches(first_batch[0].schema, batches())
 
     def _batch(self, batch: PartitionedBatch) -> pa.RecordBatch:
-        """A stretch as DuckDB takes it."""
+        """Convert a batch to the columns that DuckDB sorts."""
         arrays: dict[str, np.ndarray | pa.Array] = {}
-        if self._narrow and not self._base <= batch.least <= batch.most < self._base + (1 << 32):
+        end = self._base + (1 << 32)
+        if self._narrow and not self._base <= batch.min_word <= batch.max_word < end:
             raise WideKeys
-        more = np.int64(batch.base - self._base)
-        words = [[word + more for word in column] for column in batch.words]
+        shift = np.int64(batch.base - self._base)
+        words = [[word + shift for word in column] for column in batch.words]
         if self._narrow:
             words = [[word.astype(np.uint32) for word in column] for column in words]
         if not self._partitioner.integer:
-            arrays[_HASH] = hashed(words, np.empty(batch.rows, np.uint64))
-        for c, (column, of_column) in enumerate(zip(self._partitioner.columns, words, strict=True)):
+            arrays[_HASH] = hash_keys(words, np.empty(batch.rows, np.uint64))
+        for c, (column, column_words) in enumerate(
+            zip(self._partitioner.columns, words, strict=True)
+        ):
             if column.text:
-                arrays[f"key {c}"] = column.keys(of_column)
+                arrays[f"key {c}"] = column.keys(column_words)
             else:
-                for w, word in enumerate(of_column):
+                for w, word in enumerate(column_words):
                     arrays[f"key {c}.{w}"] = word
         for p, (part, kind) in enumerate(zip(batch.parts, self._kinds, strict=True)):
             if kind is not None:
@@ -217,33 +220,33 @@ class Sorter:
         return pa.RecordBatch.from_arrays(columns, list(arrays))
 
     def _query(self, names: list[str]) -> str:
-        """What sorts the rows; the names are our own."""
-        first = [name for name in names if name == _HASH]
-        order = [*first, *(name for name in names if name.startswith("key"))]
+        """Write the query; all names in it are constants of this file."""
+        hash_column = [name for name in names if name == _HASH]
+        order = [*hash_column, *(name for name in names if name.startswith("key"))]
         if self._in_order:
             order.append(f"part {len(self._kinds) - 1}")
-        kept = ", ".join(f'"{name}"' for name in names if name != _HASH)
+        output_columns = ", ".join(f'"{name}"' for name in names if name != _HASH)
         by = ", ".join(f'"{name}"' for name in order)
-        return f"SELECT {kept} FROM dealt ORDER BY {by}"  # noqa: S608
+        return f"SELECT {output_columns} FROM unsorted_rows ORDER BY {by}"  # noqa: S608
 
-    def _explaining(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         while True:
-            with self._explained():
+            with self._explain_errors():
                 batch = next(batches, None)
             if batch is None:
                 return
             yield batch
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn what DuckDB raises into the fault behind it, or into a SpillError."""
+    def _explain_errors(self) -> Iterator[None]:
+        """Convert errors of DuckDB to the error of the input, or to a SpillError."""
         try:
             yield
         except (FastRankEvalError, WideKeys):
             raise
         except (self._duckdb.Error, pa.ArrowException, OSError) as error:
-            if self._fault is not None:
-                raise self._fault from None
+            if self._input_error is not None:
+                raise self._input_error from None
             text = str(error)
             if "max_temp_directory_size" in text or "No space left" in text:
                 raise SpillError(

@@ -1,7 +1,7 @@
-"""Where the rows that nobody judged stand among the entries of a ranking.
+"""Count the unjudged rows around the entries of a ranking.
 
-Measures of incomplete judgments tell a row without a label from one of label 0. Both rank alike;
-what differs is counted here, once for all of them.
+Measures of incomplete judgments distinguish a row without a label from a row of label 0. Both rank
+alike. This file counts the unjudged rows, once for all such measures.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from fastrank_eval.groups.labels import Entries
 
 
 @dataclass(frozen=True, slots=True)
-class Judgments:
-    """The unjudged rows of whole groups under one model and one tie policy; all int64.
+class UnjudgedRows:
+    """Unjudged rows of whole groups under one model and one tie policy; all int64.
 
     Parameters
     ----------
     missing : ndarray, shape (groups,)
-        Rows of the group without a label, retrieved or not.
+        Number of rows without a label, retrieved or not.
     before, tied : ndarray, shape (entries,)
-        Unjudged rows ranked strictly above the entry's block, and in it. A block is a single rank
-        unless ties are ``expected``.
+        Number of unjudged rows ranked strictly above the entry's block, and inside the block. A
+        block is a single rank unless ties are ``expected``.
     offsets : ndarray, shape (groups + 1,)
         First retrieved unjudged row of each group, then their number.
     above, size : ndarray, shape (unjudged rows,)
-        Rows ranked strictly above the unjudged row's block, and rows in it.
+        Number of rows ranked strictly above the unjudged row's block, and inside the block.
     """
 
     missing: np.ndarray
@@ -40,11 +40,11 @@ class Judgments:
     size: np.ndarray
 
     @classmethod
-    def complete(cls, groups: int, entries: int) -> Judgments:
-        """Where every row is judged."""
-        none, nowhere = np.zeros(0, np.int64), np.zeros(entries, np.int64)
+    def complete(cls, groups: int, entries: int) -> UnjudgedRows:
+        """Describe groups whose rows are all judged."""
+        empty, zeros = np.zeros(0, np.int64), np.zeros(entries, np.int64)
         return cls(
-            np.zeros(groups, np.int64), nowhere, nowhere, np.zeros(groups + 1, np.int64), none, none
+            np.zeros(groups, np.int64), zeros, zeros, np.zeros(groups + 1, np.int64), empty, empty
         )
 
     @classmethod
@@ -57,7 +57,7 @@ class Judgments:
         unjudged: Entries,
         missing: np.ndarray,
         ties: str,
-    ) -> Judgments:
+    ) -> UnjudgedRows:
         """Merge the unjudged rows into the entries of a ranking.
 
         Parameters
@@ -65,83 +65,83 @@ class Judgments:
         offsets, block_above, above, grade : ndarray
             As in `ranking.Ranking`.
         unjudged : Entries
-            The unjudged rows of the same groups; their place is told unless ties are ``expected``,
-            ``best`` or ``worst``.
+            The unjudged rows of the same groups; with positions where ties are ``input`` or
+            ``item``.
         missing : ndarray of int64, shape (groups,)
         ties : str
-            ``"best"`` and ``"worst"`` rank unjudged rows behind and before those of label 0.
+            ``"best"`` ranks unjudged rows after those of label 0, ``"worst"`` before them.
         """
         before, tied = np.empty((2, len(above)), np.int64)
         resolved = ties in ("best", "worst")
-        by_place = ties in ("input", "item")
-        at = cast(np.ndarray, unjudged.place) if by_place else unjudged.above
-        places = np.empty(len(unjudged.above), np.int64)
+        by_position = ties in ("input", "item")
+        rank = cast(np.ndarray, unjudged.position) if by_position else unjudged.above
+        positions = np.empty(len(unjudged.above), np.int64)
         _merge(
             offsets,
-            above if by_place else block_above,
+            above if by_position else block_above,
             above,
             grade,
             unjudged.offsets,
-            at,
+            rank,
             unjudged.size,
             resolved,
             ties == "best",
             before,
             tied,
-            places,
+            positions,
         )
-        size = unjudged.size if ties == "expected" else np.ones(len(places), np.int64)
-        return cls(missing, before, tied, unjudged.offsets, places, size)
+        size = unjudged.size if ties == "expected" else np.ones(len(positions), np.int64)
+        return cls(missing, before, tied, unjudged.offsets, positions, size)
 
 
 @kernel
 def _merge(  # type: ignore[no-untyped-def]
     offsets,
-    at,
+    rank,
     above,
     grade,
-    others,
-    other_at,
-    other_size,
+    unjudged_offsets,
+    unjudged_rank,
+    unjudged_size,
     resolve,
     best,
     before,
     tied,
-    place,
+    position,
 ):
-    """Walk both lists block by block; where ties are resolved, give each its own rank."""
+    """Walk both lists block by block; resolve ties to single ranks if `resolve`."""
     for g in range(offsets.shape[0] - 1):
         e = offsets[g]
         end = offsets[g + 1]
-        u = others[g]
-        other_end = others[g + 1]
-        seen = 0
-        while e < end or u < other_end:
-            block = at[e] if e < end else other_at[u]
-            if u < other_end:
-                block = min(block, other_at[u])
+        u = unjudged_offsets[g]
+        unjudged_end = unjudged_offsets[g + 1]
+        unjudged_above = 0
+        while e < end or u < unjudged_end:
+            block = rank[e] if e < end else unjudged_rank[u]
+            if u < unjudged_end:
+                block = min(block, unjudged_rank[u])
             last = e
             negative = 0
-            while last < end and at[last] == block:
+            while last < end and rank[last] == block:
                 negative += grade[last] < 0
                 last += 1
-            other_last = u
-            while other_last < other_end and other_at[other_last] == block:
-                other_last += 1
-            here = other_last - u
+            unjudged_last = u
+            while unjudged_last < unjudged_end and unjudged_rank[unjudged_last] == block:
+                unjudged_last += 1
+            unjudged_tied = unjudged_last - u
             for k in range(e, last):
-                before[k] = seen
-                tied[k] = here
+                before[k] = unjudged_above
+                tied[k] = unjudged_tied
                 if resolve:
-                    # Rows of label 0 and unjudged ones stand together, so all or none are above.
+                    # Rows of label 0 and unjudged rows are adjacent, so all or none are above.
                     if above[k] - block > k - e:
-                        before[k] = seen + here
+                        before[k] = unjudged_above + unjudged_tied
                     tied[k] = 0
-            for j in range(u, other_last):
-                place[j] = block
+            for j in range(u, unjudged_last):
+                position[j] = block
                 if resolve:
-                    first = other_size[j] - negative - here if best else negative
-                    place[j] = block + first + j - u
-            seen += here
+                    first = unjudged_size[j] - negative - unjudged_tied if best else negative
+                    position[j] = block + first + j - u
+            unjudged_above += unjudged_tied
             e = last
-            u = other_last
+            u = unjudged_last

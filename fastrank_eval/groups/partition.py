@@ -14,36 +14,39 @@ from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.io.columns import Columns
 from fastrank_eval.io.keys import KeyEncoder
 
-#: Bits of the number of a piece, and rows of a block.
-PIECE_BITS = 8
-PIECES = 1 << PIECE_BITS
-BLOCK = 1 << 15
-#: A key of 8 bytes, a score and a label, instead of 8 bytes together.
-_MORE_IF_OPENED = 5
+#: Bits of the number of a partition.
+PARTITION_BITS = 8
+PARTITIONS = 1 << PARTITION_BITS
+#: Rows of a segment: each segment of a batch is partitioned by itself.
+SEGMENT = 1 << 15
+#: Unpacked: a key of 8 bytes, a score and a label. Packed: 8 bytes together.
+_BYTES_ADDED_BY_UNPACKING = 5
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedBatch:
-    """A stretch of rows, in each block in order of their piece, and in input order inside it.
+    """A batch of rows, sorted by partition inside each segment.
+
+    Rows of one segment and one partition stay in input order.
 
     Parameters
     ----------
     words : list of (list of ndarray of int64 or uint32, shape (rows,))
-        Words of each key column, less `base`.
+        Words of each key column, minus `base`.
     parts : list of (ndarray of shape (rows,), or None)
-        What `Columns.parts` lists, in the same order of rows.
+        Arrays as in `Columns.parts`, in the same order of rows.
     item : pyarrow.Array or None
-        Item ids, in the same order.
-    bounds : ndarray of int32, shape (blocks, PIECES + 1)
-        First row of each piece in each block, and the end of the block.
+        Item ids, in the same order of rows.
+    bounds : ndarray of int32, shape (segments, PARTITIONS + 1)
+        First row of each partition in each segment, then the end of the segment.
     base : int
-        What to add to the words.
-    least, most : int
+        Number to add to the words.
+    min_word, max_word : int
         Smallest and largest word, where the key is an integer; else 0.
-    packed : ndarray of uint64, shape (rows,), or None
-        Rows as single words (see `packed`), instead of words and parts.
+    packed_rows : ndarray of uint64, shape (rows,), or None
+        Rows as single words (see `pack`), instead of `words` and `parts`.
     label : dtype or None
-        Of the labels that were packed.
+        Type of the packed labels.
     """
 
     words: list[list[np.ndarray]]
@@ -51,9 +54,9 @@ class PartitionedBatch:
     item: pa.Array | None
     bounds: np.ndarray
     base: int
-    least: int
-    most: int
-    packed: np.ndarray | None = None
+    min_word: int
+    max_word: int
+    packed_rows: np.ndarray | None = None
     label: np.dtype | None = None
 
     @property
@@ -63,42 +66,50 @@ class PartitionedBatch:
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that grow with the rows."""
+        """Bytes of memory that grow with the number of rows."""
         arrays = [word for words in self.words for word in words]
-        parts = [*self.parts, self.packed]
+        parts = [*self.parts, self.packed_rows]
         arrays += [part for part in parts if part is not None]
         return sum(part.nbytes for part in arrays) + (self.item.nbytes if self.item else 0)
 
     @property
-    def bytes_opened(self) -> int:
-        """Bytes of memory when they are not packed."""
-        return self.bytes if self.packed is None else self.bytes + self.rows * _MORE_IF_OPENED
+    def bytes_unpacked(self) -> int:
+        """Bytes of memory of the rows when unpacked."""
+        return (
+            self.bytes
+            if self.packed_rows is None
+            else self.bytes + self.rows * _BYTES_ADDED_BY_UNPACKING
+        )
 
-    def opened(self) -> PartitionedBatch:
-        """The same rows, not packed."""
-        if self.packed is None:
+    def unpack(self) -> PartitionedBatch:
+        """Return the same rows, not packed."""
+        if self.packed_rows is None:
             return self
         label = cast(np.dtype, self.label)
-        words, labels, scores = unpacked(self.packed, self.bounds, self.base, PIECE_BITS, label)
+        words, labels, scores = unpack_rows(
+            self.packed_rows, self.bounds, self.base, PARTITION_BITS, label
+        )
         parts = Columns.of_parts([labels, scores, None, None, None, None, None], 1, None).parts()
-        return PartitionedBatch([[words]], parts, None, self.bounds, 0, self.least, self.most)
+        return PartitionedBatch(
+            [[words]], parts, None, self.bounds, 0, self.min_word, self.max_word
+        )
 
 
 class Partitioner:
-    """Deals stretches of rows; threads may share it.
+    """Partitioner of batches by group key; threads may share it.
 
     Parameters
     ----------
     names : sequence of str
         Names of the key columns.
     kinds : sequence of pyarrow.DataType
-        Their types, decoded.
+        Types of the key columns, decoded.
     models : int
         Number of score columns.
     keep_numbers : bool
-        Deal row numbers too.
+        Partition row numbers too.
     keep_order : bool
-        The rows of a group must stay in input order.
+        Keep the rows of a group in input order.
     """
 
     def __init__(
@@ -112,105 +123,108 @@ class Partitioner:
     ) -> None:
         self.columns = [KeyEncoder(name, kind) for name, kind in zip(names, kinds, strict=True)]
         self.models = models
-        #: Whether a key is one word that the number of its piece and its upper part tell.
+        #: Whether a key is one word. Then its partition and its upper bits determine it.
         self.integer = len(self.columns) == 1 and self.columns[0].integer
-        self._keep_numbers = keep_numbers
+        self._keeps_numbers = keep_numbers
         self._packs = self.integer and models == 1 and not keep_numbers and not keep_order
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that keys of great length take beside the rows."""
+        """Bytes of memory of long keys, which are stored outside the rows."""
         return sum(column.bytes for column in self.columns)
 
-    def deal(self, columns: Columns) -> PartitionedBatch:
-        """Put the rows of a stretch in order of their piece."""
+    def partition(self, columns: Columns) -> PartitionedBatch:
+        """Sort the rows of each segment of a batch by partition."""
         rows = columns.rows
         words = [kind.words(key) for kind, key in zip(self.columns, columns.keys, strict=True)]
-        bounds = np.empty((-(-rows // BLOCK), PIECES + 1), np.int32)
-        piece = scratch("piece", rows, np.uint16)
-        place = scratch("place in block", rows, np.uint16)
-        base = least = most = 0
+        bounds = np.empty((-(-rows // SEGMENT), PARTITIONS + 1), np.int32)
+        partition_index = scratch("partition", rows, np.uint16)
+        position = scratch("position in segment", rows, np.uint16)
+        base = min_word = max_word = 0
         kind: type = np.int64
         if self.integer:
             ((word,),) = words
-            _pieces_of_integers(word, piece)
-            least, most = int(word.min()), int(word.max())
-            if most - least < 1 << UPPER_BITS + PIECE_BITS - 1:
-                # Half the memory: to touch it first costs 0.5 ns a byte.
-                base, kind = least >> PIECE_BITS << PIECE_BITS, np.uint32
+            _partitions_of_integers(word, partition_index)
+            min_word, max_word = int(word.min()), int(word.max())
+            if max_word - min_word < 1 << UPPER_BITS + PARTITION_BITS - 1:
+                # Half the memory: the first touch of memory costs 0.5 ns a byte.
+                base, kind = min_word >> PARTITION_BITS << PARTITION_BITS, np.uint32
         else:
-            hashes = hashed(words, scratch("hash", rows, np.uint64))
-            np.bitwise_and(hashes, np.uint64(PIECES - 1), out=piece, casting="unsafe")
-        _places(piece, bounds, place)
+            hashes = hash_keys(words, scratch("hash", rows, np.uint64))
+            np.bitwise_and(hashes, np.uint64(PARTITIONS - 1), out=partition_index, casting="unsafe")
+        _find_positions(partition_index, bounds, position)
         columns = replace(columns, numbers=self._numbers(columns))
         if self._packs and kind is np.uint32 and packable(columns):
-            packed = pack(words[0][0], base, PIECE_BITS, columns, place, BLOCK)
+            packed_rows = pack(words[0][0], base, PARTITION_BITS, columns, position, SEGMENT)
             label = columns.label.dtype
-            return PartitionedBatch([], [], None, frozen(bounds), base, least, most, packed, label)
+            return PartitionedBatch(
+                [], [], None, frozen(bounds), base, min_word, max_word, packed_rows, label
+            )
 
-        def dealt(values: np.ndarray | None) -> np.ndarray | None:
+        def reorder(values: np.ndarray | None) -> np.ndarray | None:
             if values is None:
                 return None
             out = np.empty(rows, values.dtype)
             width = f"u{values.dtype.itemsize}"
-            _move(frozen(np.ascontiguousarray(values).view(width)), place, out.view(width))
+            _scatter(frozen(np.ascontiguousarray(values).view(width)), position, out.view(width))
             return frozen(out)
 
-        def dealt_word(word: np.ndarray) -> np.ndarray:
+        def reorder_word(word: np.ndarray) -> np.ndarray:
             out: np.ndarray = np.empty(rows, kind)
-            _move_words(word, base, place, out)
+            _scatter_words(word, base, position, out)
             return frozen(out)
 
         item = columns.item
         if item is not None:
-            item = item.take(row_column(cast(np.ndarray, dealt(np.arange(rows)))))
+            item = item.take(row_column(cast(np.ndarray, reorder(np.arange(rows)))))
         return PartitionedBatch(
-            [[dealt_word(word) for word in of_column] for of_column in words],
-            [dealt(part) for part in columns.parts()],
+            [[reorder_word(word) for word in column_words] for column_words in words],
+            [reorder(part) for part in columns.parts()],
             item,
             frozen(bounds),
             base,
-            least,
-            most,
+            min_word,
+            max_word,
         )
 
     def _numbers(self, columns: Columns) -> np.ndarray | None:
-        if not self._keep_numbers:
+        if not self._keeps_numbers:
             return None
         if columns.numbers is not None:
             return columns.numbers
         return columns.first_row + np.arange(columns.rows)
 
 
-def stay_packed(batches: Iterable[PartitionedBatch]) -> bool:
-    """Whether stretches are packed, and span few enough keys to stay so when they are joined."""
-    least, most, packed = [], [], True
+def can_stay_packed(batches: Iterable[PartitionedBatch]) -> bool:
+    """Tell whether all batches are packed, with a range of keys small enough to join them."""
+    lowest, highest, all_packed = [], [], True
     for batch in batches:
-        least.append(batch.least >> PIECE_BITS)
-        most.append(batch.most >> PIECE_BITS)
-        packed &= batch.packed is not None
-    return packed and max(most) - min(least) < 1 << UPPER_BITS
+        lowest.append(batch.min_word >> PARTITION_BITS)
+        highest.append(batch.max_word >> PARTITION_BITS)
+        all_packed &= batch.packed_rows is not None
+    return all_packed and max(highest) - min(lowest) < 1 << UPPER_BITS
 
 
-def hashed(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:
-    """A hash of each key; words that only fill up do not change it.
+def hash_keys(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:
+    """Hash the key of each row; padding words of 0 do not change the hash.
 
     Parameters
     ----------
     words : sequence of (sequence of ndarray of int64, shape (rows,))
-        Of each key column.
+        Words of each key column.
     out : ndarray of uint64, shape (rows,)
+        Output.
     """
     out[:] = 0
-    for c, of_column in enumerate(words):
-        for w, word in enumerate(of_column):
+    for c, column_words in enumerate(words):
+        for w, word in enumerate(column_words):
             _add_word(word, _factor(c, w), out)
     _mix(out)
     return out
 
 
 def _factor(column: int, word: int) -> np.uint64:
-    """An odd number for each word of a key."""
+    """Return an odd factor for each word of a key."""
     seed = (column << 32 | word) * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03
     seed = (seed ^ (seed >> 29)) * 0xBF58476D1CE4E5B9
     return np.uint64((seed ^ (seed >> 32) | 1) % (1 << 64))
@@ -232,67 +246,67 @@ def _mix(hashes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _pieces_of_integers(words, pieces):  # type: ignore[no-untyped-def]
-    # The lower bits, turned by the upper ones: of keys that lie close together every piece has as
-    # many, keys that share their lower bits do not meet in one piece, and inside a piece the upper
-    # bits alone tell keys apart.
+def _partitions_of_integers(words, partitions):  # type: ignore[no-untyped-def]
+    # Lower bits xor a hash of the upper bits. Consecutive keys fill all partitions equally. Keys
+    # that share their lower bits go to different partitions. Inside a partition the upper bits
+    # alone identify a key.
     for i in range(words.shape[0]):
         word = words[i]
-        pieces[i] = (word & (PIECES - 1)) ^ _turned(word)
+        partitions[i] = (word & (PARTITIONS - 1)) ^ _mix_upper_bits(word)
 
 
 @kernel
-def _turned(word):  # type: ignore[no-untyped-def]
-    upper = np.uint64(word) >> np.uint64(PIECE_BITS)
-    return np.int64((upper * np.uint64(TURN)) >> np.uint64(64 - PIECE_BITS))
+def _mix_upper_bits(word):  # type: ignore[no-untyped-def]
+    upper = np.uint64(word) >> np.uint64(PARTITION_BITS)
+    return np.int64((upper * np.uint64(MULTIPLIER)) >> np.uint64(64 - PARTITION_BITS))
 
 
 @kernel
-def _places(pieces, bounds, place):  # type: ignore[no-untyped-def]
+def _find_positions(partitions, bounds, position):  # type: ignore[no-untyped-def]
     for b in range(bounds.shape[0]):
-        lo = b * BLOCK
-        hi = min(lo + BLOCK, pieces.shape[0])
+        lo = b * SEGMENT
+        hi = min(lo + SEGMENT, partitions.shape[0])
         ends = bounds[b]
-        for p in range(PIECES + 1):
+        for p in range(PARTITIONS + 1):
             ends[p] = 0
         for i in range(lo, hi):
-            ends[pieces[i]] += 1
+            ends[partitions[i]] += 1
         end = np.int32(hi)
-        for p in range(PIECES, -1, -1):
+        for p in range(PARTITIONS, -1, -1):
             end -= ends[p]
             ends[p] = end
         for i in range(lo, hi):
-            p = pieces[i]
-            place[i] = ends[p] - lo
+            p = partitions[i]
+            position[i] = ends[p] - lo
             ends[p] += 1
-        for p in range(PIECES, 0, -1):
+        for p in range(PARTITIONS, 0, -1):
             ends[p] = ends[p - 1]
         ends[0] = lo
-        ends[PIECES] = hi
+        ends[PARTITIONS] = hi
 
 
 @kernel
-def _move(values, place, out):  # type: ignore[no-untyped-def]
-    for lo in range(0, values.shape[0], BLOCK):
-        for i in range(lo, min(lo + BLOCK, values.shape[0])):
-            out[lo + place[i]] = values[i]
+def _scatter(values, position, out):  # type: ignore[no-untyped-def]
+    for lo in range(0, values.shape[0], SEGMENT):
+        for i in range(lo, min(lo + SEGMENT, values.shape[0])):
+            out[lo + position[i]] = values[i]
 
 
 @kernel
-def _move_words(words, base, place, out):  # type: ignore[no-untyped-def]
-    for lo in range(0, words.shape[0], BLOCK):
-        for i in range(lo, min(lo + BLOCK, words.shape[0])):
-            out[lo + place[i]] = words[i] - base
+def _scatter_words(words, base, position, out):  # type: ignore[no-untyped-def]
+    for lo in range(0, words.shape[0], SEGMENT):
+        for i in range(lo, min(lo + SEGMENT, words.shape[0])):
+            out[lo + position[i]] = words[i] - base
 
 
-#: Keys of one table may span this much, with the bits that the number of a piece tells.
+#: Upper bits of a key that fit in a packed row; the partition gives the lower `PARTITION_BITS`.
 UPPER_BITS = 24
-#: What the upper part of a key is multiplied with, to turn its lower part.
-TURN = 0x9E3779B97F4A7C15
+#: Factor of the hash of the upper bits.
+MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 def packable(columns: Columns) -> bool:
-    """Whether label and score fit a word, and are all that rows have."""
+    """Tell whether rows have only a label and a score, which fit in a word."""
     others = [part for part in columns.parts()[2:] if part is not None]
     alone = not others and columns.item is None and len(columns.scores) == 1
     floats = columns.scores[0].dtype == np.float32
@@ -300,78 +314,78 @@ def packable(columns: Columns) -> bool:
 
 
 def pack(
-    words: np.ndarray, base: int, bits: int, columns: Columns, place: np.ndarray, block: int
+    words: np.ndarray, base: int, bits: int, columns: Columns, position: np.ndarray, segment: int
 ) -> np.ndarray:
-    """Pack rows, each block's in the order of their place.
+    """Pack rows into words, in order of their position in the segment.
 
     Parameters
     ----------
     words : ndarray of int64, shape (rows,), read-only
         The keys.
     base : int
-        At most the smallest of them, a multiple of 2**bits.
+        At most the smallest key, a multiple of 2**bits.
     bits : int
-        Lower bits of a key that are left out.
+        Number of lower bits of a key to leave out.
     columns : Columns
-        Label and score.
-    place : ndarray of uint16, shape (rows,)
-        Where a row goes in its block.
-    block : int
-        Rows of a block.
+        Columns with label and score.
+    position : ndarray of uint16, shape (rows,)
+        Position of a row in its segment.
+    segment : int
+        Rows of a segment.
 
     Returns
     -------
     ndarray of uint64, shape (rows,), read-only
     """
-    packed = np.empty(len(words), np.uint64)
+    packed_rows = np.empty(len(words), np.uint64)
     score, label = (frozen(part.view()) for part in (columns.scores[0], columns.label))
     scores, labels = frozen(score.view(np.uint32)), frozen(label.view(np.uint8))
-    _pack(words, base, bits, scores, labels, place, block, packed)
-    return frozen(packed)
+    _pack(words, base, bits, scores, labels, position, segment, packed_rows)
+    return frozen(packed_rows)
 
 
-def unpacked(
-    packed: np.ndarray, bounds: np.ndarray, base: int, bits: int, label: np.dtype
+def unpack_rows(
+    packed_rows: np.ndarray, bounds: np.ndarray, base: int, bits: int, label: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Keys, labels and scores of packed rows.
+    """Unpack keys, labels and scores.
 
     Parameters
     ----------
-    packed : ndarray of uint64, shape (rows,), read-only
-    bounds : ndarray of int32, shape (blocks, pieces + 1), read-only
-        First row of each piece in each block, and the end of the block.
+    packed_rows : ndarray of uint64, shape (rows,), read-only
+    bounds : ndarray of int32, shape (segments, partitions + 1), read-only
+        First row of each partition in each segment, then the end of the segment.
     base, bits : int
-        As they were packed.
+        As for `pack`.
     label : dtype
-        Of one byte.
+        Type of the labels, of one byte.
     """
-    pieces = np.arange(bounds.shape[1] - 1)
-    of_row = np.concatenate([np.repeat(pieces, np.diff(ends)) for ends in bounds])
-    words = keys_of_packed(packed, of_row, base, bits)
-    labels, scores = np.empty(len(packed), np.uint8), np.empty(len(packed), np.uint32)
-    _unpack(packed, labels, scores)
+    partitions = np.arange(bounds.shape[1] - 1)
+    of_row = np.concatenate([np.repeat(partitions, np.diff(ends)) for ends in bounds])
+    words = keys_of_packed(packed_rows, of_row, base, bits)
+    labels, scores = np.empty(len(packed_rows), np.uint8), np.empty(len(packed_rows), np.uint32)
+    _unpack(packed_rows, labels, scores)
     return frozen(words), frozen(labels.view(label)), frozen(scores.view(np.float32))
 
 
 def sort_partitions(
-    packed: np.ndarray,
+    packed_rows: np.ndarray,
     bounds: np.ndarray,
     labels: np.ndarray,
     scores: np.ndarray,
     starts: np.ndarray,
 ) -> int:
-    """Sort the words of each piece, and open them as whole groups with rows best first.
+    """Sort the packed rows of each partition into whole groups, best row first.
 
     Parameters
     ----------
-    packed : ndarray of uint64, shape (rows,)
+    packed_rows : ndarray of uint64, shape (rows,)
         Sorted in place.
-    bounds : ndarray of int64, shape (pieces + 1,), read-only
-        First row of each piece, then the number of rows.
+    bounds : ndarray of int64, shape (partitions + 1,), read-only
+        First row of each partition, then the number of rows.
     labels, scores : ndarray of uint8, uint32, shape (rows,)
-        Written to.
+        Output.
     starts : ndarray of int64, shape (rows + 1,)
-        Written to: first row of each group, then the number of rows.
+        Output: first row of each group, then the number of rows.
 
     Returns
     -------
@@ -379,47 +393,49 @@ def sort_partitions(
         Number of groups.
     """
     for lo, hi in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        packed[lo:hi].sort()
-    sorted_words = frozen(packed.view())
+        packed_rows[lo:hi].sort()
+    sorted_words = frozen(packed_rows.view())
     _unpack(sorted_words, labels, scores)
-    return int(_starts_of(sorted_words, bounds, starts))
+    return int(_find_starts(sorted_words, bounds, starts))
 
 
-def keys_of_packed(packed: np.ndarray, pieces: np.ndarray, base: int, bits: int) -> np.ndarray:
-    """The keys of packed rows, each of its piece; int64."""
-    words = base + ((packed >> np.uint64(64 - UPPER_BITS)).astype(np.int64) << bits)
+def keys_of_packed(
+    packed_rows: np.ndarray, partitions: np.ndarray, base: int, bits: int
+) -> np.ndarray:
+    """Restore the keys of packed rows from their partitions. int64."""
+    words = base + ((packed_rows >> np.uint64(64 - UPPER_BITS)).astype(np.int64) << bits)
     upper = words.view(np.uint64) >> np.uint64(bits)
-    turn = (upper * np.uint64(TURN)) >> np.uint64(64 - bits)
-    return words | (pieces ^ turn.astype(np.int64))
+    mixed_bits = (upper * np.uint64(MULTIPLIER)) >> np.uint64(64 - bits)
+    return words | (partitions ^ mixed_bits.astype(np.int64))
 
 
 @kernel
-def _pack(words, base, bits, scores, labels, place, block, packed):  # type: ignore[no-untyped-def]
-    for lo in range(0, words.shape[0], block):
-        for i in range(lo, min(lo + block, words.shape[0])):
+def _pack(words, base, bits, scores, labels, position, segment, packed_rows):  # type: ignore[no-untyped-def]
+    for lo in range(0, words.shape[0], segment):
+        for i in range(lo, min(lo + segment, words.shape[0])):
             score = scores[i]
-            # Descending, and -0.0 as 0.0.
+            # Bits that sort descending, with -0.0 as 0.0.
             if score == np.uint32(0x80000000):
                 score = np.uint32(0)
             if score < np.uint32(0x80000000):
                 score ^= np.uint32(0x7FFFFFFF)
             upper = np.uint64((words[i] - base) >> bits)
             word = (upper << np.uint64(32)) | np.uint64(score)
-            packed[lo + place[i]] = (word << np.uint64(8)) | np.uint64(labels[i])
+            packed_rows[lo + position[i]] = (word << np.uint64(8)) | np.uint64(labels[i])
 
 
 @kernel
-def _unpack(packed, labels, scores):  # type: ignore[no-untyped-def]
-    for i in range(packed.shape[0]):
-        labels[i] = np.uint8(packed[i] & np.uint64(0xFF))
-        score = np.uint32((packed[i] >> np.uint64(8)) & np.uint64(0xFFFFFFFF))
+def _unpack(packed_rows, labels, scores):  # type: ignore[no-untyped-def]
+    for i in range(packed_rows.shape[0]):
+        labels[i] = np.uint8(packed_rows[i] & np.uint64(0xFF))
+        score = np.uint32((packed_rows[i] >> np.uint64(8)) & np.uint64(0xFFFFFFFF))
         if score < np.uint32(0x80000000):
             score ^= np.uint32(0x7FFFFFFF)
         scores[i] = score
 
 
 @kernel
-def _starts_of(packed, bounds, starts):  # type: ignore[no-untyped-def]
+def _find_starts(packed_rows, bounds, starts):  # type: ignore[no-untyped-def]
     groups = 0
     for p in range(bounds.shape[0] - 1):
         if bounds[p] == bounds[p + 1]:
@@ -428,6 +444,6 @@ def _starts_of(packed, bounds, starts):  # type: ignore[no-untyped-def]
         groups += 1
         for i in range(bounds[p] + 1, bounds[p + 1]):
             starts[groups] = i
-            groups += (packed[i] ^ packed[i - 1]) >> np.uint64(40) != 0
+            groups += (packed_rows[i] ^ packed_rows[i - 1]) >> np.uint64(40) != 0
     starts[groups] = bounds[bounds.shape[0] - 1]
     return groups

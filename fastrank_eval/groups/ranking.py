@@ -1,8 +1,9 @@
-"""The compact profile of each group's relevant rows; the tie policy lives here.
+"""Rank the labelled rows of whole groups under a tie policy.
 
-Only rows with a non-zero label matter to a ranking measure; the others are counted. Each relevant
-row becomes an *entry*: its grade, and the tie block it sits in, as ``above`` (rows ranked strictly
-higher) and ``size`` (rows that share the score). Measures read entries and never ask for a policy.
+A ranking measure needs only the rows with a non-zero label, and the number of the others. Each
+such row becomes an *entry*: its grade and its tie block. The block is stored as ``above`` (number
+of rows ranked strictly higher) and ``size`` (number of rows that share the score). The tie policy
+is applied here, so measures do not depend on it.
 """
 
 from __future__ import annotations
@@ -15,30 +16,35 @@ import numpy as np
 
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval.groups.chunk import Chunk, Scored
-from fastrank_eval.groups.diversity import Coverage, Covering
-from fastrank_eval.groups.judgments import Judgments
-from fastrank_eval.groups.labels import Labels, counted_entries, labelled_rows, ordered_entries
+from fastrank_eval.groups.diversity import Coverage, IntentRanking
+from fastrank_eval.groups.judgments import UnjudgedRows
+from fastrank_eval.groups.labels import (
+    Labels,
+    entries_by_counting,
+    entries_in_order,
+    find_labelled_rows,
+)
 from fastrank_eval.groups.sort import (
-    arrange_blocks,
-    negative_weights,
     order_by_score,
+    sort_blocks,
     sort_groups_descending,
+    sum_weights_of_negatives,
 )
 from fastrank_eval.groups.ties import order_by_item, resolve_blocks
 
 
 @dataclass(slots=True)
 class RowWeights:
-    """What row-weighted measures read beside the entries; all float64.
+    """Row weights for row-weighted measures; all float64.
 
     Parameters
     ----------
     entry : ndarray, shape (entries,)
-        Weight of the relevant row.
+        Weight of the entry.
     zeros_above, zeros_tied : ndarray, shape (entries,)
-        Weight of the rows with label 0 ranked strictly above the entry, and tied with it.
+        Total weight of the rows with label 0 ranked strictly above the entry, and tied with it.
     zeros : ndarray, shape (groups,)
-        Weight of all retrieved rows with label 0.
+        Total weight of the retrieved rows with label 0.
     """
 
     entry: np.ndarray
@@ -49,45 +55,45 @@ class RowWeights:
 
 @dataclass(slots=True)
 class Ranking:
-    """The profile of a chunk under one model and one tie policy.
+    """Entries of a chunk under one model and one tie policy.
 
     Parameters
     ----------
     scored : Scored
-        The rows, for measures of what their scores are.
+        The retrieved rows, for measures that need the scores themselves.
     labels : Labels
-        Of the retrieved rows. What no score bears on is kept there, for the models to come.
-    ranked : ndarray of int64, shape (groups,), or None
-        Which groups of the chunk these are; None: all of them.
+        Labels of the retrieved rows, with a cache that all models share.
+    ranked_groups : ndarray of int64, shape (groups,), or None
+        Indices of the ranked groups in the chunk; None for all groups.
     offsets : ndarray of int64, shape (groups + 1,)
         First entry of each group, then the number of entries.
     rows : ndarray of int64, shape (groups,)
-        All rows of the group.
+        Number of rows of the group, with or without a score.
     retrieved : ndarray of int64, shape (groups,)
-        Rows that have a score.
+        Number of rows with a score.
     grade : ndarray of float64, shape (entries,)
         Label of the entry, never 0. Best rank first; inside a block by grade, then weight,
         descending. Relevant rows without a score stand last, with ``above`` = ``retrieved``.
     above, size : ndarray of int64, shape (entries,)
-        Rows ranked strictly above the entry's block, and rows in it. The block is a single rank
-        unless ties are ``expected``.
+        Number of rows ranked strictly above the entry's block, and inside the block. The block is
+        a single rank unless ties are ``expected``.
     block_above, block_size : ndarray of int64, shape (entries,)
         The block of equal scores under every policy, for AUC: a tied pair counts one half.
     weights : RowWeights or None
-        Where a measure needs row weights.
-    lost : bool
+        None where no measure needs row weights.
+    max_grade, min_grade : float
+        Highest and lowest grade of the entries.
+    unretrieved_relevant : bool
         Whether any relevant row has no score.
-    most_grade, least_grade : float
-        Of all entries.
-    judgments : Judgments or None
-        Where a measure asks which rows nobody judged, and there are some.
-    covering : Covering or None
-        Where a measure asks which subtopics rows cover.
+    unjudged : UnjudgedRows or None
+        None where no measure needs unjudged rows, or none exists.
+    intents : IntentRanking or None
+        None where no measure needs subtopics.
     """
 
     scored: Scored
     labels: Labels
-    ranked: np.ndarray | None
+    ranked_groups: np.ndarray | None
     offsets: np.ndarray
     rows: np.ndarray
     retrieved: np.ndarray
@@ -97,12 +103,12 @@ class Ranking:
     block_above: np.ndarray
     block_size: np.ndarray
     weights: RowWeights | None
-    most_grade: float
-    least_grade: float
+    max_grade: float
+    min_grade: float
     unretrieved_relevant: bool = False
-    judgments: Judgments | None = None
-    covering: Covering | None = None
-    known: dict[Hashable, np.ndarray] = field(default_factory=dict)
+    unjudged: UnjudgedRows | None = None
+    intents: IntentRanking | None = None
+    cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @property
     def groups(self) -> int:
@@ -110,25 +116,28 @@ class Ranking:
         return len(self.rows)
 
     def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """An array several measures share, computed when the first one asks."""
-        if key not in self.known:
-            self.known[key] = compute()
-        return self.known[key]
+        """Return an array that several measures share; compute it once."""
+        if key not in self.cache:
+            self.cache[key] = compute()
+        return self.cache[key]
 
     def cached_for_models(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """An array that several models share too: no bit of it may depend on a score."""
-        # A model that lost rows has labels of its own.
+        """Return an array that all models share; no bit of it may depend on a score."""
+        # A model that left rows without a score has its own labels.
         return self.labels.cached(key, compute)
 
     def cached_by_grade(
         self, key: Hashable, compute: Callable[[np.ndarray], np.ndarray]
     ) -> np.ndarray:
-        """A number for each entry that follows from its grade; `once`, if that can be."""
+        """Return a number for each entry that depends on its grade alone.
+
+        Models share it if all grades are equal, because their entries differ in order only.
+        """
         shared = self.cached_for_models if self.labels.all_grades_equal else self.cached
         return shared(key, lambda: compute(self.grade))
 
     def relevant(self, rel: float) -> np.ndarray:
-        """Rows with grade >= `rel` in each group, retrieved or not: R. int64, shape (groups,)."""
+        """Count the rows with grade >= `rel` in each group, retrieved or not. int64."""
         if not self.unretrieved_relevant:
             return self.labels.relevant(rel)
 
@@ -140,21 +149,21 @@ class Ranking:
         return self.cached(("relevant", rel), count)
 
     def relevant_retrieved(self, rel: float) -> np.ndarray:
-        """Rows with grade >= `rel` that have a score. int64, shape (groups,)."""
+        """Count the rows with grade >= `rel` and a score in each group. int64."""
         return self.labels.relevant(rel)
 
-    def judged(self) -> Judgments:
-        """Where unjudged rows stand."""
-        if self.judgments is None:
-            self.judgments = Judgments.complete(self.groups, len(self.grade))
-        return self.judgments
+    def unjudged_rows(self) -> UnjudgedRows:
+        """Return the ranks of unjudged rows."""
+        if self.unjudged is None:
+            self.unjudged = UnjudgedRows.complete(self.groups, len(self.grade))
+        return self.unjudged
 
-    def covered(self) -> Covering:
-        """Where rows that cover subtopics stand."""
-        return cast(Covering, self.covering)
+    def intent_ranking(self) -> IntentRanking:
+        """Return the ranks of rows that cover subtopics."""
+        return cast(IntentRanking, self.intents)
 
     def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
-        """`values` of the entries, which follow from grades, descending inside each group."""
+        """Sort `values` of entries, which depend on grades alone, descending in each group."""
 
         def sort() -> np.ndarray:
             out = values.copy()
@@ -165,27 +174,27 @@ class Ranking:
         return self.cached_for_models(("descending", key), sort)
 
 
-def unranked(scored: Scored) -> Ranking:
-    """Rows whose places no measure asks for, all of them scored and none weighted.
+def ranking_in_row_order(scored: Scored) -> Ranking:
+    """Make a ranking without ranks, for measures that need none.
 
-    Entries stand in order of their rows.
+    Every row has a score and none a weight. Entries stand in order of their rows.
     """
-    labels, nowhere = scored.labels, np.empty(0, np.int64)
+    labels, empty = scored.labels, np.empty(0, np.int64)
     return Ranking(
         scored,
         labels,
-        labels.ranked,
-        labels.labelled.offsets,
+        labels.ranked_groups,
+        labels.labelled_rows.offsets,
         labels.rows,
         labels.rows,
         labels.grade,
-        nowhere,
-        nowhere,
-        nowhere,
-        nowhere,
+        empty,
+        empty,
+        empty,
+        empty,
         None,
-        labels.most,
-        labels.least,
+        labels.max_grade,
+        labels.min_grade,
     )
 
 
@@ -201,7 +210,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
     in_order : bool
         Whether rows stand best first in every group.
     coverage : Coverage or None
-        What the rows of the chunk cover, where a measure asks.
+        Subtopics of the chunk; None where no measure needs them.
 
     Returns
     -------
@@ -209,37 +218,39 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
     """
     score, weight, item, starts = scored.score, scored.weight, scored.item, scored.starts
     labels = scored.labels
-    labelled = labels.labelled
-    found = order = None
+    labelled_rows = labels.labelled_rows
+    entries = order = None
     if item is not None and ties == "item" and len(score):
         order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)))
     elif not in_order:
         by_label = weight is None and scored.unjudged is None and coverage is None
         if by_label and ties != "input":
-            found = counted_entries(score, starts, labelled)
-        if found is None:
+            entries = entries_by_counting(score, starts, labelled_rows)
+        if entries is None:
             order = order_by_score(score, starts)
     if order is not None:
         score = frozen(score[order])
-    if found is None:
-        found = ordered_entries(score, starts, labelled, order)
-    offsets, block_above, block_size = found.offsets, found.above, found.size
-    entries, groups = len(found.row), len(found.ranked)
+    if entries is None:
+        entries = entries_in_order(score, starts, labelled_rows, order)
+    offsets, block_above, block_size = entries.offsets, entries.above, entries.size
+    entry_count, group_count = len(entries.row), len(entries.ranked_groups)
     rows = retrieved = labels.rows
-    if scored.kept is not None:
+    if scored.scored_rows is not None:
         rows = np.diff(scored.chunk.starts)
     grade = labels.grade
     if not labels.all_grades_equal:
-        grade = labels.label[found.row].astype(np.float64)
+        grade = labels.label[entries.row].astype(np.float64)
 
     weights = None
     if weight is not None:
-        marks = labelled.marks
+        marks = labelled_rows.marks
         if order is not None:
             weight, marks = frozen(weight[order]), frozen(marks[order])
-        places = np.repeat(starts[found.ranked], np.diff(offsets)) + found.place
-        weights = RowWeights(weight[places], np.empty(entries), np.empty(entries), np.empty(groups))
-        negative_weights(
+        positions = np.repeat(starts[entries.ranked_groups], np.diff(offsets)) + entries.position
+        weights = RowWeights(
+            weight[positions], np.empty(entry_count), np.empty(entry_count), np.empty(group_count)
+        )
+        sum_weights_of_negatives(
             starts,
             score,
             marks,
@@ -253,21 +264,21 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
 
     above, size = block_above, block_size
     if ties in ("input", "item"):
-        above, size = cast(np.ndarray, found.place), np.ones(entries, np.int64)
-    elif entries and (weights is not None or ties != "expected" or not labels.all_grades_equal):
+        above, size = cast(np.ndarray, entries.position), np.ones(entry_count, np.int64)
+    elif entry_count and (weights is not None or ties != "expected" or not labels.all_grades_equal):
         entry_weights = weights.entry if weights is not None else np.empty(0)
-        arrange_blocks(offsets, block_above, grade, entry_weights)
+        sort_blocks(offsets, block_above, grade, entry_weights)
         if ties != "expected":
-            above, size = np.empty(entries, np.int64), np.ones(entries, np.int64)
-            turned = resolve_blocks(offsets, block_above, block_size, grade, ties, above)
-            if turned is not None:
-                above, grade = above[turned], grade[turned]
+            above, size = np.empty(entry_count, np.int64), np.ones(entry_count, np.int64)
+            worst_order = resolve_blocks(offsets, block_above, block_size, grade, ties, above)
+            if worst_order is not None:
+                above, grade = above[worst_order], grade[worst_order]
                 if weights is not None:
-                    weights.entry = weights.entry[turned]
+                    weights.entry = weights.entry[worst_order]
     ranking = Ranking(
         scored,
         labels,
-        labels.ranked,
+        labels.ranked_groups,
         offsets,
         rows,
         retrieved,
@@ -277,33 +288,35 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
         block_above,
         block_size,
         weights,
-        labels.most,
-        labels.least,
+        labels.max_grade,
+        labels.min_grade,
     )
     if scored.unretrieved_relevant is not None and len(scored.unretrieved_relevant):
         _append_unretrieved(ranking, scored.chunk, scored.unretrieved_relevant)
     if scored.unjudged is not None:
-        nowhere = labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
-        among = ordered_entries(score, starts, nowhere, order)
-        ranking.judgments = Judgments.around(
+        unjudged_rows = find_labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
+        unjudged_entries = entries_in_order(score, starts, unjudged_rows, order)
+        ranking.unjudged = UnjudgedRows.around(
             ranking.offsets,
             ranking.block_above,
             ranking.above,
             ranking.grade,
-            among,
+            unjudged_entries,
             scored.chunk.unjudged_rows(),
             ties,
         )
     if coverage is not None:
         subtopics = cast(np.ndarray, scored.subtopics)
-        marked = labelled_rows(frozen((subtopics != 0).view(np.uint8)), starts, skip=False)
-        among = ordered_entries(score, starts, marked, order)
-        ranking.covering = Covering.of(coverage, among, subtopics[among.row], retrieved, ties)
+        marks = frozen((subtopics != 0).view(np.uint8))
+        covering_rows = find_labelled_rows(marks, starts, skip=False)
+        covering = entries_in_order(score, starts, covering_rows, order)
+        mask = subtopics[covering.row]
+        ranking.intents = IntentRanking.of(coverage, covering, mask, retrieved, ties)
     return ranking
 
 
 def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np.ndarray) -> None:
-    """Add the relevant rows without a score behind the other entries of their group."""
+    """Append the relevant rows without a score to the entries of their group."""
     group = np.searchsorted(chunk.starts, unretrieved_relevant, side="right") - 1
     grade = chunk.columns.label[unretrieved_relevant].astype(np.float64)
     grade = grade[np.lexsort((-grade, group))]
@@ -312,23 +325,23 @@ def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np
         np.concatenate([np.repeat(np.arange(len(counts)), counts), group]), kind="stable"
     )
 
-    def joined(values: np.ndarray, more: np.ndarray) -> np.ndarray:
-        return np.concatenate([values, more])[merge]
+    def append(values: np.ndarray, added: np.ndarray) -> np.ndarray:
+        return np.concatenate([values, added])[merge]
 
     end, one = ranking.retrieved[group], np.ones(len(group), np.int64)
-    ranking.above = joined(ranking.above, end)
-    ranking.size = joined(ranking.size, one)
-    ranking.block_above = joined(ranking.block_above, end)
-    ranking.block_size = joined(ranking.block_size, one)
-    ranking.grade = joined(ranking.grade, grade)
-    ranking.most_grade = float(ranking.grade.max())
-    ranking.least_grade = float(ranking.grade.min())
+    ranking.above = append(ranking.above, end)
+    ranking.size = append(ranking.size, one)
+    ranking.block_above = append(ranking.block_above, end)
+    ranking.block_size = append(ranking.block_size, one)
+    ranking.grade = append(ranking.grade, grade)
+    ranking.max_grade = float(ranking.grade.max())
+    ranking.min_grade = float(ranking.grade.min())
     weights = ranking.weights
     if weights is not None:
         none = np.zeros(len(group))
-        weights.entry = joined(weights.entry, none)
-        weights.zeros_above = joined(weights.zeros_above, none)
-        weights.zeros_tied = joined(weights.zeros_tied, none)
-    more = np.cumsum(np.bincount(group, minlength=len(counts)))
+        weights.entry = append(weights.entry, none)
+        weights.zeros_above = append(weights.zeros_above, none)
+        weights.zeros_tied = append(weights.zeros_tied, none)
+    added = np.cumsum(np.bincount(group, minlength=len(counts)))
     ranking.unretrieved_relevant = True
-    ranking.offsets = ranking.offsets + np.concatenate([[0], more])
+    ranking.offsets = ranking.offsets + np.concatenate([[0], added])

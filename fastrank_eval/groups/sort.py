@@ -1,4 +1,4 @@
-"""Sort rows of groups in an order that no layout changes."""
+"""Sort rows of groups in a deterministic order, independent of the input order."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from fastrank_eval._lib.jit import kernel
 
 
 @kernel
-def negative_weights(  # type: ignore[no-untyped-def]
-    starts, score, marked, weight, scratch, offsets, above, inside, total
+def sum_weights_of_negatives(  # type: ignore[no-untyped-def]
+    starts, score, marks, weight, scratch, offsets, above, tied, total
 ):
-    """Weights of label-0 rows above and inside each entry's block.
+    """Sum the weights of label-0 rows above and inside each entry's block.
 
-    A block's weights are added smallest first, so the sum does not depend on the rows' order.
+    The weights of a block are added smallest first, so the sum does not depend on the row order.
     """
     for g in range(starts.shape[0] - 1):
         e = offsets[g]
         i = starts[g]
         end = starts[g + 1]
-        so_far = 0.0
+        zeros_above = 0.0
         while i < end:
             first = e
             zeros = 0
             j = i
             while j < end and score[j] == score[i]:
-                if marked[j] != 0:
+                if marks[j] != 0:
                     e += 1
                 else:
                     scratch[zeros] = weight[j]
@@ -38,26 +38,29 @@ def negative_weights(  # type: ignore[no-untyped-def]
             for k in range(zeros):
                 block += scratch[k]
             for k in range(first, e):
-                above[k] = so_far
-                inside[k] = block
-            so_far += block
+                above[k] = zeros_above
+                tied[k] = block
+            zeros_above += block
             i = j
-        total[g] = so_far
+        total[g] = zeros_above
 
 
 @kernel
-def weigh_cells(starts, groups, cell, weight, scratch, out):  # type: ignore[no-untyped-def]
-    """Weight of each group's rows in each cell, smallest first, whatever order the rows had."""
+def sum_cell_weights(starts, groups, cell, weight, scratch, out):  # type: ignore[no-untyped-def]
+    """Sum the row weights of each group and cell.
+
+    Weights are added smallest first, so the sum does not depend on the row order.
+    """
     for g in range(groups.shape[0]):
         for c in range(out.shape[0]):
-            found = 0
+            count = 0
             for i in range(starts[groups[g]], starts[groups[g] + 1]):
                 if cell[i] == c:
-                    scratch[found] = weight[i]
-                    found += 1
-            _sort_ascending(scratch, found)
+                    scratch[count] = weight[i]
+                    count += 1
+            _sort_ascending(scratch, count)
             total = 0.0
-            for k in range(found):
+            for k in range(count):
                 total += scratch[k]
             out[c, g] = total
 
@@ -68,29 +71,29 @@ def sort_groups_descending(offsets, values):  # type: ignore[no-untyped-def]
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         hi = offsets[g + 1]
-        falls = True
+        sorted_already = True
         for e in range(lo + 1, hi):
             if values[e] > values[e - 1]:
-                falls = False
+                sorted_already = False
                 break
-        if not falls:
-            part = values[lo:hi]
+        if not sorted_already:
+            group_values = values[lo:hi]
             for k in range(hi - lo):
-                part[k] = -part[k]
-            _sort_ascending(part, hi - lo)
+                group_values[k] = -group_values[k]
+            _sort_ascending(group_values, hi - lo)
             for k in range(hi - lo):
-                part[k] = -part[k]
+                group_values[k] = -group_values[k]
 
 
 @kernel
 def _sort_ascending(values, n):  # type: ignore[no-untyped-def]
-    """Heap sort of the first `n` values."""
-    for turn in range(n // 2 + n - 1):
-        if turn < n // 2:
-            root = n // 2 - 1 - turn
+    """Sort the first `n` values by heap sort."""
+    for step in range(n // 2 + n - 1):
+        if step < n // 2:
+            root = n // 2 - 1 - step
             end = n
         else:
-            end = n - 1 - (turn - n // 2)
+            end = n - 1 - (step - n // 2)
             values[0], values[end] = values[end], values[0]
             root = 0
         while 2 * root + 1 < end:
@@ -105,32 +108,32 @@ def _sort_ascending(values, n):  # type: ignore[no-untyped-def]
 
 @kernel
 def _comes_later(grade, weight, a, b):  # type: ignore[no-untyped-def]
-    """Whether entry `a` stands after entry `b` in a block: lower grade, then lower weight."""
+    """Tell whether entry `a` sorts after entry `b`: lower grade, then lower weight."""
     if grade[a] != grade[b]:
         return grade[a] < grade[b]
     return weight.shape[0] > 0 and weight[a] < weight[b]
 
 
 @kernel
-def arrange_blocks(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
-    """Order the entries of each block by grade, then weight, descending."""
+def sort_blocks(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
+    """Sort the entries of each block by grade, then weight, descending."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         while lo < offsets[g + 1]:
             hi = lo + 1
-            falls = True
+            sorted_already = True
             while hi < offsets[g + 1] and above[hi] == above[lo]:
                 if _comes_later(grade, weight, hi - 1, hi):
-                    falls = False
+                    sorted_already = False
                 hi += 1
-            if not falls:
+            if not sorted_already:
                 n = hi - lo
-                for turn in range(n // 2 + n - 1):
-                    if turn < n // 2:
-                        root = n // 2 - 1 - turn
+                for step in range(n // 2 + n - 1):
+                    if step < n // 2:
+                        root = n // 2 - 1 - step
                         end = n
                     else:
-                        end = n - 1 - (turn - n // 2)
+                        end = n - 1 - (step - n // 2)
                         _swap(grade, weight, lo, lo + end)
                         root = 0
                     while 2 * root + 1 < end:
@@ -153,34 +156,39 @@ def _swap(grade, weight, a, b):  # type: ignore[no-untyped-def]
         weight[a], weight[b] = weight[b], weight[a]
 
 
-#: Bits of the packed key that hold group and row together.
-_NUMBER_BITS = 32
-#: Groups that are looked at before all rows are.
-_GLANCE = 64
+#: Bits of a packed key for the group and the row together.
+_GROUP_AND_ROW_BITS = 32
+#: Number of groups checked before all rows are checked.
+_FIRST_GROUPS = 64
 _BLOCK = 1 << 12
 
 
-def broken_order(score: np.ndarray, starts: np.ndarray, named: bool) -> int:
-    """First row whose score rises inside its group; -1 if none does.
+def find_order_violation(score: np.ndarray, starts: np.ndarray, need_row: bool) -> int:
+    """Find the first row whose score rises inside its group.
 
     Parameters
     ----------
     score : ndarray of float32 or float64, shape (rows,), read-only
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
-    named : bool
-        Whether the row matters; without it 0 stands for any.
+    need_row : bool
+        Find the row; if False, 0 stands for any row.
+
+    Returns
+    -------
+    int
+        Row number; -1 if no score rises.
     """
     if not len(score):
         return -1
-    if not named:
-        # Unordered rows show it at once: the first of them are looked at by themselves.
-        few = min(len(starts) - 1, _GLANCE)
-        if _count_rises(score[: starts[few]], starts[: few + 1]):
+    if not need_row:
+        # Unsorted rows show a rise at once, so the first groups are checked alone.
+        first_groups = min(len(starts) - 1, _FIRST_GROUPS)
+        if _count_rises(score[: starts[first_groups]], starts[: first_groups + 1]):
             return 0
     if _count_rises(score, starts) == 0:
         return -1
-    if not named:
+    if not need_row:
         return 0
     rises = score[1:] > score[:-1]
     edges = starts[(starts > 0) & (starts < len(score))]
@@ -190,19 +198,19 @@ def broken_order(score: np.ndarray, starts: np.ndarray, named: bool) -> int:
 
 @kernel
 def _count_rises(score, starts):  # type: ignore[no-untyped-def]
-    """Rises in the whole list, in a loop that vectorises, less those at the edges of groups."""
+    """Count all rises in a loop that vectorises, and subtract those between groups."""
     rises = np.int64(0)
     for lo in range(1, score.shape[0], _BLOCK):
-        # Narrow counts, because twice as many of them fit a register: 0.35 ns a row, against 0.55.
-        here = score[lo : lo + _BLOCK]
-        before = score[lo - 1 : lo - 1 + here.shape[0]]
+        # 32-bit counts: twice as many fit in a register, 0.35 ns a row against 0.55.
+        values = score[lo : lo + _BLOCK]
+        previous = score[lo - 1 : lo - 1 + values.shape[0]]
         count = np.uint32(0)
-        for i in range(here.shape[0]):
-            count = np.uint32(count + np.uint32(here[i] > before[i]))
+        for i in range(values.shape[0]):
+            count = np.uint32(count + np.uint32(values[i] > previous[i]))
         rises += np.int64(count)
     start = 0
     for g in range(1, starts.shape[0] - 1):
-        # A group whose rows all lack a score is empty here: its edge is that of its neighbour.
+        # A group whose rows all lack a score is empty: it has the edge of the next group.
         if start < starts[g] < score.shape[0]:
             rises -= score[starts[g]] > score[starts[g] - 1]
         start = starts[g]
@@ -222,29 +230,29 @@ def order_by_score(score: np.ndarray, starts: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of int32 or int64, shape (rows,)
-        Row number at each place.
+        Row number at each position.
     """
     rows = len(score)
     order = np.empty(rows, np.int32 if rows < 1 << 31 else np.int64)
     row_bits = max(1, (rows - 1).bit_length())
-    if row_bits > _NUMBER_BITS:
+    if row_bits > _GROUP_AND_ROW_BITS:
         # A packed key has no room for the row.
         for lo, hi in pairwise(starts.tolist()):
             order[lo:hi] = lo + np.argsort(-score[lo:hi], kind="stable")
     else:
-        packed = np.empty(rows, np.uint64)
-        most_groups = 1 << (_NUMBER_BITS - row_bits)
-        wide = score.dtype == np.float64
-        bits = score.view(np.uint64 if wide else np.uint32)
+        packed_keys = np.empty(rows, np.uint64)
+        max_groups = 1 << (_GROUP_AND_ROW_BITS - row_bits)
+        is_double = score.dtype == np.float64
+        bits = score.view(np.uint64 if is_double else np.uint32)
         bits.flags.writeable = False
-        for first in range(0, len(starts) - 1, most_groups):
-            part = starts[first : first + most_groups + 1]
-            lo, hi = int(part[0]), int(part[-1])
-            (_pack_doubles if wide else _pack_floats)(bits, part, row_bits, packed)
-            packed[lo:hi].sort()
-            if wide:
-                _mend_doubles(bits, packed, lo, hi, row_bits)
-        _unpack(packed, row_bits, order)
+        for first in range(0, len(starts) - 1, max_groups):
+            part_starts = starts[first : first + max_groups + 1]
+            lo, hi = int(part_starts[0]), int(part_starts[-1])
+            (_pack_doubles if is_double else _pack_floats)(bits, part_starts, row_bits, packed_keys)
+            packed_keys[lo:hi].sort()
+            if is_double:
+                _sort_equal_prefixes(bits, packed_keys, lo, hi, row_bits)
+        _unpack(packed_keys, row_bits, order)
     return order
 
 
@@ -267,76 +275,82 @@ def _descending_double(bits):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _pack_floats(bits, starts, row_bits, packed):  # type: ignore[no-untyped-def]
+def _pack_floats(bits, starts, row_bits, packed_keys):  # type: ignore[no-untyped-def]
     shift = np.uint64(row_bits)
     for g in range(starts.shape[0] - 1):
         group = np.uint64(g) << (shift + np.uint64(32))
         for i in range(starts[g], starts[g + 1]):
             code = np.uint64(_descending_float(bits[i]))
-            packed[i] = group | (code << shift) | np.uint64(i)
+            packed_keys[i] = group | (code << shift) | np.uint64(i)
 
 
 @kernel
-def _pack_doubles(bits, starts, row_bits, packed):  # type: ignore[no-untyped-def]
+def _pack_doubles(bits, starts, row_bits, packed_keys):  # type: ignore[no-untyped-def]
     shift = np.uint64(row_bits)
     for g in range(starts.shape[0] - 1):
         group = np.uint64(g) << (shift + np.uint64(32))
         for i in range(starts[g], starts[g + 1]):
             code = _descending_double(bits[i]) >> np.uint64(32)
-            packed[i] = group | (code << shift) | np.uint64(i)
+            packed_keys[i] = group | (code << shift) | np.uint64(i)
 
 
 @kernel
-def _unpack(packed, row_bits, order):  # type: ignore[no-untyped-def]
+def _unpack(packed_keys, row_bits, order):  # type: ignore[no-untyped-def]
     mask = (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
-    for i in range(packed.shape[0]):
-        order[i] = packed[i] & mask
+    for i in range(packed_keys.shape[0]):
+        order[i] = packed_keys[i] & mask
 
 
 @kernel
-def _mend_doubles(bits, packed, lo, hi, row_bits):  # type: ignore[no-untyped-def]
-    """Put runs that share group and upper half in order of the whole score, then of the row."""
+def _sort_equal_prefixes(bits, packed_keys, lo, hi, row_bits):  # type: ignore[no-untyped-def]
+    """Sort runs of one group and one upper half of the score by full score, then by row."""
     shift = np.uint64(row_bits)
     mask = (np.uint64(1) << shift) - np.uint64(1)
     i = lo
     while i < hi:
-        block = packed[i] >> shift
+        block = packed_keys[i] >> shift
         j = i + 1
-        falls = True
-        while j < hi and packed[j] >> shift == block:
-            if _descending_double(bits[packed[j] & mask]) < _descending_double(
-                bits[packed[j - 1] & mask]
+        sorted_already = True
+        while j < hi and packed_keys[j] >> shift == block:
+            if _descending_double(bits[packed_keys[j] & mask]) < _descending_double(
+                bits[packed_keys[j - 1] & mask]
             ):
-                falls = False
+                sorted_already = False
             j += 1
-        if not falls:
-            _sort_run(bits, packed, i, j, mask)
+        if not sorted_already:
+            _sort_run(bits, packed_keys, i, j, mask)
         i = j
 
 
 @kernel
-def _above(bits, left, right, mask):  # type: ignore[no-untyped-def]
+def _comes_first(bits, left, right, mask):  # type: ignore[no-untyped-def]
+    """Tell whether the row of `left` sorts before the row of `right`."""
     a = _descending_double(bits[left & mask])
     b = _descending_double(bits[right & mask])
     return a < b or (a == b and (left & mask) < (right & mask))
 
 
 @kernel
-def _sort_run(bits, packed, lo, hi, mask):  # type: ignore[no-untyped-def]
-    """Heap sort: runs of near-equal scores can be as long as a group."""
+def _sort_run(bits, packed_keys, lo, hi, mask):  # type: ignore[no-untyped-def]
+    """Sort a run by heap sort, because a run can be as long as a group."""
     n = hi - lo
-    for turn in range(n // 2 + n - 1):
-        if turn < n // 2:
-            root, end = n // 2 - 1 - turn, n
+    for step in range(n // 2 + n - 1):
+        if step < n // 2:
+            root, end = n // 2 - 1 - step, n
         else:
-            end = n - 1 - (turn - n // 2)
-            packed[lo], packed[lo + end] = packed[lo + end], packed[lo]
+            end = n - 1 - (step - n // 2)
+            packed_keys[lo], packed_keys[lo + end] = packed_keys[lo + end], packed_keys[lo]
             root = 0
         while 2 * root + 1 < end:
             child = 2 * root + 1
-            if child + 1 < end and _above(bits, packed[lo + child], packed[lo + child + 1], mask):
+            if child + 1 < end and _comes_first(
+                bits, packed_keys[lo + child], packed_keys[lo + child + 1], mask
+            ):
                 child += 1
-            if not _above(bits, packed[lo + root], packed[lo + child], mask):
+            if not _comes_first(bits, packed_keys[lo + root], packed_keys[lo + child], mask):
                 break
-            packed[lo + root], packed[lo + child] = packed[lo + child], packed[lo + root]
+            packed_keys[lo + root], packed_keys[lo + child] = (
+                packed_keys[lo + child],
+                packed_keys[lo + root],
+            )
             root = child

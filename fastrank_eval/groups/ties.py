@@ -1,4 +1,4 @@
-"""What becomes of rows with equal scores: the order inside a tie block, under each policy."""
+"""Rank rows with equal scores under each tie policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import as_array, fixed_width, row_column
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.sort import broken_order, order_by_score
+from fastrank_eval.groups.sort import find_order_violation, order_by_score
 
 TIES = ("expected", "input", "item", "best", "worst")
 
@@ -17,10 +17,10 @@ TIES = ("expected", "input", "item", "best", "worst")
 def order_by_item(
     score: np.ndarray, starts: np.ndarray, items_at: Callable[[np.ndarray], pa.Array]
 ) -> np.ndarray:
-    """Sort rows by score, tied ones by item id, both descending, inside their groups.
+    """Sort rows by score, then item id, both descending, inside their groups.
 
-    Ids are compared only where scores are equal: strings byte by byte, and equal ids stay in input
-    order.
+    Ids are compared only where scores are equal. Strings compare byte by byte. Rows of equal ids
+    stay in input order.
 
     Parameters
     ----------
@@ -28,44 +28,44 @@ def order_by_item(
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
     items_at : callable
-        The items of some rows, a pyarrow.Array without nulls.
+        Maps row numbers to item ids, a pyarrow.Array without nulls.
 
     Returns
     -------
     ndarray of int32 or int64, shape (rows,)
-        Row number at each place.
+        Row number at each position.
     """
-    if broken_order(score, starts, named=False) < 0:
+    if find_order_violation(score, starts, need_row=False) < 0:
         order, ordered = np.arange(len(score), dtype=np.int64), score
     else:
         order = order_by_score(score, starts)
         ordered = score[order]
-    level = np.zeros(len(order), np.bool_)  # with the row before, in its group
-    level[1:] = ordered[1:] == ordered[:-1]
-    level[starts[(starts > 0) & (starts < len(order))]] = False
-    tied = level.copy()
-    tied[:-1] |= level[1:]
-    places = np.flatnonzero(tied)
-    if len(places):
-        block = np.cumsum(~level[places])
-        rows = order[places]
+    equals_previous = np.zeros(len(order), np.bool_)  # the previous row of the same group
+    equals_previous[1:] = ordered[1:] == ordered[:-1]
+    equals_previous[starts[(starts > 0) & (starts < len(order))]] = False
+    tied = equals_previous.copy()
+    tied[:-1] |= equals_previous[1:]
+    positions = np.flatnonzero(tied)
+    if len(positions):
+        block = np.cumsum(~equals_previous[positions])
+        rows = order[positions]
         # ~ turns ascending into descending without overflow, for signed and unsigned ids alike.
-        order[places] = rows[np.lexsort((~item_codes(items_at(rows)), block))]
+        order[positions] = rows[np.lexsort((~item_codes(items_at(rows)), block))]
     return order
 
 
 def item_codes(item: pa.Array) -> np.ndarray:
-    """Integers of the same order as items."""
+    """Map items to integers of the same order."""
     words = fixed_width(item)
     if words is not None and words.ndim == 1:
         return words
     import pyarrow.compute as pc
 
-    by_id = as_array(pc.array_sort_indices(item)).astype(np.int64)
-    in_order = item.take(row_column(by_id))
-    fresh = pc.not_equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1))
-    codes = np.empty(len(by_id), np.int64)
-    codes[by_id] = np.concatenate([[0], np.cumsum(as_array(fresh), dtype=np.int64)])
+    order = as_array(pc.array_sort_indices(item)).astype(np.int64)
+    ordered_items = item.take(row_column(order))
+    changes = pc.not_equal(ordered_items.slice(1), ordered_items.slice(0, len(ordered_items) - 1))
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.concatenate([[0], np.cumsum(as_array(changes), dtype=np.int64)])
     return codes
 
 
@@ -77,33 +77,34 @@ def resolve_blocks(
     ties: str,
     above: np.ndarray,
 ) -> np.ndarray | None:
-    """Rank the entries of each block as favourably ("best") or unfavourably ("worst") as can be.
+    """Give each entry of a tie block its own best or worst possible rank.
 
     Parameters
     ----------
     offsets, block_above, block_size, grade : ndarray
-        As in `ranking.Ranking`, entries in canonical order.
+        As in `ranking.Ranking`, entries in deterministic order.
     ties : str
         ``"best"`` or ``"worst"``.
     above : ndarray of int64, shape (entries,)
-        Written: the rows that rank strictly above each entry.
+        Output: number of rows ranked strictly above each entry.
 
     Returns
     -------
     ndarray of int64 or None
-        For ``"worst"``: the entries in order of their new rank.
+        For ``"worst"``: the entries in order of their new rank. None for ``"best"``, which keeps
+        the order.
     """
-    _resolve(offsets, block_above, block_size, grade, ties == "best", above)
+    _rank_in_blocks(offsets, block_above, block_size, grade, ties == "best", above)
     if ties == "best":
         return None
-    turned = np.arange(len(grade))
-    _turn_blocks(offsets, block_above, turned)
-    return turned
+    worst_order = np.arange(len(grade))
+    _reverse_blocks(offsets, block_above, worst_order)
+    return worst_order
 
 
 @kernel
-def _resolve(offsets, block_above, block_size, grade, best, above):  # type: ignore[no-untyped-def]
-    """The rank each entry takes when ties fall best (or worst) for the ranking.
+def _rank_in_blocks(offsets, block_above, block_size, grade, best, above):  # type: ignore[no-untyped-def]
+    """Rank the entries of each block.
 
     Best: positive grades first, then the rows with label 0, then negative grades. Worst: the
     reverse.
@@ -115,16 +116,16 @@ def _resolve(offsets, block_above, block_size, grade, best, above):  # type: ign
             while hi < offsets[g + 1] and block_above[hi] == block_above[lo]:
                 hi += 1
             for e in range(lo, hi):
-                place = e - lo if grade[e] > 0 else block_size[e] - (hi - e)
+                rank_in_block = e - lo if grade[e] > 0 else block_size[e] - (hi - e)
                 if not best:
-                    place = block_size[e] - 1 - place
-                above[e] = block_above[e] + place
+                    rank_in_block = block_size[e] - 1 - rank_in_block
+                above[e] = block_above[e] + rank_in_block
             lo = hi
 
 
 @kernel
-def _turn_blocks(offsets, block_above, turned):  # type: ignore[no-untyped-def]
-    """Entries of each block in reverse, so that worst-case ranks ascend."""
+def _reverse_blocks(offsets, block_above, worst_order):  # type: ignore[no-untyped-def]
+    """Reverse the entries of each block, so that worst-case ranks ascend."""
     for g in range(offsets.shape[0] - 1):
         lo = offsets[g]
         while lo < offsets[g + 1]:
@@ -132,5 +133,5 @@ def _turn_blocks(offsets, block_above, turned):  # type: ignore[no-untyped-def]
             while hi < offsets[g + 1] and block_above[hi] == block_above[lo]:
                 hi += 1
             for e in range(lo, hi):
-                turned[e] = lo + hi - 1 - e
+                worst_order[e] = lo + hi - 1 - e
             lo = hi

@@ -322,9 +322,9 @@ class Measure:
 
 def outside_unit(ranking: Ranking) -> float | None:
     """A label that lies outside [0, 1], where there is one."""
-    if ranking.most_grade > 1:
-        return ranking.most_grade
-    return ranking.least_grade if ranking.least_grade < 0 else None
+    if ranking.max_grade > 1:
+        return ranking.max_grade
+    return ranking.min_grade if ranking.min_grade < 0 else None
 
 
 def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]]:

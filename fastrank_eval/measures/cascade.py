@@ -65,13 +65,13 @@ class _Cascade(Measure):
                     f"{self}: label {wrong:g} is no probability; with stop='label' labels must "
                     "lie in [0, 1]."
                 )
-        elif ranking.most_grade > self.max_grade:
+        elif ranking.max_grade > self.max_grade:
             remedy = "map the labels to a scale of grades up to 1000"
-            if ranking.most_grade <= 1000:
-                top = f"{self.name}(max_grade={ranking.most_grade:g})"
+            if ranking.max_grade <= 1000:
+                top = f"{self.name}(max_grade={ranking.max_grade:g})"
                 remedy = f"give the top of the scale, as in {top}"
             raise MeasureError(
-                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; "
+                f"{self}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
                 f"{remedy}."
             )
 

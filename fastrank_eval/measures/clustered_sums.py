@@ -11,7 +11,7 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Parts
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.groups.chunk import marked_rows
+from fastrank_eval.groups.chunk import count_marked_rows
 from fastrank_eval.stats.keyed_sums import GroupSums
 from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.row_sums import RowSums
@@ -375,9 +375,9 @@ def _counts(
 ) -> np.ndarray:
     """The rows of each group in each cell. int64, shape (cells, groups)."""
     counts = np.empty((4, len(positives)), np.int64)
-    counts[_TP] = marked_rows(hit, starts_of(positives))
+    counts[_TP] = count_marked_rows(hit, starts_of(positives))
     np.subtract(positives, counts[_TP], out=counts[_FN])
-    np.subtract(marked_rows(predicted, starts), counts[_TP], out=counts[_FP])
+    np.subtract(count_marked_rows(predicted, starts), counts[_TP], out=counts[_FP])
     np.subtract(starts[1:], starts[:-1], out=counts[_TN])
     counts[_TN] -= positives
     counts[_TN] -= counts[_FP]

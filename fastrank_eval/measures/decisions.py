@@ -10,7 +10,7 @@ import numpy as np
 
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.groups.sort import weigh_cells
+from fastrank_eval.groups.sort import sum_cell_weights
 from fastrank_eval.measures import decisions
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number
 from fastrank_eval.measures.clustered_sums import (
@@ -492,7 +492,7 @@ def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
         As `ConfusionSums.CELLS` has them.
     """
     scored, labels = ranking.scored, ranking.labels
-    labelled = labels.labelled
+    labelled = labels.labelled_rows
     least = least_of(scored.score.dtype, threshold)
     out = np.empty((4, ranking.groups))
     if scored.weight is None:
@@ -500,7 +500,7 @@ def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
             scored.score,
             least,
             scored.starts,
-            labelled.ranked,
+            labelled.ranked_groups,
             labelled.row,
             labelled.offsets,
             labels.grade,
@@ -510,7 +510,7 @@ def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
     else:
         cells = cells_of(scored.score, least, labels.relevant_rows(rel))
         most = np.empty(int(ranking.retrieved.max(initial=1)))
-        weigh_cells(scored.starts, labelled.ranked, cells, scored.weight, most, out)
+        sum_cell_weights(scored.starts, labelled.ranked_groups, cells, scored.weight, most, out)
     return out
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.groups.diversity import Covering
+from fastrank_eval.groups.diversity import IntentRanking
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.average_precision import expected_precisions
 from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number
@@ -44,14 +44,14 @@ class Diversity(Measure):
         return None
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_subtopics", ranking.covered().coverage.subtopics == 0
+        yield "no_subtopics", ranking.intent_ranking().coverage.subtopics == 0
 
 
 class _IntentAware(Diversity):
     """What is computed intent by intent, and averaged."""
 
     @classmethod
-    def of_intents(cls, covering: Covering, cutoffs: np.ndarray, out: np.ndarray) -> None:
+    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
         """Write the value of each cutoff and intent."""
         raise NotImplementedError  # pragma: no cover - abstract
 
@@ -62,7 +62,7 @@ class _IntentAware(Diversity):
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
-        covering = ranking.covered()
+        covering = ranking.intent_ranking()
         cutoffs, at = distinct_cutoffs(measures)
         found = np.empty((len(cutoffs), len(covering.retrieved)))
         cls.of_intents(covering, cutoffs, found)
@@ -89,7 +89,7 @@ class IntentAwarePrecision(_IntentAware):
         return None
 
     @classmethod
-    def of_intents(cls, covering: Covering, cutoffs: np.ndarray, out: np.ndarray) -> None:
+    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
         expected_hits(
             covering.offsets,
             covering.above,
@@ -118,7 +118,7 @@ class IntentAwareAP(_IntentAware):
     spellings = ("MAP_IA",)
 
     @classmethod
-    def of_intents(cls, covering: Covering, cutoffs: np.ndarray, out: np.ndarray) -> None:
+    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
         _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, covering.retrieved))
         expected_precisions(
             covering.offsets,
@@ -145,7 +145,7 @@ class SubtopicRecall(_IntentAware):
     spellings = ("strec", "subtopic_recall", "S_recall")
 
     @classmethod
-    def of_intents(cls, covering: Covering, cutoffs: np.ndarray, out: np.ndarray) -> None:
+    def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
         expected_success(
             covering.offsets,
             covering.above,
@@ -198,7 +198,7 @@ class _Novelty(Diversity):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        covering = ranking.covered()
+        covering = ranking.intent_ranking()
         cutoffs, at = distinct_cutoffs(measures)
         ranks = longest(cutoffs, covering.retrieved)
         discount, _ = discount_table(*first.discounts(), ranks)
@@ -250,14 +250,14 @@ class _Greedy(_Novelty):
     range = (0.0, math.e / (math.e - 1))
 
     def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
-        coverage = ranking.covered().coverage
+        coverage = ranking.intent_ranking().coverage
         value = np.full(len(mean), np.nan)
         total = mean * coverage.subtopics
         np.divide(total, self._ideal(ranking), out=value, where=coverage.subtopics > 0)
         return value
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
-        coverage = ranking.covered().coverage
+        coverage = ranking.intent_ranking().coverage
 
         def best() -> np.ndarray:
             cutoff = self.cutoff or 0

@@ -137,9 +137,9 @@ class Gains(Measure):
         return gain[at]
 
     def check_grades(self, ranking: Ranking) -> None:
-        if self.gain == "exp" and ranking.most_grade > 1023:
+        if self.gain == "exp" and ranking.max_grade > 1023:
             raise MeasureError(
-                f"{self}: grade {ranking.most_grade:g} is too large for gain='exp' "
+                f"{self}: grade {ranking.max_grade:g} is too large for gain='exp' "
                 "(2^grade overflows); use gain='linear' or a table."
             )
         if isinstance(self.gain, tuple) and len(ranking.grade):
@@ -289,9 +289,9 @@ class NormalizedGain(PositiveGain, PositionWeighted):
 
     def check_grades(self, ranking: Ranking) -> None:
         super().check_grades(ranking)
-        if self.max_grade is not None and ranking.most_grade > self.max_grade:
+        if self.max_grade is not None and ranking.max_grade > self.max_grade:
             raise MeasureError(
-                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; "
+                f"{self}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
                 "give the top of the scale."
             )
 

@@ -37,7 +37,7 @@ class _Incomplete(Measure):
             _count_others(
                 ranking.offsets, ranking.grade, float(self.rel), ranking.above, ranking.rows, others
             )
-            return ranking.rows - ranking.judged().missing - others
+            return ranking.rows - ranking.unjudged_rows().missing - others
 
         return ranking.cached(("nonrelevant", self.rel), count)
 
@@ -58,7 +58,7 @@ class BinaryPreference(_Incomplete):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        judged = ranking.judged()
+        judged = ranking.unjudged_rows()
         value = np.empty(ranking.groups)
         _expected_preference(
             ranking.offsets,
@@ -120,7 +120,7 @@ class NonrelevantRetrieved(_Incomplete):
             ranking.retrieved,
             others,
         )
-        unjudged = np.diff(ranking.judged().offsets)
+        unjudged = np.diff(ranking.unjudged_rows().offsets)
         for out in outs:
             out[:] = ranking.retrieved - unjudged - others
 
@@ -155,7 +155,7 @@ class InferredAP(_Incomplete):
             rel,
             ranking.retrieved,
             ranking.relevant(rel),
-            ranking.judged().before,
+            ranking.unjudged_rows().before,
             _EPSILON,
             value,
         )
@@ -182,7 +182,7 @@ class _Share(Measure):
     @classmethod
     def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         """Unjudged rows above each cutoff. float64, shape (cutoffs, groups)."""
-        judged = ranking.judged()
+        judged = ranking.unjudged_rows()
         marks = np.ones(len(judged.above))
         return _above(judged.offsets, judged.above, judged.size, marks, ranking, cutoffs)
 

@@ -335,7 +335,7 @@ class _Deviation(SummedMeasure):
     def outcome(self, scored: Scored) -> np.ndarray:
         """What each row is compared with."""
         label = scored.chunk.columns.label
-        return label if scored.kept is None else label[scored.kept]
+        return label if scored.scored_rows is None else label[scored.scored_rows]
 
     def predicted(self, score: np.ndarray) -> np.ndarray:
         """What is compared with it."""

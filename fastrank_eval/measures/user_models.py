@@ -301,7 +301,7 @@ class RBPResidual(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         p = float(measures[0].p)
-        judged = ranking.judged()
+        judged = ranking.unjudged_rows()
         below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
         unknown, found = np.empty((2, ranking.groups))
         _unknown_weight(

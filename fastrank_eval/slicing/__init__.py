@@ -1,1 +1,1 @@
-"""Number the slice that each row belongs to."""
+"""Encode the slice that each row belongs to."""

@@ -1,4 +1,4 @@
-"""Encode the values of columns as numbers of slices."""
+"""Encode the values of columns as slice codes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fastrank_eval.io.keys import CategoricalEncoder, CodedColumn, KeyEncoder
 from fastrank_eval.io.literals import plain_type
 from fastrank_eval.io.source import first_line
 from fastrank_eval.slicing.labels import NULL, value_texts
-from fastrank_eval.slicing.spec import Edges, Part, Period
+from fastrank_eval.slicing.spec import Edges, Period, SliceColumn
 
 __all__ = [
-    "MOST_SLICES",
+    "MAX_SLICES",
+    "Categories",
+    "ColumnCodes",
     "DistinctCodes",
-    "Found",
     "KeyedCodes",
-    "PartCodes",
     "PeriodCodes",
     "bin_ranks",
     "comparable",
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Whether values of a type can be binned by edges: numbers, decimals, dates and timestamps."""
+    """Tell whether edges can bin a type: numbers, decimals, dates and timestamps can."""
     kind = plain_type(kind)
     return bool(
         pa.types.is_integer(kind)
@@ -61,20 +61,20 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
-    """A column's values as numbers of the same order, and which of them are missing.
+    """Convert values to numbers of the same order, and mark missing ones.
 
     Parameters
     ----------
     column : pyarrow.Array, shape (rows,)
-        Of a type that `is_ordered`.
+        Of a type for which `is_ordered` is true.
 
     Returns
     -------
     values : ndarray, shape (rows,)
         Integers as they are; floats as float64, -0.0 as 0.0; dates and timestamps as int32 or
-        int64 in their unit; decimals as objects. Anything where missing.
+        int64 in their unit; decimals as objects. Arbitrary where missing.
     missing : ndarray of bool, shape (rows,), or None
-        Nulls and NaN; None where there is none.
+        Mask of nulls and NaN; None if there are none.
     """
     column = decoded(column)
     kind = column.type
@@ -84,7 +84,7 @@ def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
         values[:] = [Decimal(0) if value is None else value for value in column.to_pylist()]
         return values, missing
     if pa.types.is_floating(kind):
-        with np.errstate(invalid="ignore"):  # what lies below a null may be a signalling NaN
+        with np.errstate(invalid="ignore"):  # the value under a null may be a signalling NaN
             doubles = as_array(column).astype(np.float64) + 0.0
         nan = np.isnan(doubles)
         if nan.any():
@@ -96,14 +96,14 @@ def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def values_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Numbers of `comparable` as values of the column's type; floats as doubles.
+    """Convert numbers of `comparable` back to the column's type; floats to doubles.
 
     Parameters
     ----------
     numbers : ndarray, shape (values,)
-        None of them missing.
+        Numbers, none missing.
     kind : pyarrow.DataType
-        The type of the column.
+        Type of the column.
     """
     kind = plain_type(kind)
     if pa.types.is_decimal(kind):
@@ -113,68 +113,74 @@ def values_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
     return arrow_column(np.ascontiguousarray(numbers), kind)
 
 
-def edges_of(part: Part, kind: pa.DataType) -> pa.Array:
-    """The edges that a specification gives, as values to compare a column with.
+def edges_of(slice_column: SliceColumn, kind: pa.DataType) -> pa.Array:
+    """Convert the edges of a slice column to values that compare with the column.
 
     Parameters
     ----------
-    part : Part
+    slice_column : SliceColumn
         With edges.
     kind : pyarrow.DataType
-        The type of the column.
+        Type of the column.
 
     Returns
     -------
     pyarrow.Array
-        Ascending. int64 for integers (uint64 for uint64): the least integer that is not below an
-        edge stands for it, and edges that no such integer reaches are left out. Doubles for floats:
-        the nearest one. The column's own type for dates and timestamps.
+        Ascending edges. For integers int64 (uint64 for uint64): each edge rounds up to an integer,
+        and edges outside the range of the type are left out. For floats the nearest double. For
+        dates and timestamps the column's own type.
 
     Raises
     ------
     ArgumentError
-        An edge is no value of the column's type.
+        An edge is not a value of the column's type.
 
     Examples
     --------
     >>> from fastrank_eval.slicing.parser import parse
-    >>> edges_of(parse("age:17.5,25").parts[0], pa.int8()).to_pylist()
+    >>> edges_of(parse("age:17.5,25").columns[0], pa.int8()).to_pylist()
     [18, 25]
     """
-    if not isinstance(part.binning, Edges):  # pragma: no cover - callers ask for edges alone
-        raise TypeError(f"{part} has no edges.")
-    texts, plain = part.binning.edges, plain_type(kind)
+    if not isinstance(
+        slice_column.binning, Edges
+    ):  # pragma: no cover - callers ask for edges alone
+        raise TypeError(f"{slice_column} has no edges.")
+    texts, plain = slice_column.binning.edges, plain_type(kind)
     temporal = pa.types.is_date(plain) or pa.types.is_timestamp(plain)
     for text in texts:
         if temporal != _is_moment(text):
-            _refuse(part, kind, text, "Give dates, 2026-11-19" if temporal else "Give numbers")
+            _refuse(
+                slice_column, kind, text, "Give dates, 2026-11-19" if temporal else "Give numbers"
+            )
     if temporal:
-        return _moments(part, kind, texts)
+        return _parse_moments(slice_column, kind, texts)
     numbers = [Decimal(text) for text in texts]
     if pa.types.is_integer(plain):
-        wide = pa.uint64() if pa.types.is_uint64(plain) else pa.int64()
-        dtype = np.dtype(wide.to_pandas_dtype())
-        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        whole = [int(number.to_integral_value(ROUND_CEILING)) for number in numbers]
-        # Nothing lies below the least integer, so as an edge it parts nothing.
-        met = sorted({number for number in whole if least < number <= most})
-        return arrow_column(np.array(met, dtype), wide)
+        edge_type = pa.uint64() if pa.types.is_uint64(plain) else pa.int64()
+        dtype = np.dtype(edge_type.to_pandas_dtype())
+        lowest, highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        integers = [int(number.to_integral_value(ROUND_CEILING)) for number in numbers]
+        # No value lies below the lowest integer, so it is no useful edge.
+        inside = sorted({number for number in integers if lowest < number <= highest})
+        return arrow_column(np.array(inside, dtype), edge_type)
     if pa.types.is_floating(plain):
         doubles = [float(number) for number in numbers]
         for text, double in zip(texts, doubles, strict=True):
             if not math.isfinite(double):
-                _refuse(part, kind, text, "No double is that large")
+                _refuse(slice_column, kind, text, "No double is that large")
         return arrow_column(np.array(sorted({double + 0.0 for double in doubles})))
     scale = max(0, *(-int(number.as_tuple().exponent) for number in numbers))
-    wide = pa.decimal256(76, min(scale, 76))
-    found = bytes_column([format(number, "f").encode() for number in numbers], pa.string())
+    edge_type = pa.decimal256(76, min(scale, 76))
+    column = bytes_column([format(number, "f").encode() for number in numbers], pa.string())
     try:
-        return found.cast(wide)
+        return column.cast(edge_type)
     except pa.ArrowException:
-        _refuse(part, kind, max(texts, key=len), "No decimal has that many digits")
+        _refuse(slice_column, kind, max(texts, key=len), "No decimal has that many digits")
 
 
-def _moments(part: Part, kind: pa.DataType, texts: tuple[str, ...]) -> pa.Array:
+def _parse_moments(
+    slice_column: SliceColumn, kind: pa.DataType, texts: tuple[str, ...]
+) -> pa.Array:
     plain = plain_type(kind)
     columns = []
     for text in texts:
@@ -186,7 +192,7 @@ def _moments(part: Part, kind: pa.DataType, texts: tuple[str, ...]) -> pa.Array:
             else:
                 zone = "Z" if plain.tz else ""
                 remedy = f"Write it like 2026-11-19T08:30{zone}, in whole {plain.unit}"
-            _refuse(part, kind, text, remedy)
+            _refuse(slice_column, kind, text, remedy)
     return pa.concat_arrays(columns)
 
 
@@ -194,33 +200,33 @@ def _is_moment(text: str) -> bool:
     return len(text) >= len("2026-11-19") and text[4] == text[7] == "-"
 
 
-def _refuse(part: Part, kind: pa.DataType, text: str, remedy: str) -> NoReturn:
+def _refuse(slice_column: SliceColumn, kind: pa.DataType, text: str, remedy: str) -> NoReturn:
     raise ArgumentError(
-        f"by '{part}': column '{part.column}' is {kind}, and {text} is no value of that type. "
-        f"{remedy}."
+        f"by '{slice_column}': column '{slice_column.column}' is {kind}, and {text} is no value of "
+        f"that type. {remedy}."
     )
 
 
-_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_A_DAY = 24 * 3600
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SECONDS_PER_DAY = 24 * 3600
 
 
 def days_and_hours(column: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Since the beginning of 1970, by the clock of the column's time zone.
+    """Count days and hours since the beginning of 1970, in the column's time zone.
 
     Parameters
     ----------
     column : pyarrow.Array, shape (rows,)
         Dates or timestamps.
     name : str
-        Of the column, for the message.
+        Name of the column, for the message.
 
     Returns
     -------
     days, hours : ndarray of int64, shape (rows,)
-        Whole ones, rounded down; anything where missing.
+        Rounded down; arbitrary where missing.
     missing : ndarray of bool or None
-        Nulls; None where there is none.
+        Mask of nulls; None if there are none.
 
     Raises
     ------
@@ -242,23 +248,25 @@ def days_and_hours(column: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray,
     values = fixed_items(column, np.dtype(f"i{kind.bit_width // 8}")).astype(np.int64)
     if pa.types.is_date32(kind):
         return values, values * 24, missing
-    second = 1000 if pa.types.is_date64(kind) else _A_SECOND[kind.unit]
-    return values // (_A_DAY * second), values // (3600 * second), missing
+    second = 1000 if pa.types.is_date64(kind) else _TICKS_PER_SECOND[kind.unit]
+    return values // (_SECONDS_PER_DAY * second), values // (3600 * second), missing
 
 
 def periods(unit: str, days: np.ndarray, hours: np.ndarray) -> np.ndarray:
-    """The number of each row's period, in order of time or of the clock.
+    """Number the period of each row, in order of time or of the clock.
 
     Parameters
     ----------
     unit : {"hour", "day", "week", "month", "hour_of_day", "day_of_week"}
     days, hours : ndarray of int64, shape (rows,)
-        Since the beginning of 1970.
+        Days and hours since the beginning of 1970.
 
     Returns
     -------
     ndarray of int64, shape (rows,)
-        Hours; the first day of a day, week (a Monday) or month; 0 to 23; 1 (Monday) to 7.
+        ``hour``: the hour since 1970. ``day``, ``week``, ``month``: the first day of the period
+        since 1970; weeks begin on Monday. ``hour_of_day``: 0 to 23. ``day_of_week``: 1 (Monday)
+        to 7.
     """
     if unit == "hour":
         return hours
@@ -284,7 +292,7 @@ def periods(unit: str, days: np.ndarray, hours: np.ndarray) -> np.ndarray:
 
 
 def period_values(unit: str, numbers: pa.Array) -> pa.Array:
-    """Numbers of `periods` as timestamps (hours), dates (days, weeks, months) or integers."""
+    """Convert numbers of `periods` to timestamps (hours), dates (days to months) or integers."""
     if unit.endswith(("_of_day", "_of_week")) or not len(numbers):
         return numbers
     null = as_array(numbers.is_null()).view(np.bool_)
@@ -297,27 +305,27 @@ def period_values(unit: str, numbers: pa.Array) -> pa.Array:
 
 
 def period_texts(unit: str, values: pa.Array) -> list[str]:
-    """Each period as a label shows it: ``2026-11-19T08``, ``2026-11-19``, ``2026-11``, ``8``."""
+    """Format periods for labels: ``2026-11-19T08``, ``2026-11-19``, ``2026-11``, ``8``."""
     cut = {"hour": len(":00:00"), "month": len("-01")}.get(unit, 0)
     return [text if text == NULL else text[: len(text) - cut] for text in value_texts(values)]
 
 
-#: Slices that one slicing may have: each has sums of its own for every measure and model.
-MOST_SLICES = 1 << 16
+#: Maximum number of slices of a slicing: each slice has its own sums for every measure and model.
+MAX_SLICES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the codes of one part stand for.
+class Categories:
+    """Texts, values and order of the codes of a slice column.
 
     Parameters
     ----------
     texts : tuple of str, shape (codes,)
-        What follows the part's name in a label: ``"=de"``, ``"=[18,25)"``, ``"<18"``, ``"=null"``.
+        Text after the column's name in a label: ``"=de"``, ``"=[18,25)"``, ``"<18"``, ``"=null"``.
     values : pyarrow.Array, shape (codes,)
-        The values, or a struct of the low and the high end of each bin, null where it has none.
+        Value, or struct of the low and the high end of the bin; an open end is null.
     ranks : ndarray of int64, shape (codes,)
-        The place of each in their order: by value, text by code point, nulls last.
+        Rank of each code, from 0: by value, text by code point, nulls last.
     """
 
     texts: tuple[str, ...]
@@ -325,27 +333,27 @@ class Found:
     ranks: np.ndarray
 
 
-class PartCodes(CodedColumn, Protocol):
-    """A coded column that knows what its codes stand for."""
+class ColumnCodes(CodedColumn, Protocol):
+    """Encoder of a slice column that can describe its codes."""
 
-    part: Part
+    slice_column: SliceColumn
 
     def __len__(self) -> int:
-        """How many codes there are: they are 0 to one less."""
+        """Return the number of codes so far; codes count from 0."""
 
-    def found(self) -> Found:
-        """What the codes given so far stand for."""
+    def categories(self) -> Categories:
+        """Describe the codes so far."""
 
 
 class KeyedCodes(CategoricalEncoder):
-    """Codes of what each value of a column is turned into."""
+    """Codes of a key that is computed from each value of a column."""
 
-    def __init__(self, part: Part, kind: pa.DataType, most: int) -> None:
-        super().__init__(part.column)
-        self.part, self.kind, self.most = part, plain_type(kind), most
+    def __init__(self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int) -> None:
+        super().__init__(slice_column.column)
+        self.slice_column, self.kind, self.max_slices = slice_column, plain_type(kind), max_slices
 
     def codes(self, column: pa.Array) -> np.ndarray:
-        """The code of each row.
+        """Encode the slice of each row.
 
         Parameters
         ----------
@@ -354,22 +362,22 @@ class KeyedCodes(CategoricalEncoder):
         Returns
         -------
         ndarray of int32, shape (rows,), read-only
-            From 0; equal where the slices are.
+            From 0; equal exactly where the slices are.
 
         Raises
         ------
         ColumnError
-            There are more values than slices may be, or one that no bin can hold.
+            There are more slices than `max_slices`, or a value fits no bin.
         """
         if pa.types.is_dictionary(column.type):
             keys = self._keys_or_nulls(decoded(column.dictionary))
             codes = super().codes(pa.DictionaryArray.from_arrays(column.indices, keys))
         else:
             codes = super().codes(self._keys_or_nulls(decoded(column)))
-        if len(self) > self.most:
+        if len(self) > self.max_slices:
             raise ColumnError(
-                f"by '{self.part}': column '{self.name}' makes more than {self.most:,} slices. "
-                "Slice by a column of fewer values, or bin it."
+                f"by '{self.slice_column}': column '{self.name}' makes more than "
+                f"{self.max_slices:,} slices. Slice by a column of fewer values, or bin it."
             )
         return codes
 
@@ -378,38 +386,38 @@ class KeyedCodes(CategoricalEncoder):
         return column.cast(pa.bool_()) if empty else self._keys(column)
 
     def _keys(self, column: pa.Array) -> pa.Array:
-        """What tells rows apart."""
+        """Compute keys that are equal exactly where the slices are."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def refuse(self, needs: str, remedy: str) -> NoReturn:
-        """Refuse the type of the column."""
+        """Raise because of the type of the column."""
         raise ArgumentError(
-            f"by '{self.part}': column '{self.name}' is {self.kind}; {needs}. {remedy}."
+            f"by '{self.slice_column}': column '{self.name}' is {self.kind}; {needs}. {remedy}."
         )
 
 
 class DistinctCodes(KeyedCodes):
-    """Each value is a slice; null and NaN are one together.
+    """Codes of distinct values; null and NaN share one code.
 
-    It is a `CategoricalEncoder` and may serve measures of fields as well.
+    Measures that name fields can use it too, because it is a `CategoricalEncoder`.
 
     Parameters
     ----------
-    part : Part
+    slice_column : SliceColumn
         Without bins.
     kind : pyarrow.DataType
-        The type of the column.
-    most : int
-        Values that may be told apart.
+        Type of the column.
+    max_slices : int
+        Maximum number of values.
     """
 
-    def __init__(self, part: Part, kind: pa.DataType, most: int = MOST_SLICES) -> None:
-        super().__init__(part, kind, most)
+    def __init__(
+        self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
+    ) -> None:
+        super().__init__(slice_column, kind, max_slices)
         kind = self.kind
         if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
-            self.refuse(
-                "its values cannot be told apart", "Cast it to a number, a date or a string"
-            )
+            self.refuse("its values cannot be compared", "Cast it to a number, a date or a string")
 
     def _keys(self, column: pa.Array) -> pa.Array:
         if pa.types.is_floating(column.type):
@@ -417,40 +425,48 @@ class DistinctCodes(KeyedCodes):
             return numbers_with_nulls(doubles.view(np.int64), missing)
         return _wide_decimal(column)
 
-    def found(self) -> Found:
-        """What the codes given so far stand for."""
+    def categories(self) -> Categories:
+        """Describe the values so far."""
         values = self.values()
         if pa.types.is_floating(self.kind) and pa.types.is_integer(values.type):
             null = as_array(values.is_null()).view(np.bool_)
             doubles = as_array(values).view(np.float64)
             kind = self.kind.to_pandas_dtype()
             values = column_with_nulls(np.where(null, 0, doubles).astype(kind), null)
-        return Found(tuple(f"={text}" for text in value_texts(values)), values, ranks_of(values))
+        return Categories(
+            tuple(f"={text}" for text in value_texts(values)), values, ranks_of(values)
+        )
 
 
 class PeriodCodes(KeyedCodes):
-    """Dates and times by hour, day, week (from Monday), month, hour of day or day of week.
+    """Codes of hours, days, weeks (from Monday), months, hours of day or days of week.
 
-    Timestamps with a time zone are read by its clock: the hour that is set back is one slice.
+    Timestamps are converted to the local time of their time zone. The hour that repeats when
+    clocks go back is one slice.
 
     Parameters
     ----------
-    part : Part
+    slice_column : SliceColumn
         With a `Period`.
     kind : pyarrow.DataType
-        The type of the column.
-    most : int
-        Values that may be told apart.
+        Type of the column.
+    max_slices : int
+        Maximum number of periods.
     """
 
-    def __init__(self, part: Part, kind: pa.DataType, most: int = MOST_SLICES) -> None:
-        super().__init__(part, kind, most)
-        if not isinstance(part.binning, Period):  # pragma: no cover - callers choose by it
-            raise TypeError(f"{part} has no period.")
-        self.unit = part.binning.unit
-        remedy = f"Slice by each value, by='{Part(part.column)}', or cast it"
+    def __init__(
+        self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
+    ) -> None:
+        super().__init__(slice_column, kind, max_slices)
+        if not isinstance(slice_column.binning, Period):  # pragma: no cover - callers choose by it
+            raise TypeError(f"{slice_column} has no period.")
+        self.unit = slice_column.binning.unit
+        remedy = f"Slice by each value, by='{SliceColumn(slice_column.column)}', or cast it"
         if self.unit.startswith("hour") and pa.types.is_date(self.kind):
-            self.refuse("a date has no hours", f"Write by='{Part(part.column, Period('day'))}'")
+            self.refuse(
+                "a date has no hours",
+                f"Write by='{SliceColumn(slice_column.column, Period('day'))}'",
+            )
         if not (pa.types.is_date(self.kind) or pa.types.is_timestamp(self.kind)):
             self.refuse(f"{self.unit} needs a date or a timestamp", remedy)
 
@@ -458,21 +474,21 @@ class PeriodCodes(KeyedCodes):
         days, hours, missing = days_and_hours(column, self.name)
         return numbers_with_nulls(periods(self.unit, days, hours), missing)
 
-    def found(self) -> Found:
-        """What the codes given so far stand for; a period is its first day or hour."""
+    def categories(self) -> Categories:
+        """Describe the periods so far; the value of a period is its first day or hour."""
         values = period_values(self.unit, self.values())
         texts = tuple(f"={text}" for text in period_texts(self.unit, values))
-        return Found(texts, values, ranks_of(values))
+        return Categories(texts, values, ranks_of(values))
 
 
 def numbers_with_nulls(values: np.ndarray, missing: np.ndarray | None) -> pa.Array:
-    """Numbers as a column, null where a mask, if there is one, says so."""
+    """Make a column from numbers; null where the mask is set."""
     values = np.ascontiguousarray(values)
     return arrow_column(values) if missing is None else column_with_nulls(values, missing)
 
 
 def _wide_decimal(column: pa.Array) -> pa.Array:
-    """Decimals of at least 128 bits: Arrow has no dictionary of shorter ones."""
+    """Widen decimals to 128 bits: Arrow cannot dictionary-encode shorter ones."""
     kind = column.type
     if pa.types.is_decimal(kind) and kind.bit_width < 128:
         return column.cast(pa.decimal128(kind.precision, kind.scale))
@@ -480,12 +496,12 @@ def _wide_decimal(column: pa.Array) -> pa.Array:
 
 
 def encoded(column: pa.Array) -> pa.DictionaryArray:
-    """A column as indices to its distinct values, null among them."""
+    """Dictionary-encode a column; null is a value of the dictionary."""
     return _wide_decimal(column).dictionary_encode(null_encoding="encode")
 
 
 def ranks_of(values: pa.Array) -> np.ndarray:
-    """The place of each value in their order, nulls last."""
+    """Rank values in ascending order from 0, nulls last."""
     import pyarrow.compute as pc
 
     order = as_array(pc.array_sort_indices(values, null_placement="at_end"))
@@ -495,7 +511,7 @@ def ranks_of(values: pa.Array) -> np.ndarray:
 
 
 def value_ranks(column: pa.Array) -> np.ndarray:
-    """Where each value stands among the distinct ones: equal values stand at one place, nulls last.
+    """Rank each value among the distinct values; equal values share a rank, nulls come last.
 
     Parameters
     ----------
@@ -511,15 +527,15 @@ def value_ranks(column: pa.Array) -> np.ndarray:
         rows = np.ascontiguousarray(np.stack(words, axis=1))
         _, ranks = np.unique(rows, axis=0, return_inverse=True)
         return np.asarray(ranks.reshape(-1), np.int64)
-    found = encoded(column)
-    if not len(found.dictionary):
+    distinct = encoded(column)
+    if not len(distinct.dictionary):
         return np.empty(0, np.int64)
-    places: np.ndarray = ranks_of(found.dictionary)[as_array(found.indices)]
-    return places
+    row_ranks: np.ndarray = ranks_of(distinct.dictionary)[as_array(distinct.indices)]
+    return row_ranks
 
 
 def bin_ranks(column: pa.Array) -> np.ndarray:
-    """The same for values, or for bins: structs of a low and a high end, an open low end first."""
+    """Rank values like `value_ranks`, or bins by their low end, an open low end first."""
     if not pa.types.is_struct(column.type):
         return value_ranks(column)
     low, null = column.field("low"), as_array(column.is_null()).view(np.bool_)

@@ -1,4 +1,4 @@
-"""Values and bins as the text of a slice: ``slot=1,country="a,b"``, ``age=[18,25)``, ``age<18``."""
+"""Format values and bins for labels: ``slot=1,country="a,b"``, ``age=[18,25)``, ``age<18``."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from fastrank_eval.slicing.spec import number_text
 
 __all__ = ["NULL", "bin_texts", "count_texts", "text_value", "value_texts"]
 
-#: The text of a slice of nulls; a text of these letters stands in quotes.
+#: The text of a slice of nulls; a string value of these letters stands in quotes.
 NULL = "null"
-_ODD = re.compile(r'[,="<>()\[\]]|^\s|\s$|^$|[\x00-\x1f\x7f]')
+_NEEDS_QUOTES = re.compile(r'[,="<>()\[\]]|^\s|\s$|^$|[\x00-\x1f\x7f]')
 
 
 def text_value(text: str) -> str:
-    """Text as a label shows it, in double quotes where it could be taken for something else.
+    """Format a string for labels, in double quotes where it is ambiguous.
 
     Examples
     --------
     >>> text_value("de"), text_value("a,b"), text_value("null")
     ('de', '"a,b"', '"null"')
     """
-    if text == NULL or _ODD.search(text):
+    if text == NULL or _NEEDS_QUOTES.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text
 
 
 def value_texts(values: pa.Array) -> list[str]:
-    """Each value as a label shows it; different values of a column have different texts.
+    """Format values for labels; different values of a column have different texts.
 
     Parameters
     ----------
     values : pyarrow.Array, shape (values,)
-        Of any type that can be a key, or of floats of 32 or 64 bits; nulls are ``"null"``.
+        Of any key type, or floats of 32 or 64 bits; nulls are ``"null"``.
 
     Returns
     -------
     list of str
-        Numbers as they are written shortest, dates and times as ISO 8601 does, bytes as
-        hexadecimal digits, text in quotes only where it has odd signs.
+        Numbers in their shortest form, dates and times in ISO 8601, bytes as hexadecimal digits,
+        strings in quotes only where they contain special characters.
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -74,7 +74,7 @@ def value_texts(values: pa.Array) -> list[str]:
 
 
 def bin_texts(edges: Sequence[str]) -> list[str]:
-    """What follows the column's name in the label of each bin, the bin of nulls last.
+    """Format bins as the text after the column's name in a label, the bin of nulls last.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ def bin_texts(edges: Sequence[str]) -> list[str]:
 
 
 def count_texts(edges: Sequence[int]) -> list[str]:
-    """What follows ``@rows`` in the label of each bucket of counts.
+    """Format buckets of counts as the text after ``@rows`` in a label.
 
     Parameters
     ----------
     edges : sequence of int, shape (edges,)
-        At least one, ascending; each is the least count of a bucket.
+        At least one, ascending; each is the smallest count of a bucket.
 
     Returns
     -------
@@ -131,10 +131,10 @@ def _float_text(text: str) -> str:
 
 
 def _moment_text(text: str) -> str:
-    """Arrow's text of a time with T, and without zeros at the end of its fraction."""
+    """Put a T into Arrow's text of a time; strip zeros at the end of its fraction."""
     date, _, clock = text.partition(" ")
-    found = re.fullmatch(r"([0-9:]+)(?:\.([0-9]+))?(.*)", clock)
-    if found is None:
+    match = re.fullmatch(r"([0-9:]+)(?:\.([0-9]+))?(.*)", clock)
+    if match is None:
         return text
-    fraction = (found[2] or "").rstrip("0")
-    return f"{date}T{found[1]}" + f".{fraction}" * bool(fraction) + found[3]
+    fraction = (match[2] or "").rstrip("0")
+    return f"{date}T{match[1]}" + f".{fraction}" * bool(fraction) + match[3]

@@ -1,9 +1,9 @@
-"""Which slices are asked for, from their text: ``slot,country``, ``age:18,25,35``, ``@rows:1,5``.
+"""Parse slicings: ``slot,country``, ``age:18,25,35``, ``@rows:1,5``.
 
 The grammar; blanks may stand around each sign::
 
-    slices    part {, part}                    every combination of their values that occurs
-    part      column                           a slice for each value
+    slices    item {, item}                    every combination of their values that occurs
+    item      column                           a slice for each value
               column : edge {, edge}           edges are lower bounds; below the first is a bin too
               column : quantileN               N bins of equally many rows
               column : widthX                  bins from multiples of X
@@ -12,8 +12,8 @@ The grammar; blanks may stand around each sign::
     column    letters, digits, _ . - (a letter or _ first), or "any name", in which "" stands for "
     edge      a number, a date 2026-11-19 or a time 2026-11-19T08:30Z
 
-After a colon a comma before a digit or a sign goes on with the edges; before a name it begins the
-next part. No shell gives any of these signs a meaning of its own, but for the quotes.
+After a colon, a comma before a digit or a sign continues the edges; before a name it begins the
+next item. Of these signs only the quotes have a meaning in a shell.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from fastrank_eval.slicing.spec import (
     UNITS,
     Binning,
     Edges,
-    Part,
     Period,
     Quantile,
+    SliceColumn,
     SliceSpec,
     Width,
     number_text,
@@ -43,9 +43,9 @@ from fastrank_eval.slicing.spec import (
 
 __all__ = ["parse", "requested_slicing", "short_texts"]
 
-_MOST_QUANTILES = 1000
-_LARGEST_EXPONENT = 330
-_SHOWN = 100
+_MAX_QUANTILES = 1000
+_MAX_EXPONENT = 330
+_MAX_SHOWN = 100
 
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.])")
@@ -60,7 +60,7 @@ _BINNING = re.compile(r"[^\s,:]+")
 
 
 def parse(text: str) -> SliceSpec:
-    """Read what rows are to be told apart by.
+    """Parse a slicing.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def parse(text: str) -> SliceSpec:
     Raises
     ------
     ArgumentError
-        Tells where the text does not follow the grammar, and what was expected there.
+        The text does not follow the grammar; the message says where and what is expected.
 
     Examples
     --------
@@ -97,9 +97,9 @@ def _without_edges(by: str) -> str:
 
 
 def short_texts(slicings: Iterable[str | None]) -> dict[str | None, str | None]:
-    """Map slicings to their texts without edges, as each record of a slice has them.
+    """Map slicings to their texts without edges, which records of slices show.
 
-    Slicings that would have one text keep their edges.
+    Slicings that would share a text keep their edges.
 
     Parameters
     ----------
@@ -119,17 +119,17 @@ def short_texts(slicings: Iterable[str | None]) -> dict[str | None, str | None]:
     """
     distinct = dict.fromkeys(slicings)
     short = {by: None if by is None else _without_edges(by) for by in distinct}
-    often = Counter(short.values())
-    return {by: text if often[text] == 1 else by for by, text in short.items()}
+    counts = Counter(short.values())
+    return {by: text if counts[text] == 1 else by for by, text in short.items()}
 
 
 def requested_slicing(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[SliceSpec, ...]:
-    """Read one or several slicings, each kept once, in the order given.
+    """Parse one or several slicings; drop repeats, keep the order.
 
     Parameters
     ----------
     by : str, SliceSpec or iterable of them
-        Commas inside a text cross columns; a list asks for one slicing after another.
+        Commas inside a text cross columns; a list has several slicings.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def requested_slicing(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[
     Raises
     ------
     ArgumentError
-        Nothing given, or one cannot be read.
+        There is no slicing, or one cannot be parsed.
 
     Examples
     --------
@@ -154,61 +154,65 @@ def requested_slicing(by: str | SliceSpec | Iterable[str | SliceSpec]) -> tuple[
 
 
 class _Parser:
-    """Reads a specification from left to right, one method a rule of the grammar."""
+    """Recursive descent parser with one method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._position = 0
 
     def spec(self) -> SliceSpec:
-        parts = [self._part()]
+        slice_columns = [self._slice_column()]
         while self._skip(","):
-            parts.append(self._part())
-        if self._next():
-            last = parts[-1].binning
+            slice_columns.append(self._slice_column())
+        if self._peek():
+            last = slice_columns[-1].binning
             self._fail(
                 "',' or the end",
                 "Edges are lower bounds: write 1,5,20." if isinstance(last, Edges) else "",
             )
-        for i, part in enumerate(parts):
-            if part.name in [other.name for other in parts[:i]]:
-                self._refuse(f"{part.name} is named twice. Name it once, or ask for two slicings")
-        return SliceSpec(tuple(parts))
+        for i, slice_column in enumerate(slice_columns):
+            if slice_column.name in [other.name for other in slice_columns[:i]]:
+                self._refuse(
+                    f"{slice_column.name} is named twice. Name it once, or ask for two slicings"
+                )
+        return SliceSpec(tuple(slice_columns))
 
-    def _part(self) -> Part:
+    def _slice_column(self) -> SliceColumn:
         if self._skip("@"):
             return self._activity()
-        at = self._at
+        start = self._position
         column = self._column()
         if not self._skip(":"):
-            return Part(column)
-        if self._edge_here():
-            return Part(column, self._edges())
-        return Part(column, self._binning(self._text[at : self._at - 1].strip()))
+            return SliceColumn(column)
+        if self._starts_edge():
+            return SliceColumn(column, self._edges())
+        return SliceColumn(column, self._binning(self._text[start : self._position - 1].strip()))
 
-    def _activity(self) -> Part:
-        at = self._at
+    def _activity(self) -> SliceColumn:
+        start = self._position
         word = self._match(BARE)
         if word not in ACTIVITIES:
-            self._at = at
-            known = " or ".join(f"@{name}" for name in ACTIVITIES)
-            self._fail(known, f'{near(word, ACTIVITIES)[1:]} A column stands in quotes: "@name".')
+            self._position = start
+            expected = " or ".join(f"@{name}" for name in ACTIVITIES)
+            self._fail(
+                expected, f'{near(word, ACTIVITIES)[1:]} A column stands in quotes: "@name".'
+            )
         if not self._skip(":"):
-            return Part(word, None, True)
-        if self._edge_here():
+            return SliceColumn(word, None, True)
+        if self._starts_edge():
             edges = self._edges()
             if not all(edge.isdigit() for edge in edges.edges):
                 self._refuse(f"edges of @{word} are counts: whole numbers of at least 0")
-            return Part(word, edges, True)
+            return SliceColumn(word, edges, True)
         binning = self._binning(f"@{word}")
         if isinstance(binning, Quantile):
             self._refuse(
-                f"how many rows a group has is known only when all are read, too late for bins of "
-                f"equally many groups. Give edges: @{word}:1,5,20,100"
+                f"counts of groups are known only after all rows are read, too late for quantiles. "
+                f"Give edges: @{word}:1,5,20,100"
             )
         if not isinstance(binning, Width) or not binning.width.isdigit():
             self._refuse(f"@{word} is a count. Give edges, @{word}:1,5,20,100, or @{word}:width10")
-        return Part(word, binning, True)
+        return SliceColumn(word, binning, True)
 
     def _column(self) -> str:
         name = self._match(_QUOTED)
@@ -216,7 +220,7 @@ class _Parser:
             return name[1:-1].replace('""', '"')
         name = self._match(BARE)
         if not name:
-            sign = self._next()
+            sign = self._peek()
             remedy = "A name that begins with another sign than a letter or _ stands in double "
             remedy += 'quotes: "2nd slot".'
             if sign == '"':
@@ -225,44 +229,49 @@ class _Parser:
         return name
 
     def _binning(self, name: str) -> Binning:
-        at = self._at
+        start = self._position
         word = self._match(_BINNING)
-        known = f"Write {name}:18,25,35, {name}:quantile5, {name}:width10 or {name}:day."
+        remedy = f"Write {name}:18,25,35, {name}:quantile5, {name}:width10 or {name}:day."
         if not word:
-            self._fail("edges or a kind of bins", known)
+            self._fail("edges or a kind of bins", remedy)
         if word in UNITS:
             return Period(word)
         if word.startswith("quantile"):
             return self._quantile(word.removeprefix("quantile"))
         if word.startswith("width"):
             return self._width(word.removeprefix("width"))
-        return self._refuse_binning(word, at, known)
+        return self._refuse_binning(word, start, remedy)
 
-    def _refuse_binning(self, word: str, at: int, known: str) -> NoReturn:
+    def _refuse_binning(self, word: str, start: int, remedy: str) -> NoReturn:
         number = re.search(r"[0-9.]*$", word)
         digits = number.group() if number else ""
         kinds = [f"quantile{digits or 5}", f"width{digits or 10}", *UNITS]
-        self._refuse(f"no bins '{_short(word)}' at character {at + 1}.{near(word, kinds)} {known}")
+        self._refuse(
+            f"no bins '{_short(word)}' at character {start + 1}.{near(word, kinds)} {remedy}"
+        )
 
     def _quantile(self, digits: str) -> Quantile:
-        if not re.fullmatch(r"[0-9]{1,9}", digits) or not 2 <= int(digits) <= _MOST_QUANTILES:
+        if not re.fullmatch(r"[0-9]{1,9}", digits) or not 2 <= int(digits) <= _MAX_QUANTILES:
             self._refuse(
-                f"quantile{_short(digits)} has no number of bins from 2 to {_MOST_QUANTILES}, as "
-                "quantile5 has"
+                f"quantile must be followed by a number of bins from 2 to {_MAX_QUANTILES}, as in "
+                f"quantile5, got quantile{_short(digits)}"
             )
         return Quantile(int(digits))
 
     def _width(self, text: str) -> Width:
         if not _NUMBER.fullmatch(text) or (width := self._decimal(text)) <= 0:
-            self._refuse(f"width{_short(text)} has no number above 0, as width10 and width0.5 have")
+            self._refuse(
+                "width must be followed by a number above 0, as in width10 or width0.5, got "
+                f"width{_short(text)}"
+            )
         return Width(number_text(width))
 
     def _edges(self) -> Edges:
-        found = [self._edge()]
-        while self._goes_on():
+        edges = [self._edge()]
+        while self._has_next_edge():
             self._skip(",")
-            found.append(self._edge())
-        texts, keys = zip(*found, strict=True)
+            edges.append(self._edge())
+        texts, keys = zip(*edges, strict=True)
         if len({type(key) for key in keys}) > 1:
             self._refuse("edges are either numbers or dates, not both")
         if isinstance(keys[0], tuple) and len({key[0].tzinfo is None for key in keys}) > 1:
@@ -273,12 +282,12 @@ class _Parser:
         return Edges(texts)
 
     def _edge(self) -> tuple[str, Decimal | tuple[datetime, str]]:
-        self._next()
-        moment = _MOMENT.match(self._text, self._at)
+        self._peek()
+        moment = _MOMENT.match(self._text, self._position)
         if moment:
-            found = self._moment(moment)
-            self._at = moment.end()
-            return found
+            edge = self._moment(moment)
+            self._position = moment.end()
+            return edge
         text = self._match(_NUMBER)
         if not text:
             self._fail("a number or a date such as 2026-11-19")
@@ -303,51 +312,56 @@ class _Parser:
 
     def _decimal(self, text: str) -> Decimal:
         exponent = re.search(r"[eE]([+-]?[0-9]+)$", text)
-        if len(text) > _LARGEST_EXPONENT or (exponent and len(exponent.group(1)) > 5):
-            self._refuse(f"{_short(text)} is no number of a column")
+        if len(text) > _MAX_EXPONENT or (exponent and len(exponent.group(1)) > 5):
+            self._refuse_number(text)
         number = Decimal(text)
-        if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
-            self._refuse(f"{_short(text)} is no number of a column")
+        if number and abs(number.adjusted()) > _MAX_EXPONENT:
+            self._refuse_number(text)
         return number
 
-    def _goes_on(self) -> bool:
-        """Whether a comma stands here and an edge after it, not the next part."""
-        return self._next() == "," and _NEXT_EDGE.match(self._text, self._at) is not None
+    def _refuse_number(self, text: str) -> NoReturn:
+        self._refuse(
+            f"a number must have at most {_MAX_EXPONENT} characters and an exponent from "
+            f"-{_MAX_EXPONENT} to {_MAX_EXPONENT}, got {_short(text)}"
+        )
 
-    def _edge_here(self) -> bool:
-        return _EDGE_BEGINS.match(self._next()) is not None
+    def _has_next_edge(self) -> bool:
+        """Tell whether a comma and an edge follow, not a comma and the next item."""
+        return self._peek() == "," and _NEXT_EDGE.match(self._text, self._position) is not None
 
-    def _next(self) -> str:
-        """The next sign that is no blank, or an empty text at the end; goes on to it."""
-        while self._text[self._at : self._at + 1].isspace():
-            self._at += 1
-        return self._text[self._at : self._at + 1]
+    def _starts_edge(self) -> bool:
+        return _EDGE_BEGINS.match(self._peek()) is not None
+
+    def _peek(self) -> str:
+        """Skip blanks and return the next sign; an empty text at the end."""
+        while self._text[self._position : self._position + 1].isspace():
+            self._position += 1
+        return self._text[self._position : self._position + 1]
 
     def _skip(self, sign: str) -> bool:
-        if self._next() != sign:
+        if self._peek() != sign:
             return False
-        self._at += 1
+        self._position += 1
         return True
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        self._next()
-        match = pattern.match(self._text, self._at)
+        self._peek()
+        match = pattern.match(self._text, self._position)
         if match is None:
             return ""
-        self._at = match.end()
+        self._position = match.end()
         return match.group()
 
     def _fail(self, expected: str, remedy: str = "") -> NoReturn:
-        rest = self._text[self._at :] if self._next() else "the end"
-        found = f"found {_short(rest)}"
+        rest = self._text[self._position :] if self._peek() else "the end"
         self._refuse(
-            f"expected {expected} at character {self._at + 1}, {found}."
+            f"expected {expected} at character {self._position + 1}, found {_short(rest)}."
             + f" {remedy.strip()}" * bool(remedy.strip())
         )
 
     def _refuse(self, what: str) -> NoReturn:
-        shown = self._text if len(self._text) <= _SHOWN else f"{self._text[:_SHOWN]}..."
-        raise ArgumentError(f"by {shown!r}: {what}" + "." * (what[-1] != "."))
+        text = self._text if len(self._text) <= _MAX_SHOWN else f"{self._text[:_MAX_SHOWN]}..."
+        raise ArgumentError(f"by {text!r}: {what}" + "." * (what[-1] != "."))
 
 
 def _short(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Every slicing of a run: what it reads, the slice of each row, the slices in their order."""
+"""Encode the slice of each row for every slicing of a run."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io import Source, refuse_text, require_columns
-from fastrank_eval.slicing.bins import ActivityCodes, BinCodes, check_ordered, part_codes
-from fastrank_eval.slicing.encode import MOST_SLICES, PartCodes
+from fastrank_eval.slicing.bins import ActivityCodes, BinCodes, check_ordered, column_coder
+from fastrank_eval.slicing.encode import MAX_SLICES, ColumnCodes
 from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.quantiles import distributions
-from fastrank_eval.slicing.spec import Part, Quantile, SliceSpec
+from fastrank_eval.slicing.spec import Quantile, SliceColumn, SliceSpec
 
 __all__ = ["SliceCodes", "Slices", "Slicing", "open_slicing", "valued_columns"]
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of one slicing in the order they are shown.
+    """Slices of one slicing, in display order.
 
     Parameters
     ----------
     labels : tuple of str, shape (slices,)
-        ``"slot=1,country=de"``; no two alike. The same slice has the same label in every run.
+        Unique labels, such as ``"slot=1,country=de"``. A slice has the same label in every run.
     codes : ndarray of int64, shape (slices,)
-        The code of each, which depends on how threads took turns and is no identity.
+        Code of each slice. It depends on the order of threads and differs between runs.
     values : dict of str to pyarrow.Array, shape (slices,)
-        By the name of each part: its value, or a struct of the low and the high end of its bin.
+        By name of the slice column: its value, or a struct of the low and the high end of its bin.
     """
 
     labels: tuple[str, ...]
@@ -41,132 +41,135 @@ class Slices:
 
 
 class SliceCodes:
-    """Numbers the combinations of codes of several parts, as they come; threads may share it.
+    """Encoder of the slices of a slicing; threads may share it.
+
+    Codes number the combinations of column codes in order of first appearance.
 
     Parameters
     ----------
     spec : SliceSpec
-    parts : sequence of PartCodes or ActivityCodes
-        The coder of each part.
-    most : int
-        Slices that may be told apart.
+    coders : sequence of ColumnCodes or ActivityCodes
+        The encoder of each slice column.
+    max_slices : int
+        Maximum number of slices.
     """
 
     def __init__(
         self,
         spec: SliceSpec,
-        parts: Sequence[PartCodes | ActivityCodes],
-        most: int = MOST_SLICES,
+        coders: Sequence[ColumnCodes | ActivityCodes],
+        max_slices: int = MAX_SLICES,
     ) -> None:
-        self.spec, self.parts, self.most = spec, tuple(parts), most
+        self.spec, self.coders, self.max_slices = spec, tuple(coders), max_slices
         self._lock = threading.Lock()
         self._codes: dict[tuple[int, ...], int] = {}
 
     def __len__(self) -> int:
-        """How many codes there are so far: they are 0 to one less."""
-        return len(self.parts[0]) if len(self.parts) == 1 else len(self._codes)
+        """Return the number of codes so far; codes count from 0."""
+        return len(self.coders[0]) if len(self.coders) == 1 else len(self._codes)
 
-    def codes(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """The slice of each row.
+    def codes(self, column_codes: Sequence[np.ndarray]) -> np.ndarray:
+        """Encode the slice of each row.
 
         Parameters
         ----------
-        parts : sequence of ndarray of int32, shape (rows,)
-            The codes of each part.
+        column_codes : sequence of ndarray of int32, shape (rows,)
+            The codes of each slice column.
 
         Returns
         -------
         ndarray of int32, shape (rows,), read-only
-            From 0; those of the part itself where there is only one.
+            From 0; the codes of the column itself where there is only one.
 
         Raises
         ------
         ColumnError
-            There are more combinations than slices may be.
+            There are more combinations than `max_slices`.
         """
-        if len(parts) == 1:
-            return parts[0]
-        places, met = _combinations(parts)
+        if len(column_codes) == 1:
+            return column_codes[0]
+        combination, distinct = _combinations(column_codes)
         with self._lock:
-            known = self._codes
+            code_of = self._codes
             codes = [
-                known.setdefault(key, len(known))
-                for key in zip(*(column.tolist() for column in met), strict=True)
+                code_of.setdefault(key, len(code_of))
+                for key in zip(*(column.tolist() for column in distinct), strict=True)
             ]
-            if len(known) > self.most:
+            if len(code_of) > self.max_slices:
                 raise ColumnError(
-                    f"by '{self.spec}' makes more than {self.most:,} slices. Cross columns of "
-                    "fewer values, or bin them."
+                    f"by '{self.spec}' makes more than {self.max_slices:,} slices. Cross columns "
+                    "of fewer values, or bin them."
                 )
-        return frozen(np.array(codes, np.int32)[places])
+        return frozen(np.array(codes, np.int32)[combination])
 
     def slices(self) -> Slices:
-        """The slices met so far in their order: by the first part, then by the next; nulls last.
+        """List the slices so far, sorted by the first column, then by the next; nulls last.
 
-        Bins and buckets of a slicing by one part are there even where no row fell into them.
+        A slicing by one column lists its empty bins and buckets too.
         """
-        found = [part.found() for part in self.parts]
-        if len(self.parts) == 1:
-            keys = np.arange(len(found[0].texts))[:, None]
+        categories = [coder.categories() for coder in self.coders]
+        if len(self.coders) == 1:
+            keys = np.arange(len(categories[0].texts))[:, None]
         else:
             with self._lock:
-                keys = np.array(list(self._codes), np.int64).reshape(-1, len(found))
-        ranks = [each.ranks[keys[:, i]] for i, each in enumerate(found)]
+                keys = np.array(list(self._codes), np.int64).reshape(-1, len(categories))
+        ranks = [each.ranks[keys[:, i]] for i, each in enumerate(categories)]
         order = np.lexsort(ranks[::-1])
         keys = keys[order]
         texts = [
-            [part.part.name + each.texts[code] for code in keys[:, i].tolist()]
-            for i, (part, each) in enumerate(zip(self.parts, found, strict=True))
+            [coder.slice_column.name + each.texts[code] for code in keys[:, i].tolist()]
+            for i, (coder, each) in enumerate(zip(self.coders, categories, strict=True))
         ]
         values = {
-            part.part.name: each.values.take(row_column(keys[:, i]))
-            for i, (part, each) in enumerate(zip(self.parts, found, strict=True))
+            coder.slice_column.name: each.values.take(row_column(keys[:, i]))
+            for i, (coder, each) in enumerate(zip(self.coders, categories, strict=True))
         }
         return Slices(tuple(map(",".join, zip(*texts, strict=True))), order, values)
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """All slicings of a run; a part that several of them name is coded once.
+    """All slicings of a run; a column that several slicings name is encoded once.
 
     Parameters
     ----------
     slices : tuple of SliceCodes
-        One for each slicing asked for.
-    columns : tuple of PartCodes
-        Distinct parts of columns: their codes travel with the rows.
+        One for each requested slicing.
+    columns : tuple of ColumnCodes
+        Distinct slice columns of the input; each batch of rows carries their codes.
     activities : tuple of ActivityCodes
         Distinct counts of groups.
     """
 
     slices: tuple[SliceCodes, ...]
-    columns: tuple[PartCodes, ...]
+    columns: tuple[ColumnCodes, ...]
     activities: tuple[ActivityCodes, ...]
 
     def codes(
-        self, coded: Sequence[np.ndarray], rows: np.ndarray, positives: np.ndarray
+        self, column_codes: Sequence[np.ndarray], rows: np.ndarray, positives: np.ndarray
     ) -> list[np.ndarray]:
-        """The slice of each row of a chunk of whole groups, for each slicing.
+        """Encode the slice of each row of a chunk, for each slicing.
 
         Parameters
         ----------
-        coded : sequence of ndarray of int32, shape (rows of the chunk,)
+        column_codes : sequence of ndarray of int32, shape (rows of the chunk,)
             The codes of each of `columns`, in that order.
         rows, positives : ndarray of int64, shape (groups,)
-            How many rows, and rows of grade 1 or more, each group has.
+            Number of rows, and of rows of grade 1 or more, of each group.
 
         Returns
         -------
         list of ndarray of int32, shape (rows of the chunk,)
         """
-        of_part: dict[Part, np.ndarray] = {}
-        for column, codes in zip(self.columns, coded, strict=True):
-            of_part[column.part] = codes
+        codes_of: dict[SliceColumn, np.ndarray] = {}
+        for column, codes in zip(self.columns, column_codes, strict=True):
+            codes_of[column.slice_column] = codes
         for activity in self.activities:
             counts = rows if activity.name == "rows" else positives
-            of_part[activity.part] = frozen(np.repeat(activity.codes(counts), rows))
+            codes_of[activity.slice_column] = frozen(np.repeat(activity.codes(counts), rows))
         return [
-            slicing.codes([of_part[part] for part in slicing.spec.parts]) for slicing in self.slices
+            slicing.codes([codes_of[column] for column in slicing.spec.columns])
+            for slicing in self.slices
         ]
 
 
@@ -174,20 +177,20 @@ def open_slicing(
     by: str | SliceSpec | Sequence[str | SliceSpec],
     source: Source,
     limit: int | None = None,
-    most: int = MOST_SLICES,
+    max_slices: int = MAX_SLICES,
 ) -> Slicing:
-    """Make the coders of everything that is asked for.
+    """Make the encoders of all requested slicings.
 
     Parameters
     ----------
     by : str, SliceSpec or sequence of them
     source : Source
-        Opened with the condition of the run. Its rows are read only where quantiles ask for it
-        whose edges it does not know.
+        Opened with the filter of the run. Its rows are read only for quantiles whose edges the
+        source does not know.
     limit : int, optional
-        Rows that the run stops after.
-    most : int, default MOST_SLICES
-        Slices that each slicing may have.
+        Number of rows after which the run stops.
+    max_slices : int, default MAX_SLICES
+        Maximum number of slices of each slicing.
 
     Returns
     -------
@@ -196,8 +199,8 @@ def open_slicing(
     Raises
     ------
     ArgumentError
-        A text cannot be read, a type does not fit the bins asked of it, or quantiles are asked of
-        a source that can be read only once.
+        A text cannot be parsed, a type does not support the requested bins, or quantiles need a
+        second pass over a source that can be read only once.
     ColumnError
         There is no such column.
 
@@ -207,76 +210,99 @@ def open_slicing(
     >>> source = open_source({"age": [17, 20, 40], "slot": [1, 1, 2]})
     >>> slicing = open_slicing(["age:18,35,slot", "slot"], source)
     >>> batch = next(source.batches(["age", "slot"]))
-    >>> coded = [part.codes(batch.column(part.name)) for part in slicing.columns]
-    >>> [codes.tolist() for codes in slicing.codes(coded, np.array([3]), np.array([1]))]
+    >>> column_codes = [coder.codes(batch.column(coder.name)) for coder in slicing.columns]
+    >>> rows, positives = np.array([3]), np.array([1])
+    >>> [codes.tolist() for codes in slicing.codes(column_codes, rows, positives)]
     [[0, 1, 2], [0, 0, 1]]
     >>> slicing.slices[0].slices().labels
     ('age<18,slot=1', 'age=[18,35),slot=1', 'age>=35,slot=2')
     """
     specs = requested_slicing(by)
-    parts = list(dict.fromkeys(part for spec in specs for part in spec.parts))
-    columns = [part for part in parts if not part.activity]
-    require_columns(source.schema, [part.column for part in columns], role="by", source=source.name)
-    coders = _column_coders(columns, source, limit, most)
-    activities = {part: ActivityCodes(part, most) for part in parts if part.activity}
-    of_part: dict[Part, PartCodes | ActivityCodes] = {**coders, **activities}
-    slices = tuple(SliceCodes(spec, [of_part[p] for p in spec.parts], most) for spec in specs)
+    requested = list(dict.fromkeys(column for spec in specs for column in spec.columns))
+    columns = [column for column in requested if not column.activity]
+    names = [column.column for column in columns]
+    require_columns(source.schema, names, role="by", source=source.name)
+    coders = _column_coders(columns, source, limit, max_slices)
+    activities = {
+        column: ActivityCodes(column, max_slices) for column in requested if column.activity
+    }
+    coder_of: dict[SliceColumn, ColumnCodes | ActivityCodes] = {**coders, **activities}
+    slices = tuple(
+        SliceCodes(spec, [coder_of[column] for column in spec.columns], max_slices)
+        for spec in specs
+    )
     return Slicing(slices, tuple(coders.values()), tuple(activities.values()))
 
 
 def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str, ...]:
     """List the columns whose values are slices."""
-    parts = (part for spec in requested_slicing(by) for part in spec.parts)
-    valued = (part.column for part in parts if part.binning is None and not part.activity)
+    columns = (column for spec in requested_slicing(by) for column in spec.columns)
+    valued = (column.column for column in columns if column.binning is None and not column.activity)
     return tuple(dict.fromkeys(valued))
 
 
 def _column_coders(
-    parts: Sequence[Part], source: Source, limit: int | None, most: int
-) -> Mapping[Part, PartCodes]:
-    """The coder of each part; all that may be refused is refused before rows are read."""
-    for part in parts:
-        if part.binning is not None:
-            refuse_text(source, part.column, f"by '{part}'")
-    kinds = {part: source.schema.field(part.column).type for part in parts}
-    coders: dict[Part, PartCodes] = {}
-    wanted = []
-    for part in parts:
-        if isinstance(part.binning, Quantile):
-            check_ordered(part, kinds[part])
-            wanted.append(part.column)
+    columns: Sequence[SliceColumn], source: Source, limit: int | None, max_slices: int
+) -> Mapping[SliceColumn, ColumnCodes]:
+    """Make the encoder of each column; check all columns before any row is read."""
+    for column in columns:
+        if column.binning is not None:
+            refuse_text(source, column.column, f"by '{column}'")
+    kinds = {column: source.schema.field(column.column).type for column in columns}
+    coders: dict[SliceColumn, ColumnCodes] = {}
+    quantile_columns = []
+    for column in columns:
+        if isinstance(column.binning, Quantile):
+            check_ordered(column, kinds[column])
+            quantile_columns.append(column.column)
         else:
-            coders[part] = part_codes(part, kinds[part], most)
-    known = source.edges
-    seen = distributions(source, wanted, limit) if wanted and known is None else {}
-    for part in parts:
-        if isinstance(part.binning, Quantile):
-            bins = part.binning.bins
-            edges = seen[part.column].edges(bins) if known is None else known[str(part)]
-            coders[part] = BinCodes(part, edges)
-    return {part: coders[part] for part in parts}
+            coders[column] = column_coder(column, kinds[column], max_slices)
+    source_edges = source.edges
+    counts = (
+        distributions(source, quantile_columns, limit)
+        if quantile_columns and source_edges is None
+        else {}
+    )
+    for column in columns:
+        if isinstance(column.binning, Quantile):
+            bins = column.binning.bins
+            edges = (
+                counts[column.column].edges(bins)
+                if source_edges is None
+                else source_edges[str(column)]
+            )
+            coders[column] = BinCodes(column, edges)
+    return {column: coders[column] for column in columns}
 
 
-def _combinations(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The place of each row's combination among those that occur, and the codes of these."""
-    rows = len(parts[0])
+def _combinations(column_codes: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Number the distinct combinations of codes.
+
+    Returns
+    -------
+    combination : ndarray of integers, shape (rows,)
+        Index of each row's combination among the distinct ones.
+    distinct : list of ndarray of int64, shape (combinations,)
+        Code of each column in each distinct combination.
+    """
+    rows = len(column_codes[0])
     if not rows:
-        return np.empty(0, np.int64), [np.empty(0, np.int64) for _ in parts]
-    places: np.ndarray = parts[0]
-    met = [np.arange(int(places.max()) + 1)]
-    for part in parts[1:]:
-        width = int(part.max()) + 1
-        mixed = places.astype(np.int64) * width + part
-        size = (int(places.max()) + 1) * width
-        # Few rows of many possible combinations are sorted, many of few looked up.
+        return np.empty(0, np.int64), [np.empty(0, np.int64) for _ in column_codes]
+    combination: np.ndarray = column_codes[0]
+    distinct = [np.arange(int(combination.max()) + 1)]
+    for codes in column_codes[1:]:
+        width = int(codes.max()) + 1
+        mixed = combination.astype(np.int64) * width + codes
+        size = (int(combination.max()) + 1) * width
+        # A table serves few possible combinations, sorting many.
         if size <= 4 * rows:
             occurs = np.zeros(size, np.bool_)
             occurs[mixed] = True
-            distinct = np.flatnonzero(occurs)
-            at = np.empty(size, np.int64)
-            at[distinct] = np.arange(len(distinct))
-            places = at[mixed]
+            occurring = np.flatnonzero(occurs)
+            index_of = np.empty(size, np.int64)
+            index_of[occurring] = np.arange(len(occurring))
+            combination = index_of[mixed]
         else:
-            distinct, places = np.unique(mixed, return_inverse=True)
-        met = [codes[distinct // width] for codes in met] + [distinct % width]
-    return places, met
+            occurring, combination = np.unique(mixed, return_inverse=True)
+        distinct = [column[occurring // width] for column in distinct] + [occurring % width]
+    return combination, distinct

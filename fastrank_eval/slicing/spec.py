@@ -1,4 +1,4 @@
-"""What rows are told apart by, as values: columns and counts, their bins, crosses of them."""
+"""Describe slicings as values: slice columns, their bins, and crosses of columns."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = [
     "UNITS",
     "Binning",
     "Edges",
-    "Part",
     "Period",
     "Quantile",
+    "SliceColumn",
     "SliceSpec",
     "Width",
     "column_text",
     "number_text",
 ]
 
-#: What can be counted of a group itself.
+#: Counts of a group that can be slice columns.
 ACTIVITIES = ("rows", "positives")
-#: What dates and times can be cut by.
+#: Periods that dates and times can be binned by.
 UNITS = ("hour", "day", "week", "month", "hour_of_day", "day_of_week")
-#: Numbers of more digits before or after their point are written with an exponent.
+#: Numbers with more digits before or after the point are written with an exponent.
 _PLAIN_DIGITS = 20
-_EXACTLY = Context(prec=1000)
+_EXACT_CONTEXT = Context(prec=1000)
 
 #: Names of columns that need no quotes.
 BARE = re.compile(r"[^\W\d][\w.\-]*")
@@ -41,7 +41,7 @@ class Edges:
     Parameters
     ----------
     edges : tuple of str
-        Numbers, dates or times as they are written shortest, ascending.
+        Numbers, dates or times in their shortest form, ascending.
     """
 
     edges: tuple[str, ...]
@@ -52,7 +52,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Quantile:
-    """So many bins of equally many rows; fewer where rows of equal values force it."""
+    """Bins of equally many rows; fewer than `bins` where many rows share a value."""
 
     bins: int
 
@@ -62,7 +62,7 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Width:
-    """Bins from each multiple of a number, as it is written shortest, to the next."""
+    """Bins from each multiple of a width to the next; the width in its shortest form."""
 
     width: str
 
@@ -84,17 +84,17 @@ Binning = Edges | Quantile | Width | Period
 
 
 @dataclass(frozen=True)
-class Part:
-    """One column, or one count of the group itself, and how its values are binned.
+class SliceColumn:
+    """One column, or one count of the group, with its bins.
 
     Parameters
     ----------
     column : str
-        The name of the column; ``"rows"`` or ``"positives"`` of an activity.
+        Name of the column; ``"rows"`` or ``"positives"`` for an activity.
     binning : Edges, Quantile, Width, Period or None
-        None tells each value from each other.
+        None makes each value a slice.
     activity : bool
-        Whether it is counted of the group: its rows, or its rows of grade 1 or more.
+        Whether the value is a count of the group: its rows, or its rows of grade 1 or more.
     """
 
     column: str
@@ -103,7 +103,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """What labels call it: ``age``, ``"odd name"``, ``ts:day``, ``@rows``."""
+        """Name in labels: ``age``, ``"odd name"``, ``ts:day``, ``@rows``."""
         if self.activity:
             return f"@{self.column}"
         suffix = f":{self.binning}" if isinstance(self.binning, Period) else ""
@@ -117,39 +117,40 @@ class Part:
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """What rows are told apart by: the values or bins of one part, or those of several, crossed.
+    """A slicing: the values or bins of one slice column, or of several, crossed.
 
-    Made by `spec_text.parse`; ``parse(str(spec)) == spec``.
+    Made by `parser.parse`; ``parse(str(spec)) == spec``.
 
     Parameters
     ----------
-    parts : tuple of Part
-        At least one, no two of one name.
+    columns : tuple of SliceColumn
+        At least one, with unique names.
     """
 
-    parts: tuple[Part, ...]
+    columns: tuple[SliceColumn, ...]
 
     @cached_property
     def _text(self) -> str:
-        # Every value of every slice asks for it, and there may be thousands of edges.
-        return ",".join(map(str, self.parts))
+        # Cached: every value of every slice uses it, and there may be thousands of edges.
+        return ",".join(map(str, self.columns))
 
     def __str__(self) -> str:
         return self._text
 
     @property
     def short(self) -> str:
-        """The text without edges, which labels of slices show: ``age,country``.
+        """Text without edges: ``age,country``.
 
-        Two slicings may share it, but a label under it is always the same slice.
+        Two slicings may share it. Then equal labels mean equal slices.
         """
         return ",".join(
-            part.name if isinstance(part.binning, Edges) else str(part) for part in self.parts
+            slice_column.name if isinstance(slice_column.binning, Edges) else str(slice_column)
+            for slice_column in self.columns
         )
 
 
 def column_text(column: str) -> str:
-    """A column's name as a specification writes it, in double quotes where its signs are odd.
+    """Format a column's name for a slicing, in double quotes where it has special characters.
 
     Examples
     --------
@@ -162,7 +163,7 @@ def column_text(column: str) -> str:
 
 
 def number_text(number: Decimal) -> str:
-    """A finite number as it is written shortest; equal numbers have one text.
+    """Format a finite number in its shortest form; equal numbers have equal texts.
 
     Examples
     --------
@@ -171,7 +172,7 @@ def number_text(number: Decimal) -> str:
     """
     if not number:
         return "0"
-    number = number.normalize(_EXACTLY)
+    number = number.normalize(_EXACT_CONTEXT)
     if -_PLAIN_DIGITS <= number.adjusted() <= _PLAIN_DIGITS:
         return format(number, "f")
     return str(number).lower().replace("e+", "e")

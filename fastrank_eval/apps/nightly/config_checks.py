@@ -259,7 +259,7 @@ def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) ->
         report does not keep, or for a slice that no slicing gives.
     """
     slicings = (
-        [tuple(part.name for part in spec.parts) for spec in requested_slicing(by)] if by else []
+        [tuple(part.name for part in spec.columns) for spec in requested_slicing(by)] if by else []
     )
     for term in terms_of(each.condition):
         if not isinstance(term, Term):

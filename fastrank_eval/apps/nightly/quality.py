@@ -297,7 +297,7 @@ def _nulls(done: Evaluation) -> dict[str, int]:
             found[score] = _whole(_counted(done, UNSCORED, model))
     for slicing, sums in zip(plan.slicings, done.totals.slices, strict=True):
         slices = slicing.slices()
-        for part in slicing.spec.parts:
+        for part in slicing.spec.columns:
             if part.activity:
                 continue
             null = _null_mask(slices.values[part.name])

@@ -41,7 +41,7 @@ from fastrank_eval.measures.parser import requested_measures, spelled_out
 from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.quantiles import Distribution
-from fastrank_eval.slicing.spec import Part, Quantile
+from fastrank_eval.slicing.spec import Quantile, SliceColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -240,10 +240,10 @@ def _partitions(df: DataFrame, given: int | None) -> int:
 
 def _edges(rows: DataFrame, planned: Evaluation) -> dict[str, bytes]:
     """Edges of quantiles of all rows, from one more job over their columns."""
-    parts: list[Part] = [
+    parts: list[SliceColumn] = [
         part
         for one in planned.plan.slicings
-        for part in one.spec.parts
+        for part in one.spec.columns
         if isinstance(part.binning, Quantile)
     ]
     if not parts:
