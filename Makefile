@@ -78,7 +78,7 @@ help:
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
 define run_demo
-"$(1)/python" -m data_gen "$(2)/impressions.parquet" --rows $(ROWS) --seed 1 --overwrite && \
+"$(1)/python" -m fastrank_eval.apps.demo "$(2)/impressions.parquet" --rows $(ROWS) --seed 1 --overwrite && \
 "$(1)/fastrank-eval" evaluate "$(2)/impressions.parquet" --group user_id --label click \
 	--score score_a,score_b --measures "$(MEASURES)"
 endef

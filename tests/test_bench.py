@@ -34,8 +34,8 @@ from bench.workload import (
     table_of,
     write_sorted,
 )
-from data_gen.recipe import Choices
-from data_gen.rows import BATCH_ROWS
+from fastrank_eval.apps.demo.recipe import Choices
+from fastrank_eval.apps.demo.rows import BATCH_ROWS
 
 ROOT = Path(__file__).parent.parent
 ROWS = 3000

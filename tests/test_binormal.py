@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-import data_gen
-from data_gen import Recipe
 from fastrank_eval import evaluate
+from fastrank_eval.apps import demo
+from fastrank_eval.apps.demo import Recipe
 
 
 def standard_error(auc: float, positives: int, negatives: int) -> float:
@@ -24,7 +24,7 @@ def test_auc_and_gauc__ten_million_binormal_rows__meet_the_closed_form():
     rows = 10_000_000
     recipe = Recipe(rows, seed=5, order="sorted")
     result = evaluate(
-        data_gen.impressions(rows, seed=5, order="sorted"),
+        demo.impressions(rows, seed=5, order="sorted"),
         group="user_id",
         label="click",
         score=["score_a", "score_b"],
@@ -43,7 +43,7 @@ def test_auc_and_gauc__ten_million_binormal_rows__meet_the_closed_form():
 def test_shuffled_rows__same_bits_as_sorted_ones():
     both = [
         evaluate(
-            data_gen.impressions(200_000, seed=6, order=order),
+            demo.impressions(200_000, seed=6, order=order),
             group="user_id",
             label="click",
             score=["score_a", "score_b"],

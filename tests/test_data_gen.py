@@ -14,16 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import data_gen
-from data_gen.binormal import exponential, graded_shift, inverse_normal, logarithm, rounded_auc
-from data_gen.counter import Permutation, bits, stream_key, uniform
-from data_gen.groups import GroupLayout, group_sizes
+from fastrank_eval import ArgumentError
+from fastrank_eval.apps import demo
+from fastrank_eval.apps.demo.binormal import (
+    exponential,
+    graded_shift,
+    inverse_normal,
+    logarithm,
+    rounded_auc,
+)
+from fastrank_eval.apps.demo.counter import Permutation, bits, stream_key, uniform
+from fastrank_eval.apps.demo.rows import GroupLayout, group_sizes
 
 ORDERS = ("sorted", "grouped", "shuffled")
 
 
 def make(rows: int, **options: Any) -> pa.Table:
-    return data_gen.impressions(rows, **options).read_all()
+    return demo.impressions(rows, **options).read_all()
 
 
 def column(table: pa.Table, name: str) -> np.ndarray:
@@ -65,7 +72,7 @@ def test_impressions__same_rows_for_any_batch_size(order: str, ids: str) -> None
     options = {"seed": 5, "order": order, "ids": ids, "median_size": 50, "max_size": 30_000}
     whole = make(70_001, batch_rows=1 << 20, **options)
     for batch_rows in (1000, 4096, 100_000):
-        batches = list(data_gen.impressions(70_001, batch_rows=batch_rows, **options))
+        batches = list(demo.impressions(70_001, batch_rows=batch_rows, **options))
         assert [batch.num_rows for batch in batches[:-1]] == [batch_rows] * (len(batches) - 1)
         assert pa.Table.from_batches(batches).equals(whole)
 
@@ -296,7 +303,7 @@ def test_ids__string_and_int_hash_agree() -> None:
 
 
 def test_auc__pooled_equals_closed_form(million: pa.Table) -> None:
-    recipe = data_gen.Recipe(1_000_000)
+    recipe = demo.Recipe(1_000_000)
     positive = column(million, "click") > 0
     for name, model in (("score_a", recipe.model_a), ("score_b", recipe.model_b)):
         value, error = rank_sum_auc(positive, column(million, name))
@@ -331,7 +338,7 @@ def test_auc__inside_slices_equals_closed_form(million: pa.Table, slot: str) -> 
 
 def test_auc__grades_relevant_against_not() -> None:
     table = make(300_000, seed=4, labels="grade", order="grouped")
-    recipe = data_gen.Recipe(300_000, labels="grade")
+    recipe = demo.Recipe(300_000, labels="grade")
     grades = column(table, "grade")
     for name, model in (("score_a", recipe.model_a), ("score_b", recipe.model_b)):
         value, error = rank_sum_auc(grades > 0, column(table, name))
@@ -343,7 +350,7 @@ def test_auc__grades_relevant_against_not() -> None:
 @pytest.mark.parametrize("labels", ["click", "grade"])
 def test_auc__coarse_rounding_has_its_own_closed_form(labels: str) -> None:
     options: dict[str, Any] = {"labels": labels, "auc_a": 0.9, "decimals_a": 1}
-    model = data_gen.Recipe(300_000, **options).model_a
+    model = demo.Recipe(300_000, **options).model_a
     table = make(300_000, seed=6, order="grouped", **options)
     value, error = rank_sum_auc(column(table, labels) > 0, column(table, "score_a"))
     assert abs(value - model.auc) < 4 * error
@@ -351,7 +358,7 @@ def test_auc__coarse_rounding_has_its_own_closed_form(labels: str) -> None:
 
 
 def test_rounded_auc__fine_cells_approach_the_smooth_value() -> None:
-    shift = data_gen.binormal_shift(0.8)
+    shift = demo.binormal_shift(0.8)
     loss = [0.8 - rounded_auc(d, -2.0, shift, [shift], [1.0]) for d in (1, 2, 3, 4)]
     assert all(50 < coarse / fine < 150 for coarse, fine in pairwise(loss[1:]))
     assert loss[0] > loss[1] > 0
@@ -373,10 +380,10 @@ def test_scores__errors_correlate_as_asked() -> None:
 
 
 def test_binormal_auc__known_values() -> None:
-    assert data_gen.binormal_auc(0.0) == 0.5
-    assert data_gen.binormal_auc(math.sqrt(2.0)) == pytest.approx(0.8413447460685429, abs=1e-15)
-    assert data_gen.binormal_auc(data_gen.binormal_shift(0.93)) == pytest.approx(0.93, abs=1e-14)
-    assert graded_shift(0.8, [0.0, 1.0]) == pytest.approx(data_gen.binormal_shift(0.8) / 2)
+    assert demo.binormal_auc(0.0) == 0.5
+    assert demo.binormal_auc(math.sqrt(2.0)) == pytest.approx(0.8413447460685429, abs=1e-15)
+    assert demo.binormal_auc(demo.binormal_shift(0.93)) == pytest.approx(0.93, abs=1e-14)
+    assert graded_shift(0.8, [0.0, 1.0]) == pytest.approx(demo.binormal_shift(0.8) / 2)
 
 
 # --- the numbers underneath ------------------------------------------------------------------
@@ -446,8 +453,8 @@ def test_elementary_functions__agree_with_the_standard_library() -> None:
     ],
 )
 def test_impressions__bad_option(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(data_gen.ArgumentError, match=re.escape(message)):
-        data_gen.impressions(**{"rows": 10, **options})
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        demo.impressions(**{"rows": 10, **options})
 
 
 # --- files -----------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-import data_gen
-from data_gen.__main__ import main
+from fastrank_eval import ArgumentError, OutputError
+from fastrank_eval.apps import demo
+from fastrank_eval.apps.demo.__main__ import main
 from tests.test_data_gen import ORDERS, column, make
 
 
@@ -27,9 +28,9 @@ def listing(folder: Path) -> list[str]:
 @pytest.mark.parametrize("ids", ["int", "string"])
 def test_write_parquet__same_content_again(tmp_path: Path, order: str, ids: str) -> None:
     options = {"seed": 9, "order": order, "ids": ids}
-    first = data_gen.write_parquet(tmp_path / "one.parquet", 30_000, **options)
-    data_gen.write_parquet(tmp_path / "two.parquet", 30_000, row_group_rows=7001, **options)
-    data_gen.write_parquet(tmp_path / "three.parquet", 30_000, **options)
+    first = demo.write_parquet(tmp_path / "one.parquet", 30_000, **options)
+    demo.write_parquet(tmp_path / "two.parquet", 30_000, row_group_rows=7001, **options)
+    demo.write_parquet(tmp_path / "three.parquet", 30_000, **options)
     table = pq.read_table(tmp_path / "one.parquet")
     assert table.equals(make(30_000, **options))
     assert table.equals(pq.read_table(tmp_path / "two.parquet"))
@@ -42,13 +43,13 @@ def test_write_parquet__same_content_again(tmp_path: Path, order: str, ids: str)
 
 
 def test_write_parquet__row_groups(tmp_path: Path) -> None:
-    data_gen.write_parquet(tmp_path / "x.parquet", 10_000, row_group_rows=3000)
+    demo.write_parquet(tmp_path / "x.parquet", 10_000, row_group_rows=3000)
     meta = pq.ParquetFile(tmp_path / "x.parquet").metadata
     assert [meta.row_group(i).num_rows for i in range(4)] == [3000, 3000, 3000, 1000]
 
 
 def test_write_parquet__folder_of_files(tmp_path: Path) -> None:
-    written = data_gen.write_parquet(tmp_path / "log", 10_001, files=4, row_group_rows=700)
+    written = demo.write_parquet(tmp_path / "log", 10_001, files=4, row_group_rows=700)
     parts = sorted((tmp_path / "log").iterdir())
     assert [part.name for part in parts] == [f"part-0000{i}.parquet" for i in range(4)]
     assert [pq.read_metadata(part).num_rows for part in parts] == [2500, 2500, 2500, 2501]
@@ -58,33 +59,33 @@ def test_write_parquet__folder_of_files(tmp_path: Path) -> None:
 
 
 def test_write_parquet__more_files_than_rows(tmp_path: Path) -> None:
-    data_gen.write_parquet(tmp_path / "log", 2, files=5)
+    demo.write_parquet(tmp_path / "log", 2, files=5)
     sizes = [pq.read_metadata(part).num_rows for part in sorted((tmp_path / "log").iterdir())]
     assert (len(sizes), sum(sizes)) == (5, 2)
 
 
 def test_write_parquet__no_rows(tmp_path: Path) -> None:
-    written = data_gen.write_parquet(tmp_path / "x.parquet", 0)
+    written = demo.write_parquet(tmp_path / "x.parquet", 0)
     assert pq.read_table(tmp_path / "x.parquet").schema.equals(make(0).schema)
     assert "0 rows, 0 groups, positives none" in str(written)
 
 
 def test_write_parquet__existing_output(tmp_path: Path) -> None:
     target, folder = tmp_path / "x.parquet", tmp_path / "log"
-    data_gen.write_parquet(target, 100, seed=1)
-    data_gen.write_parquet(folder, 100, files=3)
-    with pytest.raises(data_gen.OutputError, match=r"x\.parquet exists"):
-        data_gen.write_parquet(target, 100)
-    with pytest.raises(data_gen.OutputError, match="log exists"):
-        data_gen.write_parquet(folder, 100, files=2)
-    with pytest.raises(data_gen.OutputError, match="is a folder"):
-        data_gen.write_parquet(folder, 100, overwrite=True)
-    with pytest.raises(data_gen.OutputError, match="is a file"):
-        data_gen.write_parquet(target, 100, files=2, overwrite=True)
+    demo.write_parquet(target, 100, seed=1)
+    demo.write_parquet(folder, 100, files=3)
+    with pytest.raises(OutputError, match=r"x\.parquet exists"):
+        demo.write_parquet(target, 100)
+    with pytest.raises(OutputError, match="log exists"):
+        demo.write_parquet(folder, 100, files=2)
+    with pytest.raises(OutputError, match="is a folder"):
+        demo.write_parquet(folder, 100, overwrite=True)
+    with pytest.raises(OutputError, match="is a file"):
+        demo.write_parquet(target, 100, files=2, overwrite=True)
     assert pq.read_table(target).equals(make(100, seed=1))
 
-    data_gen.write_parquet(target, 200, seed=2, overwrite=True)
-    data_gen.write_parquet(folder, 100, files=2, overwrite=True)
+    demo.write_parquet(target, 200, seed=2, overwrite=True)
+    demo.write_parquet(folder, 100, files=2, overwrite=True)
     assert pq.read_table(target).equals(make(200, seed=2))
     assert listing(folder) == ["part-00000.parquet", "part-00001.parquet"]
     assert listing(tmp_path) == ["log", "x.parquet"]
@@ -93,8 +94,8 @@ def test_write_parquet__existing_output(tmp_path: Path) -> None:
 def test_write_parquet__folder_with_other_files_is_kept(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "thesis.docx").write_text("dear")
-    with pytest.raises(data_gen.OutputError, match=r"'thesis\.docx', which is no part file"):
-        data_gen.write_parquet(tmp_path / "log", 100, files=2, overwrite=True)
+    with pytest.raises(OutputError, match=r"'thesis\.docx', which is no part file"):
+        demo.write_parquet(tmp_path / "log", 100, files=2, overwrite=True)
     assert listing(tmp_path / "log") == ["thesis.docx"]
 
 
@@ -104,7 +105,7 @@ def test_write_parquet__failure_leaves_the_old_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int | None, failure: BaseException
 ) -> None:
     target = tmp_path / "out"
-    data_gen.write_parquet(target, 100, files=files)
+    demo.write_parquet(target, 100, files=files)
     before = pq.read_table(target)
     write_batch, calls = pq.ParquetWriter.write_batch, []
 
@@ -115,16 +116,16 @@ def test_write_parquet__failure_leaves_the_old_output(
         write_batch(self, *args, **options)
 
     monkeypatch.setattr(pq.ParquetWriter, "write_batch", fail_later)
-    expected = data_gen.OutputError if isinstance(failure, OSError) else KeyboardInterrupt
+    expected = OutputError if isinstance(failure, OSError) else KeyboardInterrupt
     with pytest.raises(expected):
-        data_gen.write_parquet(target, 5000, files=files, overwrite=True, row_group_rows=1000)
+        demo.write_parquet(target, 5000, files=files, overwrite=True, row_group_rows=1000)
     assert listing(tmp_path) == ["out"]
     assert pq.read_table(target).equals(before)
 
 
 def test_write_parquet__missing_parent(tmp_path: Path) -> None:
-    with pytest.raises(data_gen.OutputError, match="does not exist; create it first"):
-        data_gen.write_parquet(tmp_path / "no" / "x.parquet", 100)
+    with pytest.raises(OutputError, match="does not exist; create it first"):
+        demo.write_parquet(tmp_path / "no" / "x.parquet", 100)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +133,8 @@ def test_write_parquet__missing_parent(tmp_path: Path) -> None:
     [{"files": 0}, {"files": 2.0}, {"compression": "lzma"}, {"row_group_rows": 0}, {"order": "x"}],
 )
 def test_write_parquet__bad_option(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(data_gen.ArgumentError):
-        data_gen.write_parquet(tmp_path / "x.parquet", 100, **options)
+    with pytest.raises(ArgumentError):
+        demo.write_parquet(tmp_path / "x.parquet", 100, **options)
     assert listing(tmp_path) == []
 
 

@@ -9,8 +9,16 @@ import pytest
 from click.testing import CliRunner
 
 import fastrank_eval as fe
-from data_gen.errors import ArgumentError, OutputError
-from data_gen.month import BAD, BROKEN_SLOT, EMPTY, LATE, main, write_late, write_month
+from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.demo.month import (
+    BAD,
+    BROKEN_SLOT,
+    EMPTY,
+    LATE,
+    main,
+    write_late,
+    write_month,
+)
 
 
 def test_month__goes_wrong_as_it_says(tmp_path: Path) -> None:

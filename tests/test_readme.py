@@ -23,11 +23,11 @@ from click.testing import CliRunner
 from sklearn import linear_model
 
 import fastrank_eval as fe
-from data_gen import write_parquet
-from data_gen.month import write_month
-from data_gen.samples import write_samples
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.apps.cli.nightly import serve
+from fastrank_eval.apps.demo import write_parquet
+from fastrank_eval.apps.demo.month import write_month
+from fastrank_eval.apps.demo.samples import write_samples
 
 README = Path(__file__).parent.parent / "README.md"
 

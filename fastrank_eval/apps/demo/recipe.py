@@ -9,8 +9,8 @@ from typing import Literal, TypedDict, get_args
 
 import numpy as np
 
-from data_gen.binormal import binormal_shift, graded_shift, logarithm, rounded_auc
-from data_gen.errors import ArgumentError
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.demo.binormal import binormal_shift, graded_shift, logarithm, rounded_auc
 
 __all__ = [
     "GRADE_SHARES",

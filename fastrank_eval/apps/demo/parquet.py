@@ -15,9 +15,9 @@ from typing import Literal, Unpack, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_gen.errors import ArgumentError, OutputError
-from data_gen.recipe import Choices, Recipe, check_whole
-from data_gen.rows import MOST_BATCH_ROWS, Impressions
+from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.demo.recipe import Choices, Recipe, check_whole
+from fastrank_eval.apps.demo.rows import MOST_BATCH_ROWS, Impressions
 
 __all__ = ["Compression", "Written", "write_parquet"]
 
