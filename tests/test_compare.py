@@ -81,7 +81,7 @@ def test_difference__has_the_error_of_two_passes(seed) -> None:
 @pytest.mark.parametrize("measure", ["GAUC", "AP", "RR"])
 def test_groups_under_one_model_only__count_apart_and_in_the_error(measure) -> None:
     log = with_nulls(click_log(seed=5), "new")
-    line = compare(log, measure, unretrieved="allow").line(measure)
+    line = compare(log, measure, unretrieved="allow").find(measure)
     sides = [group_values(log, model, measure, unretrieved="allow") for model in ("old", "new")]
     if measure == "GAUC":  # rows without a score are not shown
         shown = np.bincount(log["user"].to_numpy(), ~np.asarray(log["new"].is_null()))
@@ -100,12 +100,12 @@ def test_sums_and_geometric_means__have_errors_of_their_own() -> None:
     log = with_nulls(click_log(seed=6), "new")
     found = compare(log, "NumRelRet,GMAP", unretrieved="allow")
     a, b = (group_values(log, m, "NumRelRet", unretrieved="allow")[0] for m in ("old", "new"))
-    line = found.line("NumRelRet")
+    line = found.find("NumRelRet")
     assert (line.aggregate, line.delta) == ("sum", b.sum() - a.sum())
     assert line.se == pytest.approx(math.sqrt(len(a)) * np.std(b - a, ddof=1), rel=1e-9)
     a, b = (group_values(log, m, "GMAP", unretrieved="allow")[0] for m in ("old", "new"))
     logs = [np.log(np.maximum(v[~np.isnan(v)], 1e-5)) for v in (a, b)]
-    line = found.line("GMAP")
+    line = found.find("GMAP")
     means = [math.exp(v.mean()) for v in logs]
     assert line.delta == pytest.approx(means[1] - means[0], rel=1e-12)
     influence = means[1] * (logs[1] - logs[1].mean()) - means[0] * (logs[0] - logs[0].mean())
@@ -115,16 +115,16 @@ def test_sums_and_geometric_means__have_errors_of_their_own() -> None:
 
 def test_rela_impr__of_auc_kinds_only() -> None:
     found = compare(click_log(), "GAUC,AUC,AP")
-    gauc = found.line("GAUC")
+    gauc = found.find("GAUC")
     assert gauc.rela_impr == fe.rela_impr(gauc.value, gauc.base_value)
-    auc = found.line("AUC")
+    auc = found.find("AUC")
     assert auc.rela_impr == fe.rela_impr(auc.value, auc.base_value)
-    assert math.isnan(found.line("AP").rela_impr)
+    assert math.isnan(found.find("AP").rela_impr)
 
 
 @pytest.mark.parametrize("measure", ["KS", "AUC(bins=64)", "AUC(max_fpr=0.5)", "ECE(bins=4)"])
 def test_pooled_measures__of_distinct_scores__have_a_difference_without_an_error(measure) -> None:
-    line = compare(with_probabilities(click_log()), measure).line(measure)
+    line = compare(with_probabilities(click_log()), measure).find(measure)
     assert line.delta == line.value - line.base_value
     assert line.caution == "pooled"
     assert math.isnan(line.se)
@@ -136,8 +136,8 @@ def test_pooled_measures__of_distinct_scores__have_a_difference_without_an_error
 def test_auc__asked_for_by_its_name__has_a_clustered_error() -> None:
     log = click_log()
     found = compare(log, "AUC,AUC(bins=64)")
-    line = found.line("AUC")
-    assert line == found.line("AUC(se='clustered')")
+    line = found.find("AUC")
+    assert line == found.find("AUC(se='clustered')")
     assert found.measures == ("AUC(se='clustered')", "AUC(bins=64)")
     assert line.value == fe.evaluate(log, **COLUMNS, score="new", measures="AUC").value("AUC")
     assert (line.caution, line.wins, line.groups) == ("few_groups", None, 60)
@@ -150,7 +150,7 @@ def test_auc__asked_for_by_its_name__has_a_clustered_error() -> None:
 
 def test_measures_of_sums__have_the_error_of_their_linear_terms() -> None:
     log = with_probabilities(click_log(200, seed=3))
-    line = compare(log, "LogLoss").line("LogLoss")
+    line = compare(log, "LogLoss").find("LogLoss")
     loss = [
         -np.where(log["click"] == 1, np.log(log[model]), np.log1p(-log[model]))
         for model in ("old", "new")
@@ -166,7 +166,7 @@ def test_measures_of_sums__have_the_error_of_their_linear_terms() -> None:
 
 def test_lower_is_better__wins_are_lower_values() -> None:
     log = click_log(seed=2)
-    line = compare(log, "GroupErrorRate(threshold=0)").line("GroupErrorRate(threshold=0)")
+    line = compare(log, "GroupErrorRate(threshold=0)").find("GroupErrorRate(threshold=0)")
     (a, _), (b, _) = (group_values(log, m, line.measure) for m in ("old", "new"))
     assert line.wins == np.count_nonzero(b < a)
     assert line.losses == np.count_nonzero(b > a)
@@ -174,7 +174,7 @@ def test_lower_is_better__wins_are_lower_values() -> None:
     swapped = fe.compare(
         log, **COLUMNS, score=("old", "new"), baseline="new", measures=line.measure
     )
-    words = {line.verdict.split(":")[0], swapped.line(line.measure).verdict.split(":")[0]}
+    words = {line.verdict.split(":")[0], swapped.find(line.measure).verdict.split(":")[0]}
     assert words in ({"new is better", "old is worse"}, {"no difference is shown"})
 
 
@@ -199,7 +199,7 @@ def test_equal_models__differ_by_nothing__tests_by_an_error_give_no_p_value() ->
 
 def test_one_difference_for_all_groups__has_no_scale() -> None:
     log = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "old": [2, 1, 2, 1], "new": [1, 2, 1, 2]}
-    line = compare(log, "GAUC").line("GAUC")
+    line = compare(log, "GAUC").find("GAUC")
     assert (line.delta, line.se, line.caution) == (1, 0, "no_variance")
     assert math.isnan(line.p_value)
     assert (
@@ -214,14 +214,14 @@ def test_one_difference_but_for_rounding__has_no_effect_size() -> None:
     log = {"user": np.repeat([1, 2, 3, 4], [12, 4, 12, 4]), "click": np.ones(32)}
     for model, groups in right.items():
         log[model] = np.concatenate([np.arange(rows) < hits for rows, hits in groups]) + 0.0
-    line = compare(log, "GroupAccuracy").line("GroupAccuracy")
+    line = compare(log, "GroupAccuracy").find("GroupAccuracy")
     assert (line.wins, line.delta) == (4, pytest.approx(0.25))
     assert math.isnan(line.effect_size)
 
 
 def test_one_group__is_not_tested() -> None:
     log = {"user": [1, 1], "click": [0, 1], "old": [2, 1], "new": [1, 2]}
-    line = compare(log, "GAUC,RR").line("GAUC")
+    line = compare(log, "GAUC,RR").find("GAUC")
     assert (line.delta, line.groups, line.caution) == (1, 1, "one_group")
     assert math.isnan(line.p_adjusted)
     assert "one group tells no standard error" in line.verdict
@@ -229,14 +229,14 @@ def test_one_group__is_not_tested() -> None:
 
 def test_no_group_at_all__is_not_compared() -> None:
     log = {"user": [1, 2], "click": [0, 0], "old": [2, 1], "new": [1, 2]}
-    line = compare(log, "GAUC").line("GAUC")
+    line = compare(log, "GAUC").find("GAUC")
     assert (line.caution, line.groups, line.wins) == ("undefined", 0, 0)
     assert line.verdict == "not compared: GAUC of old and new is undefined"
     for test in TESTS:
-        assert math.isnan(compare(log, "GAUC", test=test).line("GAUC").p_value)
+        assert math.isnan(compare(log, "GAUC", test=test).find("GAUC").p_value)
     empty = {name: pa.array([], pa.int64()) for name in ("user", "click", "old", "new")}
     for test in TESTS:
-        assert compare(empty, "GAUC,AP", test=test).line("AP").caution == "undefined"
+        assert compare(empty, "GAUC,AP", test=test).find("AP").caution == "undefined"
 
 
 # ---- other tests ---------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_tests_of_differences__are_those_of_scipy() -> None:
         "wilcoxon": stats.wilcoxon(np.round(d, 12), zero_method="wilcox").pvalue,
     }
     for test, wanted in p_values.items():
-        line = compare(log, "AP", test=test).line("AP")
+        line = compare(log, "AP", test=test).find("AP")
         assert line.test == test
         assert line.p_value == pytest.approx(wanted, rel=1e-9)
 
@@ -267,7 +267,7 @@ def test_randomisation__of_few_groups__is_the_permutation_test_of_scipy() -> Non
         permutation_type="samples",
         n_resamples=5000,
     )
-    line = compare(log, "GAUC,AP", test="randomisation", replicates=5000).line("AP")
+    line = compare(log, "GAUC,AP", test="randomisation", replicates=5000).find("AP")
     assert line.p_value == pytest.approx(wanted.pvalue, rel=1e-12)
     assert line.statistic == line.delta
 
@@ -287,8 +287,8 @@ def test_bootstrap__has_the_error_of_the_linearised_variance() -> None:
 @pytest.mark.parametrize("test", ["randomisation", "bootstrap"])
 def test_resampling__of_a_measure__does_not_depend_on_the_others(test) -> None:
     log = click_log(200, seed=2)
-    alone = compare(log, "AP", test=test, replicates=300).line("AP")
-    among = compare(log, "GAUC,RR,AP", test=test, replicates=300).line("AP")
+    alone = compare(log, "AP", test=test, replicates=300).find("AP")
+    among = compare(log, "GAUC,RR,AP", test=test, replicates=300).find("AP")
     assert (alone.p_value, alone.se) == (among.p_value, among.se)
 
 
@@ -318,13 +318,13 @@ def test_corrections__are_over_all_measures_and_candidates() -> None:
 
 def test_mdd__is_found_in_80_percent_at_the_level_of_the_correction() -> None:
     log = click_log(300, seed=3)
-    line = compare(log, "AP").line("AP")
+    line = compare(log, "AP").find("AP")
     reach = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * line.se
     assert line.mdd == pytest.approx(reach, rel=0.02)
-    among = compare(log, "AP,GAUC,RR,P@3").line("AP")
+    among = compare(log, "AP,GAUC,RR,P@3").find("AP")
     reach = (stats.norm.ppf(1 - 0.05 / 8) + stats.norm.ppf(0.8)) * line.se
     assert among.mdd == pytest.approx(reach, rel=0.02)
-    assert compare(log, "AP,GAUC", correction="none").line("AP").mdd == line.mdd
+    assert compare(log, "AP,GAUC", correction="none").find("AP").mdd == line.mdd
 
 
 def test_verdicts__say_better_worse_or_not_shown() -> None:
@@ -332,7 +332,7 @@ def test_verdicts__say_better_worse_or_not_shown() -> None:
     log["worse"] = -log["new"]
     log["same"] = log["old"] + np.random.default_rng(0).normal(size=len(log["old"])) * 1e-3
     found = compare(log, "GAUC", score=("old", "worse", "newer", "same"))
-    better, worse, same = (found.line("GAUC", score) for score in ("newer", "worse", "same"))
+    better, worse, same = (found.find("GAUC", score) for score in ("newer", "worse", "same"))
     assert better.verdict.startswith("newer is better: +")
     assert f"{better.delta:+.3f}"[:5] in better.verdict
     assert ", 95% CI [+" in better.verdict
@@ -364,8 +364,8 @@ def test_row_weights__are_those_of_evaluate() -> None:
     found = compare(log, "GAUC,AUC", weight="weight")
     alone = fe.evaluate(log, **COLUMNS, score="new", measures="GAUC,AUC", weight="weight")
     for measure in ("GAUC", "AUC"):
-        assert found.line(measure).value == alone.value(measure)
-        assert found.line(measure).se > 0
+        assert found.find(measure).value == alone.value(measure)
+        assert found.find(measure).se > 0
     assert found.meta.conventions["weight"] == "weight"
 
 
@@ -447,7 +447,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     assert len(moved) == 5
     assert "slices that moved GAUC most, newer against old: " in found.to_markdown(movers=1)
     with pytest.raises(ArgumentError, match="'@rows=1-4', '@rows>=5'"):
-        found.line("AP", "new", "@rows=7")
+        found.find("AP", "new", "@rows=7")
 
 
 # ---- arguments -----------------------------------------------------------------------------------
@@ -476,7 +476,7 @@ def test_arguments__that_cannot_be__are_refused(options, said) -> None:
 @pytest.mark.parametrize("test", ["clustered_t", "clustered_z", "bootstrap"])
 def test_confidence__however_extreme__has_an_answer(test) -> None:
     for confidence in (5e-324, math.nextafter(1.0, 0.0)):
-        line = compare(click_log(), "GAUC", confidence=confidence, test=test, replicates=50).line(
+        line = compare(click_log(), "GAUC", confidence=confidence, test=test, replicates=50).find(
             "GAUC", "new"
         )
         assert line.mdd > 0
@@ -486,7 +486,7 @@ def test_confidence__however_extreme__has_an_answer(test) -> None:
 
 def test_seed__of_numpy__is_a_number() -> None:
     drawn = [
-        compare(click_log(), "GAUC", test="bootstrap", replicates=50, seed=seed).line("GAUC").se
+        compare(click_log(), "GAUC", test="bootstrap", replicates=50, seed=seed).find("GAUC").se
         for seed in (3, np.int64(3), np.uint64(3))
     ]
     assert len(set(drawn)) == 1
@@ -495,6 +495,6 @@ def test_seed__of_numpy__is_a_number() -> None:
 def test_line__of_what_was_not_compared__names_what_was() -> None:
     found = compare(click_log(), "GAUC")
     with pytest.raises(MeasureError, match="AP was not part"):
-        found.line("AP")
+        found.find("AP")
     with pytest.raises(ArgumentError, match="'old' was not part"):
-        found.line("GAUC", "old")
+        found.find("GAUC", "old")

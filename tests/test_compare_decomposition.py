@@ -38,7 +38,7 @@ def test_same_rows__differ_within_slices_alone(log) -> None:
     found = fe.compare(
         log, **COLUMNS, score=["old", "new"], baseline="old", measures="GAUC,AP", by="country"
     )
-    line, parts = found.line("GAUC"), found.decomposition("GAUC")
+    line, parts = found.find("GAUC"), found.decomposition("GAUC")
     assert parts.slices == ("country=de", "country=fr", "country=se")
     assert parts.within == pytest.approx(line.delta, rel=1e-12)
     assert parts.mix == 0
@@ -46,7 +46,7 @@ def test_same_rows__differ_within_slices_alone(log) -> None:
     shares = [
         v.weight for v in found.evaluated if v.by and v.measure == "GAUC" and v.score == "new"
     ]
-    deltas = [found.line("GAUC", slice=part).delta for part in parts.slices]
+    deltas = [found.find("GAUC", slice=part).delta for part in parts.slices]
     np.testing.assert_allclose(parts.slice_within, np.multiply(shares, deltas) / sum(shares))
 
 
@@ -62,7 +62,7 @@ def test_cut_groups__leave_what_is_between_slices(log) -> None:
     parts = found.decomposition("GAUC", by="slot")
     assert parts.mix == 0
     assert abs(parts.remainder) > 1e-4
-    whole = found.line("GAUC").delta
+    whole = found.find("GAUC").delta
     assert parts.within + parts.mix + parts.remainder == pytest.approx(whole, abs=1e-15)
 
 
@@ -73,7 +73,7 @@ def test_models_that_cover_other_groups__have_a_mix(log) -> None:
     )  # fmt: skip
     parts = found.decomposition("GAUC")
     assert parts.mix != 0
-    assert parts.difference == pytest.approx(found.line("GAUC").delta, abs=1e-15)
+    assert parts.difference == pytest.approx(found.find("GAUC").delta, abs=1e-15)
 
 
 def test_json__has_the_decomposition_of_every_mean(log) -> None:
@@ -90,7 +90,7 @@ def test_json__has_the_decomposition_of_every_mean(log) -> None:
     ]
     parts = found.decomposition("AP", "newer", "country")
     assert entries[-1]["within"] == parts.within
-    assert entries[-1]["difference"] == found.line("AP", "newer").delta
+    assert entries[-1]["difference"] == found.find("AP", "newer").delta
     assert [part["within"] for part in entries[-1]["slices"]] == parts.slice_within.tolist()
     assert (
         "decompositions"
@@ -158,10 +158,10 @@ def test_two_nights__differ_by_their_mix(log) -> None:
     first = rows(log, log["user"] < 240)
     second = rows(first, (first["country"] != "de") | (first["user"] % 4 == 0))
     found = evaluate(first, "old", by="country").compare(evaluate(second, "old", by="country"))
-    whole, parts = found.line("AP"), found.decomposition("AP")
+    whole, parts = found.find("AP"), found.decomposition("AP")
     assert found.scores == ("other.old",)
     for part in ("country=fr", "country=se"):
-        assert found.line("AP", slice=part).delta == 0
+        assert found.find("AP", slice=part).delta == 0
     assert parts.mix != 0
     assert parts.slice_within[1:].tolist() == [0, 0]
     assert parts.within + parts.mix + parts.remainder == pytest.approx(whole.delta, abs=1e-15)
@@ -183,14 +183,14 @@ def test_slices_of_one_night_only__are_undefined_and_all_mix(log) -> None:
         evaluate(rows(log, log["country"] != name), "old", by="country") for name in ("se", "de")
     ]
     found = nights[0].compare(nights[1])
-    gone = found.line("AP", slice="country=de")
+    gone = found.find("AP", slice="country=de")
     assert (gone.caution, gone.groups) == ("undefined", 0)
     assert gone.base_value == nights[0].value("AP", slice="country=de")
     assert math.isnan(gone.delta)
     parts = found.decomposition("AP")
     assert parts.slices == ("country=de", "country=fr", "country=se")
     assert parts.within == 0
-    assert parts.mix == pytest.approx(found.line("AP").delta, abs=1e-15)
+    assert parts.mix == pytest.approx(found.find("AP").delta, abs=1e-15)
 
 
 def test_slicings_of_both_results__are_compared(log) -> None:

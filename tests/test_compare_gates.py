@@ -35,7 +35,7 @@ def comparison(log):
 
 @pytest.mark.parametrize("field", COMPARISON_FIELDS)
 def test_every_field_of_comparisons__is_read_of_the_named_candidate(comparison, field) -> None:
-    line = comparison.line("GAUC", "newer")
+    line = comparison.find("GAUC", "newer")
     number = getattr(line, field)
     assert (line.delta_se, line.delta_ci_low) == (line.se, line.ci_low)
     assert not comparison.check(f"newer:GAUC {field} = {number!r}")
@@ -85,7 +85,7 @@ def test_two_results__have_gates_too(log) -> None:
     )
     found = base.compare(other)
     assert found.check("GAUC delta_ci_low < -0.9 or old:GAUC value < 0.1")
-    assert not found.check(f"GAUC delta_ci_low = {found.line('GAUC').ci_low!r}")
+    assert not found.check(f"GAUC delta_ci_low = {found.find('GAUC').ci_low!r}")
     assert not found.check(f"new:GAUC se = {next(v.se for v in other)!r}")
 
 

@@ -113,7 +113,7 @@ def test_equal_models__read_the_same_in_every_form() -> None:
     log = log.append_column("b", log["a"])
     found = fe.compare(log, group="u", label="y", score=["a", "b"], baseline="a", measures="GAUC")
     assert [line["mdd"] for line in found.to_dict(movers=3)["comparisons"]] == [None]
-    assert math.isnan(found.line("GAUC").mdd)
+    assert math.isnan(found.find("GAUC").mdd)
     assert "movers" not in found.to_dict(movers=3)
     header, _, values = found.to_markdown(movers=3).splitlines()[:3]
     assert dict(zip(header.split(" | "), values.split(" | "), strict=True))["mdd"] == "n/a"
@@ -279,4 +279,4 @@ def test_slices__stand_in_a_table_of_their_own() -> None:
         assert "v all" in text
         assert "v slot=1" not in text
         assert "b against a by slot" in text
-    assert np.isnan(found.line("RR", "b", "slot=1").se)
+    assert np.isnan(found.find("RR", "b", "slot=1").se)

@@ -50,7 +50,7 @@ def test_one_result__weighted_by_a_column__has_the_bits_of_one_pass() -> None:
     once = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=measures)
     found = evaluate(log, ["old", "new"], measures).compare(baseline="old")
     assert lines(found) == lines(once)
-    assert once.line("AP(weight='worth')").se > 0
+    assert once.find("AP(weight='worth')").se > 0
 
 
 @pytest.mark.parametrize("test", ["clustered_t", "wilcoxon", "bootstrap"])
@@ -77,7 +77,7 @@ def test_two_results__over_other_groups__count_those_that_do_not_match() -> None
     assert found.scores == ("other.old",)
     assert found.joined["only_base"] == 10 + (lost and theirs["user"][0] < 50)
     assert found.joined["rows_differ"] == differ
-    line = found.line("P@3", "other.old")
+    line = found.find("P@3", "other.old")
     assert line.only_base == found.joined["only_base"]
     assert line.only_candidate == found.joined["only_candidate"]
     assert line.base_value == evaluate(mine, "old", "P@3").value("P@3")
@@ -113,8 +113,8 @@ def test_two_results__of_models_of_the_same_names__are_told_apart() -> None:
     other = evaluate(log, ["old", "other.old", "new"], "AP")
     found = evaluate(log, "old", "AP").compare(other)
     assert found.scores == ("other.other.old", "other.old", "new")
-    assert found.line("AP", "other.other.old").delta == 0
-    assert found.line("AP", "other.old").value == other.value("AP", "other.old")
+    assert found.find("AP", "other.other.old").delta == 0
+    assert found.find("AP", "other.old").value == other.value("AP", "other.old")
 
 
 def test_rows_that_differ__are_told() -> None:
@@ -160,7 +160,7 @@ def test_one_result__arguments_that_cannot_be__are_refused(options, said) -> Non
 
 def test_pooled_measures__of_two_results__have_a_difference() -> None:
     log = click_log()
-    line = evaluate(log, "old", "AUC,AP").compare(evaluate(log, "new", "AUC,AP")).line("AUC")
+    line = evaluate(log, "old", "AUC,AP").compare(evaluate(log, "new", "AUC,AP")).find("AUC")
     assert line.delta == line.value - line.base_value
     assert line.caution == "pooled"
 
@@ -180,4 +180,4 @@ def test_profile__calls_measures_as_they_were_asked_for() -> None:
         log, **COLUMNS, score=["old", "new"], baseline="old", measures="nDCG", profile="catboost"
     )
     result = evaluate(log, ["old", "new"], "nDCG", profile="catboost").compare(baseline="old")
-    assert found.line("nDCG").delta == result.line("nDCG").delta
+    assert found.find("nDCG").delta == result.find("nDCG").delta

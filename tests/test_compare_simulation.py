@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import fastrank_eval as fe
-from fastrank_eval.analysis.compare_tests import TESTS, of_groups
+from fastrank_eval.analysis.compare_tests import TESTS, group_evidence
 from fastrank_eval.analysis.group_join import groups_of
 from fastrank_eval.stats.hypothesis_tests import clustered_t
 from fastrank_eval.stats.intervals import t_quantile
@@ -52,7 +52,8 @@ def studies():
                 state.add(0, values, weights, ones, ones, lines)
             paired.add(0, sides[0][0], sides[1][0], sides[0][1], sides[1][1], lines)
             known = [
-                of_groups(measure, 0, states[0], states[1], paired, line) for line in range(STUDIES)
+                group_evidence(measure, 0, states[0], states[1], paired, line)
+                for line in range(STUDIES)
             ]
             weighted = measure.weight != "uniform"
             means = np.array(
@@ -132,7 +133,7 @@ def compared():
 
 
 def of_studies(found, measure, model):
-    whole = found.line(measure, model)
+    whole = found.find(measure, model)
     return whole, [
         line
         for line in found
@@ -165,7 +166,7 @@ def test_every_test__tells_equal_models_apart_in_5_percent(test) -> None:
         line = fe.compare(
             trial(random, 60), group="user", label="click", score=["old", "same"], baseline="old",
             measures="AP", test=test, replicates=199, order="grouped", threads=1,
-        ).line("AP")  # fmt: skip
+        ).find("AP")  # fmt: skip
         found.append(line.p_value <= level)
         attained.append(level_of_sign(line.wins + line.losses) if test == "sign" else level)
     wanted = np.mean(attained)

@@ -67,7 +67,7 @@ def test_marks__say_what_the_verdict_says_after_correction(comparison) -> None:
                 if row[0] in ("within", "mix", "remainder"):
                     continue
                 for measure, cell in zip(comparison.measures, row[2:], strict=True):
-                    line = comparison.line(measure, score, row[0])
+                    line = comparison.find(measure, score, row[0])
                     word = line.verdict.removeprefix(f"{score} is ").partition(":")[0]
                     mark = {"better": "▲", "worse": "▼"}.get(word, "")
                     assert cell.startswith(f"{mark} " if mark else ("+", "-", "0"))

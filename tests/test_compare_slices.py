@@ -55,7 +55,7 @@ def test_slices__are_what_their_rows_alone_come_to(log, weight) -> None:
         mine = [line for line in found if line.slice == part]
         assert [alike(line) for line in mine] == [alike(line) for line in alone]
         assert all(line.se > 0 for line in mine if line.measure == "AUC(se='clustered')")
-    assert found.line("GAUC", "new", "slot=1").wins > 0
+    assert found.find("GAUC", "new", "slot=1").wins > 0
 
 
 def test_slices__have_the_same_bits_for_any_threads_batches_and_order(log) -> None:
@@ -92,4 +92,4 @@ def test_min_groups__leaves_small_slices_out_of_the_correction_too(log) -> None:
     assert [line.comparisons for line in some] == [1, 2, 2]
     assert some.meta.conventions["slices_left_out"] == 2
     with pytest.raises(ArgumentError, match=r"'age<1' was not part"):
-        some.line("GAUC", slice="age<1")
+        some.find("GAUC", slice="age<1")

@@ -245,7 +245,7 @@ def test_merge_compare__prints_every_form(nights, form) -> None:
     assert merged.exit_code == 0
     assert "GAUC" in merged.stdout
     found = [fe.load_state(night) for night in nights]
-    line = found[0].merge(*found[1:]).compare().line("GAUC", "newer")
+    line = found[0].merge(*found[1:]).compare().find("GAUC", "newer")
     assert ("newer is better" if form != "csv" else repr(line.se)) in merged.stdout
 
 

@@ -158,7 +158,7 @@ def test_models_saved_alone__have_a_difference_without_an_error(tmp_path: Path) 
             for mine, theirs in zip(found, once, strict=True):
                 assert mine.delta == theirs.delta or math.isnan(theirs.delta)
             assert all(math.isnan(line.se) for line in found if line.slice == "all")
-            assert found.line(AUC, "new").caution == "pooled"
+            assert found.find(AUC, "new").caution == "pooled"
         same_arrays(mixed, unmatched(first.merge(second)))
     same_arrays(unmatched(first).merge(state_of(log_of(6, 0))), unmatched(first))
 
@@ -188,7 +188,7 @@ def test_slice_that_only_a_newer_file_has__keeps_its_error() -> None:
 
 def test_golden_file__has_the_difference_of_today() -> None:
     golden, today = fe.load_state(GOLDEN), golden_result().state
-    found, once = golden.compare().line(AUC), today.compare().line(AUC)
+    found, once = golden.compare().find(AUC), today.compare().find(AUC)
     assert (found.delta, found.se) == pytest.approx((once.delta, once.se), rel=1e-12)
     assert once.se > 0
 
@@ -213,4 +213,4 @@ def test_groups__without_rows_of_a_model__stand_beside_those_of_another() -> Non
     # Users 1, 3 and 2: by what the first model by name has, the least score first.
     assert sizes == {"new": [0, 2, 2], "old": [2, 2, 0]}
     same(state.compare(), compare(log, score=["old", "new"], by=()))
-    assert state.compare().line(AUC).groups == 3
+    assert state.compare().find(AUC).groups == 3

@@ -56,7 +56,7 @@ def test_scores_in_the_same_order__differ_by_nothing_without_a_p_value(text: str
     log = logs(0.0, 1, 7)
     log["new"] = log["old"] * (1 + 1e-12)
     assert (log["new"] != log["old"]).all()
-    line = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=text).line(
+    line = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=text).find(
         text
     )
     assert (line.delta, line.se, line.caution) == (0, 0, "no_difference")
@@ -85,10 +85,10 @@ def test_difference_of_near_models__has_the_error_of_two_passes(eps: float) -> N
     shift = log["new"] - log["old"]
     losses = shift * (log["new"] + log["old"] - 2 * click)
     mine = of_groups(log, losses - losses.mean()) / rows
-    assert found.line("MSE").se == pytest.approx(error(mine), rel=max(1e-6, 1e-14 / eps))
+    assert found.find("MSE").se == pytest.approx(error(mine), rel=max(1e-6, 1e-14 / eps))
     clicks = click.sum()
     mine = of_groups(log, shift - shift.sum() / clicks * click) / clicks
-    assert found.line("PCOC").se == pytest.approx(error(mine), rel=max(1e-6, 1e-14 / eps))
+    assert found.find("PCOC").se == pytest.approx(error(mine), rel=max(1e-6, 1e-14 / eps))
 
 
 @pytest.mark.parametrize("spread", [1e-2, 1e-6, 1e-8, 1e-9, 1e-10])

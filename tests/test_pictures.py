@@ -23,7 +23,7 @@ import fastrank_eval
 from fastrank_eval import ArgumentError, OutputError, UndefinedError
 from fastrank_eval.analysis import plot_files
 from fastrank_eval.analysis.curve import KINDS, Curve
-from fastrank_eval.analysis.plots import thinned
+from fastrank_eval.analysis.plots import thin
 from fastrank_eval.apps.cli.curves import KINDS as COMMAND_KINDS
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.engine.records import Meta
@@ -187,7 +187,7 @@ def test_files__of_equal_curves__are_equal(curves, tmp_path: Path) -> None:
 def test_million_points__make_a_small_file(tmp_path: Path) -> None:
     at = np.linspace(0, 1, 10**6)
     wavy = np.clip(np.sqrt(at) + 1e-4 * np.sin(1e5 * at), 0, 1)
-    x, y = thinned(at, wavy)
+    x, y = thin(at, wavy)
     assert len(x) < 40_000
     assert np.abs(np.interp(at, x, y) - wavy).max() < 2e-3
     assert (x[0], y[0], x[-1], y[-1]) == (at[0], wavy[0], at[-1], wavy[-1])

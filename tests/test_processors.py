@@ -32,7 +32,7 @@ ALLOWED = {
     # Whole numbers below 2**63: every order of adding gives the same.
     *("engine/totals.py np.dot(squares, squares)", "stats/score_table.py np.dot(number, rows)"),
     # A measure at a cutoff.
-    *("analysis/curve_points.py m @ k", "integrations/ir_measures.py found.measure @ cutoff"),
+    *("analysis/curve_points.py m @ k", "integrations/ir_measures.py result.measure @ cutoff"),
 }
 #: Pictures are drawn, not compared.
 DRAWN = ("analysis/plots.py", "analysis/plot_files.py", "apps/nightly/charts.py")

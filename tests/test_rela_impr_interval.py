@@ -54,7 +54,7 @@ def slopes(value: float, base: float) -> tuple[float, float]:
 
 def test_interval__of_gauc__is_that_of_the_delta_method() -> None:
     log = logged(1, 80, 0.5)
-    line = compare(log).line("GAUC")
+    line = compare(log).find("GAUC")
     by_user = []
     for user in np.unique(log["user"]):
         rows = log["user"] == user
@@ -81,7 +81,7 @@ def test_interval__of_gauc__is_that_of_the_delta_method() -> None:
 
 def test_interval__of_pooled_auc__has_the_covariance_of_the_placements() -> None:
     log = logged(2, 80, 0.5)
-    line = compare(log).line("AUC")
+    line = compare(log).find("AUC")
     of_base, of_value = slopes(line.value, line.base_value)
     rows = of_value * placements(log["new"], log["click"])
     rows += of_base * placements(log["old"], log["click"])
@@ -99,7 +99,7 @@ def test_interval__of_pooled_auc__has_the_covariance_of_the_placements() -> None
 
 def test_interval__stands_in_every_form_of_the_report() -> None:
     found = compare(logged(1, 80, 0.5))
-    line = found.line("GAUC")
+    line = found.find("GAUC")
     names = ("rela_impr", "rela_impr_se", "rela_impr_ci_low", "rela_impr_ci_high")
     numbers = [getattr(line, name) for name in names]
     (row,) = (row for row in found.to_dict()["comparisons"] if row["measure"] == "GAUC")
@@ -111,22 +111,22 @@ def test_interval__stands_in_every_form_of_the_report() -> None:
     for text in (repr(found), found.to_markdown()):
         assert said in text
         assert "not significant" not in text
-    assert math.isnan(found.line("AP").rela_impr_se)
+    assert math.isnan(found.find("AP").rela_impr_se)
     same = compare(logged(1, 80, 0.5), test="bootstrap", measures="GAUC", replicates=100)
-    assert same.line("GAUC").rela_impr_ci_low == line.rela_impr_ci_low
+    assert same.find("GAUC").rela_impr_ci_low == line.rela_impr_ci_low
 
 
 def test_models_that_do_not_differ__are_not_significant() -> None:
     log = logged(3, 80, 0.0)
     found = compare(log)
     for name in ("GAUC", "AUC"):
-        line = found.line(name)
+        line = found.find(name)
         assert line.p_adjusted > 0.05
         assert line.rela_impr_ci_low < 0 < line.rela_impr_ci_high
     for text in (repr(found), found.to_markdown()):
         assert text.count(", not significant") == 2
     log["new"] = log["old"]
-    line = compare(log).line("AUC")
+    line = compare(log).find("AUC")
     assert (line.rela_impr, line.rela_impr_ci_low, line.rela_impr_ci_high) == (0, 0, 0)
 
 
@@ -156,13 +156,13 @@ def test_interval__of_results_and_states__is_that_of_one_pass() -> None:
     )  # fmt: skip
     names = ("rela_impr_se", "rela_impr_ci_low", "rela_impr_ci_high")
     for name in ("GAUC", "AUC(se='clustered')"):
-        numbers = [getattr(wanted.line(name), field) for field in names]
-        again = kept.state.compare().line(name)
+        numbers = [getattr(wanted.find(name), field) for field in names]
+        again = kept.state.compare().find(name)
         assert [getattr(again, field) for field in names] == numbers
-    of_result = kept.compare(baseline="old").line("GAUC")
-    assert of_result.rela_impr_se == pytest.approx(wanted.line("GAUC").rela_impr_se, rel=1e-6)
+    of_result = kept.compare(baseline="old").find("GAUC")
+    assert of_result.rela_impr_se == pytest.approx(wanted.find("GAUC").rela_impr_se, rel=1e-6)
     untested = kept.compare(baseline="old")
-    assert math.isnan(untested.line("AUC(se='clustered')").rela_impr_se)
+    assert math.isnan(untested.find("AUC(se='clustered')").rela_impr_se)
     assert ", not tested" in repr(untested)
-    sliced = wanted.line("GAUC", slice="user>=30")
+    sliced = wanted.find("GAUC", slice="user>=30")
     assert sliced.rela_impr_ci_low < sliced.rela_impr < sliced.rela_impr_ci_high

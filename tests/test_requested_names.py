@@ -93,7 +93,7 @@ def test_compare__each_name_requested__answers_for_itself() -> None:
     requested = found.to_dict()["meta"]["requested"]
     lines = {(v["measure"], v["slice"]): v for v in found.to_dict()["comparisons"]}
     for name in names:
-        line, mine = found.line(name), compare([name])
+        line, mine = found.find(name), compare([name])
         assert (line.base_value, line.value) == (alone(name), alone(name, "new"))
         assert lines[requested[name], "all"]["value"] == line.value
         assert found.movers(name).equals(mine.movers(name))
@@ -113,7 +113,7 @@ def test_compare__each_name_requested__answers_for_itself() -> None:
         assert found.check(f"old:{name} {sign} {between}")
     kept = evaluate(names, score=["old", "new"])
     again = kept.compare(baseline="old")
-    assert [again.line(name).delta for name in names] == [found.line(name).delta for name in names]
+    assert [again.find(name).delta for name in names] == [found.find(name).delta for name in names]
 
 
 def test_rela_impr__of_each_name_requested__is_its_own() -> None:

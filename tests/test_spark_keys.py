@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrank_eval.integrations.spark.worker import first_stray, partition_of, whole_runs
+from fastrank_eval.integrations.spark.worker import complete_runs, first_misplaced, partition_of
 
 
 def sorted_rows(keys: list[tuple[int, int]]) -> pa.RecordBatch:
@@ -33,7 +33,9 @@ def test_keys_that_share_a_hash__stand_together_however_batches_are_cut(keys, cu
     whole = sorted_rows(keys)
     ends = [0, *sorted(min(cut, len(keys)) for cut in cuts), len(keys)]
     batches = [whole.slice(lo, hi - lo) for lo, hi in itertools.pairwise(ends)]
-    found = [row for batch in whole_runs(batches, "first", "second") for row in batch.to_pylist()]
+    found = [
+        row for batch in complete_runs(batches, "first", "second") for row in batch.to_pylist()
+    ]
     met = [(row["first"], row["second"]) for row in found]
     changes = sum(one != other for one, other in itertools.pairwise(met))
     assert sorted(row["row"] for row in found) == list(range(len(keys)))
@@ -47,7 +49,7 @@ def test_keys_that_share_a_hash__stand_together_however_batches_are_cut(keys, cu
 def test_no_hash_shared__batches_are_not_copied() -> None:
     batch = sorted_rows([(1, 5), (2, 6), (2, 6), (3, 7)])
     address = batch.column(2).buffers()[1].address
-    found = list(whole_runs([batch], "first", "second"))
+    found = list(complete_runs([batch], "first", "second"))
     assert [each.column(2).buffers()[1].address for each in found] == [address] * len(found)
 
 
@@ -61,10 +63,10 @@ def test_partition__is_that_of_spark(key, wide, narrow) -> None:
 
 
 def stray(keys: list[int], before: int | None, mine: int, partitions: int = 4) -> int:
-    return first_stray(np.array(keys, np.int64), before, 64, partitions, mine)
+    return first_misplaced(np.array(keys, np.int64), before, 64, partitions, mine)
 
 
-def test_first_stray__is_the_first_key_of_another_partition() -> None:
+def test_first_misplaced__is_the_first_key_of_another_partition() -> None:
     homes = {key: partition_of(key, 64, 4) for key in range(50)}
     mine = [key for key, home in homes.items() if home == 2]
     other = next(key for key in range(mine[1], 50) if homes[key] != 2)
@@ -74,7 +76,7 @@ def test_first_stray__is_the_first_key_of_another_partition() -> None:
     assert stray(mine, mine[0], 2) == -1
 
 
-def test_first_stray__keys_that_descend_in_a_batch_or_from_the_one_before() -> None:
+def test_first_misplaced__keys_that_descend_in_a_batch_or_from_the_one_before() -> None:
     mine = [key for key in range(50) if partition_of(key, 64, 4) == 2]
     assert stray([mine[1], mine[1], mine[0]], None, 2) == 2
     assert stray([mine[0]], mine[1], 2) == 0

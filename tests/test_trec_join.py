@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import fastrank_eval as fe
 from fastrank_eval import ArgumentError, SourceError
-from fastrank_eval.integrations.trec.pairs import Keyed, Pairs, without_repeats
+from fastrank_eval.integrations.trec.pairs import PairIndex, PairTable, drop_duplicates
 from fastrank_eval.trec import Joined, join, read_qrels, read_run
 from tests.reference_columns import EXACT
 
@@ -143,7 +144,9 @@ def test_join__of_a_table_with_a_pair_twice__is_an_error():
 
 
 def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
-    monkeypatch.setattr("fastrank_eval.integrations.trec.join._BATCH", 3)
+    # `fastrank_eval.integrations.trec.join` is the function: it hides the module of its name.
+    module = sys.modules["fastrank_eval.integrations.trec.join"]
+    monkeypatch.setattr(module, "_BATCH_ROWS", 3)
     run = {str(query): {f"d{i}": float(-i) for i in range(4)} for query in range(5)}
     qrels = {str(query): {"d1": 1, "x": 1} for query in range(5)}
     found = join(run, qrels)
@@ -154,10 +157,10 @@ def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
 # ---- whatever the hash ---------------------------------------------------------------------------
 
 
-def keyed(pairs: list[tuple[str, str]]) -> Keyed:
+def keyed(pairs: list[tuple[str, str]]) -> PairTable:
     queries, docs = zip(*pairs, strict=True)
     table = pa.table({"query": queries, "doc": docs, "score": np.arange(float(len(pairs)))})
-    return Keyed(table, "score", [(np.zeros(len(pairs), np.uint64), np.zeros(1, np.int64))])
+    return PairTable(table, "score", [(np.zeros(len(pairs), np.uint64), np.zeros(1, np.int64))])
 
 
 PAIRS = [("1", "23"), ("12", "3"), ("1", "2"), ("1", ""), ("12", "23"), ("1", "é")]
@@ -170,7 +173,7 @@ def test_find__where_all_hashes_are_equal__compares_pairs():
     asked = [*PAIRS[::-1], ("3", "2"), ("1", "231"), ("1", "22")]
     wanted = [queries.index(query) if query in queries else -1 for query, _ in asked]
     numbers, doc = np.array(wanted, np.int32), pa.array([doc for _, doc in asked])
-    pairs = Pairs(codes, 3, docs, np.zeros(len(PAIRS), np.uint64))
+    pairs = PairIndex(codes, 3, docs, np.zeros(len(PAIRS), np.uint64))
     found = pairs.find(numbers, doc, np.zeros(len(asked), np.uint64))
     assert found.tolist() == [5, 4, 3, 2, 1, 0, -1, -1, -1]
     # Slices that do not begin at their buffers.
@@ -182,12 +185,12 @@ def test_find__where_all_hashes_are_equal__compares_pairs():
 
 def test_repeats__where_all_hashes_are_equal__are_equal_pairs_only():
     unique = keyed(PAIRS)
-    assert without_repeats(unique, "error", lambda one, other: "") is unique
+    assert drop_duplicates(unique, "error", lambda one, other: "") is unique
     twice = keyed([*PAIRS, ("12", "3")])
-    kept = without_repeats(twice, "last", lambda one, other: "").table
+    kept = drop_duplicates(twice, "last", lambda one, other: "").table
     assert kept["score"].to_pylist() == [0.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     with pytest.raises(SourceError, match="'12' has document '3' twice: 1 and 6"):
-        without_repeats(twice, "error", lambda one, other: f"{one} and {other}")
+        drop_duplicates(twice, "error", lambda one, other: f"{one} and {other}")
 
 
 # ---- evaluated -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from fastrank_eval import ArgumentError
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.integrations.trec.report import wanted_lines
+from fastrank_eval.integrations.trec.report import report_lines
 from fastrank_eval.trec import read_qrels, read_run, trec_report
 
 RUN = b"""q2 Q0 d1 1 0.5 ours
@@ -98,7 +98,7 @@ def test_relstring__a_sign_for_each_kind_of_grade():
     text = report(run, qrels, measures=["relstring.3", "map"]).to_text(single=True)
     assert "relstring_3           \tq\t'09>'\n" in text
     assert text.count("relstring") == 1
-    assert [line.name for line in wanted_lines(["relstring.10"])] == ["relstring_10"]
+    assert [line.name for line in report_lines(["relstring.10"])] == ["relstring_10"]
 
 
 def test_level__is_the_least_relevant_grade():
@@ -173,14 +173,14 @@ def test_run_of_several_tags__is_called_as_its_last_line():
     ],
 )
 def test_measures__in_the_order_of_trec_eval_and_as_first_given(requests, wanted):
-    names = [line.name for line in wanted_lines(requests)]
+    names = [line.name for line in report_lines(requests)]
     assert [name for name in names if name == "map" or name.startswith("P_")] == wanted
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("version,lines", [(9, 93), (10, 98)])
 def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
-    found = wanted_lines(["all_trec"], version)
+    found = report_lines(["all_trec"], version)
     assert len([line for line in found if line.summary]) == lines + 1
     assert len({line.name for line in found}) == len(found)
 
@@ -216,15 +216,15 @@ def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
 )
 def test_measure__nonsense_is_refused(request_, said):
     with pytest.raises(ArgumentError, match=said):
-        wanted_lines([request_])
+        report_lines([request_])
     with pytest.raises(ArgumentError, match="trec_eval 9 has no measure 'rbp'"):
-        wanted_lines(["rbp"], 9)
+        report_lines(["rbp"], 9)
 
 
 def test_parameters__name_their_lines_as_trec_eval_does():
-    names = [line.name for line in wanted_lines(["iprec_at_recall.0.5,.75", "Rprec_mult.2"])]
+    names = [line.name for line in report_lines(["iprec_at_recall.0.5,.75", "Rprec_mult.2"])]
     assert names == ["iprec_at_recall_0.50", "iprec_at_recall_0.75", "Rprec_mult_2.00"]
-    (level,) = wanted_lines(["iprec_at_recall.0.125"])
+    (level,) = report_lines(["iprec_at_recall.0.125"])
     assert (level.name, str(*level.measures)) == ("iprec_at_recall_0.12", "IPrec(recall=0.125)")
 
 
@@ -239,7 +239,7 @@ def test_parameters__name_their_lines_as_trec_eval_does():
     ],
 )
 def test_parameters__of_one_line__stand_in_its_name_as_given(request_, name, ours):
-    (line,) = wanted_lines([request_, request_.partition(".")[0]])
+    (line,) = report_lines([request_, request_.partition(".")[0]])
     assert (line.name, str(*line.measures)) == (name, ours)
 
 
@@ -252,7 +252,7 @@ def test_parameters__of_one_line__stand_in_its_name_as_given(request_, name, our
     ],
 )
 def test_parameters__of_its_sample_outputs__are_taken(request_, names):
-    assert [line.name for line in wanted_lines([request_])] == names
+    assert [line.name for line in report_lines([request_])] == names
 
 
 @pytest.mark.parametrize("root", ["ndcg", "ndcg_rel", "Rndcg", "G"])

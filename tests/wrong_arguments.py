@@ -226,7 +226,7 @@ def calls(folder: Path) -> Iterator[Call]:
         }),
         (comparison, {
             "check": {"fail_if": "GAUC delta < -0.9"},
-            "line": {"measure": "GAUC"},
+            "find": {"measure": "GAUC"},
             "top_changes": {"top": 1},
             "movers": {"measure": "GAUC"},
             "slice_movers": {"measure": "GAUC"},

@@ -25,28 +25,28 @@ __all__ = [
     "Decomposition",
     "contributions",
     "decompose",
-    "decomposed",
-    "decomposition_lines",
+    "decompose_by_slices",
+    "decomposition_rows",
     "error_of_rela_impr",
     "has_chance",
     "is_mean",
-    "movers_lines",
+    "mover_rows",
     "movers_table",
     "refuse_without_chance",
     "refuse_without_mean",
     "rela_impr",
-    "sliced_by",
+    "slicings_of",
     "slopes_of_rela_impr",
 ]
 
 
-#: What a random order is worth.
+#: AUC of a random order.
 CHANCE = 0.5
 
 
 @typed
 def rela_impr(value: float, base: float) -> float:
-    """Relative improvement of an AUC or GAUC over that of a base model, chance taken off both.
+    """Compute the relative improvement of an AUC or GAUC over a base model.
 
     ``(value - 0.5) / (base - 0.5) - 1``
 
@@ -60,8 +60,8 @@ def rela_impr(value: float, base: float) -> float:
     Returns
     -------
     float
-        A share: 0.05 is five per cent. NaN where a value is undefined or the base model is no
-        better than chance, so that there is nothing to improve on.
+        A share: 0.05 is five per cent. NaN where a value is undefined, or where the base model is
+        not better than chance (at most 0.5).
 
     Raises
     ------
@@ -90,12 +90,12 @@ def rela_impr(value: float, base: float) -> float:
 
 
 def slopes_of_rela_impr(value: float, base: float) -> tuple[float, float]:
-    """Compute how fast RelaImpr falls with the base value and rises with the value.
+    """Compute the derivatives of RelaImpr by both values, without signs.
 
     Parameters
     ----------
     value, base : float
-        As `rela_impr` takes them, `base` being above 0.5.
+        As in `rela_impr`; `base` is above 0.5.
 
     Returns
     -------
@@ -109,23 +109,23 @@ def slopes_of_rela_impr(value: float, base: float) -> tuple[float, float]:
 def error_of_rela_impr(
     value: float, base: float, value_se: float, base_se: float, difference_se: float
 ) -> float:
-    """Compute the standard error of RelaImpr from those of both values and of their difference.
+    """Compute the standard error of RelaImpr by the delta method.
 
-    These three have the covariance of the values in them. By the delta method, with r for RelaImpr,
-    ``((1 + r) Var(difference) - r Var(value) + r (1 + r) Var(base)) / (base - 0.5)^2``, in which
-    nothing large cancels where the models are alike.
+    The three standard errors determine the covariance of both values. With r for RelaImpr the
+    variance is ``((1 + r) Var(difference) - r Var(value) + r (1 + r) Var(base)) / (base - 0.5)^2``.
+    No large terms cancel in it where the models are alike.
 
     Parameters
     ----------
     value, base : float
-        As `rela_impr` takes them.
+        As in `rela_impr`.
     value_se, base_se, difference_se : float
-        NaN where one is not known.
+        Standard errors of both values and of their difference; NaN where unknown.
 
     Returns
     -------
     float
-        NaN where RelaImpr is, or one of the errors.
+        NaN where RelaImpr or one of the standard errors is NaN.
     """
     improvement = rela_impr(value, base)
     if math.isnan(improvement):
@@ -135,38 +135,38 @@ def error_of_rela_impr(
     return math.sqrt(variance) / (base - CHANCE) if variance >= 0 else math.nan
 
 
-def has_chance(known: Measure) -> bool:
-    """Tell whether a random order is worth 0.5: of AUC and GAUC, whole."""
-    return known.name in ("AUC", "GAUC") and (known.chosen.get("max_fpr") or 1) >= 1
+def has_chance(measure: Measure) -> bool:
+    """Tell whether a random order has the value 0.5 by the measure."""
+    return measure.name in ("AUC", "GAUC") and (measure.chosen.get("max_fpr") or 1) >= 1
 
 
-def refuse_without_chance(known: Measure) -> None:
-    """Refuse a measure of which a random order is not worth 0.5: any but AUC and GAUC, whole."""
-    if not has_chance(known):
+def refuse_without_chance(measure: Measure) -> None:
+    """Raise unless a random order has the value 0.5 by the measure."""
+    if not has_chance(measure):
         raise MeasureError(
-            f"RelaImpr takes chance for 0.5, which {known} has none of; it compares AUC and GAUC."
+            f"RelaImpr compares AUC and GAUC, whose chance level is 0.5, but {measure} has none."
         )
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The difference of two overall values, in parts that add up to it.
+    """The difference of two overall values as a sum of three parts.
 
     Parameters
     ----------
     before, after : float
         The overall values; NaN where a side has no weight.
     within : float
-        What comes of slices whose value changed.
+        The part due to changes of value inside slices.
     mix : float
-        What comes of slices whose share of the weight changed.
+        The part due to changes of the slices' shares of the weight.
     remainder : float
-        What neither explains: 0 but for rounding where the overall values are the means of the
-        slices' values by their weights.
+        The rest: 0 except for rounding where the overall values are the weighted means of the
+        slices' values.
     slice_within, slice_mix : ndarray of float64, shape (slices,)
-        What each slice adds to `within` and to `mix`.
+        The contribution of each slice to `within` and to `mix`.
     slices : tuple of str, shape (slices,)
-        Their labels; empty where only numbers were given.
+        Labels of the slices; empty if `decompose` got only numbers.
     """
 
     before: float
@@ -180,7 +180,7 @@ class Decomposition:
 
     @property
     def difference(self) -> float:
-        """The overall value after, less that before: ``within + mix + remainder``."""
+        """``after - before``, which is ``within + mix + remainder``."""
         return self.after - self.before
 
 
@@ -193,45 +193,45 @@ def decompose(
     before: float | None = None,
     after: float | None = None,
 ) -> Decomposition:
-    """Decompose the difference of two overall values into change within slices and change of mix.
+    """Decompose a difference into change within slices and change of mix.
 
     With share p = W / sum(W) and value v = S / W of each slice, the overall value is V = sum p v,
     and with m(x) the mean of x before and after
 
     ``V2 - V1 = sum m(p) (v2 - v1) + sum (m(v) - m(V)) (p2 - p1)``.
 
-    This is an identity. It treats both sides alike: exchanged, every term changes its sign only.
-    With weights of one side (as Laspeyres and Paasche have it) an interaction is left over, or
-    hidden in one of the two terms, and the answer hangs on which side is called the first. m(V)
-    changes no sum, because shares add up to 1 on both sides; by it a slice's mix is positive where
-    it grew and is better than the whole, or shrank and is worse.
+    This is an identity. It treats both sides alike: if they are exchanged, every term changes only
+    its sign. With the weights of one side (as in Laspeyres and Paasche indices) an interaction term
+    remains, or is hidden in one of the two terms, and the result depends on the choice of the first
+    side. m(V) does not change the sum, because shares add up to 1 on both sides. It makes a slice's
+    mix positive where the slice grew and is better than the overall value, or shrank and is worse.
 
-    A slice that one side does not have has no value there, so none that could have changed: it is
-    all mix, at the value it has. A slice without weight on both sides adds 0.
+    A slice that only one side has cannot have changed its value: all of it is mix, at the value
+    that it has. A slice without weight on both sides adds 0.
 
-    The overall values are means of slices only where each group lies in one slice, or the measure
-    is a mean over rows. Where a slice varies inside groups (GAUC by slot), groups are cut and pairs
-    of rows in different slices count for the whole alone. Give `before` and `after` there: what
-    the slices do not explain is `remainder`.
+    The overall values are means of slices only if each group lies in one slice, or if the measure
+    is a mean over rows. Where a slice varies inside groups (GAUC by slot), groups are cut, and
+    pairs of rows in different slices count only for the overall value. Pass `before` and `after`
+    there: `remainder` is the difference that the slices do not explain.
 
     Parameters
     ----------
     weight_before, weight_after : ndarray of float64, shape (slices,)
-        W, the sum of weights of each slice on each side, not negative; 0 where it is absent.
+        W, the sum of weights of each slice on each side, not negative; 0 for a missing slice.
     sum_before, sum_after : ndarray of float64, shape (slices,)
         S, the sum of weighted values; ignored where the weight is 0.
     before, after : float, optional
-        The overall values, where they are not the means of the slices.
+        The overall values, if they are not the means of the slices.
 
     Returns
     -------
     Decomposition
-        NaN throughout where one side has no weight at all.
+        All NaN where one side has no weight.
 
     Raises
     ------
     ArgumentError
-        Arrays of several lengths, or a weight that is negative, NaN or infinite.
+        If arrays have different lengths, or a weight is negative, NaN or infinite.
 
     References
     ----------
@@ -240,15 +240,15 @@ def decompose(
 
     Examples
     --------
-    >>> found = decompose(
+    >>> result = decompose(
     ...     np.array([50.0, 50.0]), np.array([25.0, 35.0]),
     ...     np.array([20.0, 80.0]), np.array([10.0, 56.0]),
     ... )
-    >>> round(found.difference, 9), round(found.within, 9), round(found.mix, 9)
+    >>> round(result.difference, 9), round(result.within, 9), round(result.mix, 9)
     (0.06, 0.0, 0.06)
     """
-    weights = [_checked("weight", weight) for weight in (weight_before, weight_after)]
-    sums = [_checked("sum", each, finite=False) for each in (sum_before, sum_after)]
+    weights = [_check_column("weight", weight) for weight in (weight_before, weight_after)]
+    sums = [_check_column("sum", each, finite=False) for each in (sum_before, sum_after)]
     if len({len(column) for column in (*weights, *sums)}) > 1:
         raise ArgumentError(
             f"decompose: {', '.join(str(len(column)) for column in (*weights, *sums))} slices; "
@@ -258,22 +258,24 @@ def decompose(
     if not all(totals):
         none = np.full(len(weights[0]), math.nan)
         nan = math.nan
-        return Decomposition(_or(before, nan), _or(after, nan), nan, nan, nan, none, none.copy())
+        return Decomposition(
+            _value_or(before, nan), _value_or(after, nan), nan, nan, nan, none, none.copy()
+        )
     shares = [weight / total for weight, total in zip(weights, totals, strict=True)]
     values = [_values(each, weight) for each, weight in zip(sums, weights, strict=True)]
-    there = [weight > 0 for weight in weights]
-    old = np.where(there[0], values[0], values[1])
-    new = np.where(there[1], values[1], values[0])
-    whole = [
+    present = [weight > 0 for weight in weights]
+    old = np.where(present[0], values[0], values[1])
+    new = np.where(present[1], values[1], values[0])
+    overall = [
         math.fsum((share * value).tolist()) for share, value in zip(shares, (old, new), strict=True)
     ]
-    middle = (whole[0] + whole[1]) / 2
+    middle = (overall[0] + overall[1]) / 2
     within = (shares[0] + shares[1]) / 2 * (new - old)
-    present = there[0] | there[1]
-    mix = np.where(present, ((old + new) / 2 - middle) * (shares[1] - shares[0]), 0.0)
+    either = present[0] | present[1]
+    mix = np.where(either, ((old + new) / 2 - middle) * (shares[1] - shares[0]), 0.0)
     mix += 0.0  # not -0.0
     total_within, total_mix = math.fsum(within.tolist()), math.fsum(mix.tolist())
-    first, last = _or(before, whole[0]), _or(after, whole[1])
+    first, last = _value_or(before, overall[0]), _value_or(after, overall[1])
     remainder = math.fsum([last, -first, -total_within, -total_mix])
     return Decomposition(first, last, total_within, total_mix, remainder, within, mix)
 
@@ -282,38 +284,41 @@ def _values(sums: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.divide(sums, weights, out=np.zeros(len(sums)), where=weights > 0)
 
 
-def _or(given: float | None, otherwise: float) -> float:
-    return otherwise if given is None else float(given)
+def _value_or(value: float | None, default: float) -> float:
+    return default if value is None else float(value)
 
 
-def _checked(what: str, column: np.ndarray, *, finite: bool = True) -> np.ndarray:
+def _check_column(name: str, column: np.ndarray, *, finite: bool = True) -> np.ndarray:
     column = np.asarray(column, np.float64)
     if column.ndim != 1:
-        raise ArgumentError(f"decompose: {what} has shape {column.shape}; give one for each slice.")
+        raise ArgumentError(f"decompose: {name} has shape {column.shape}; give one for each slice.")
     if finite and not ((column >= 0) & (column < math.inf)).all():
-        at = int(np.argmin((column >= 0) & (column < math.inf)))
+        index = int(np.argmin((column >= 0) & (column < math.inf)))
         raise ArgumentError(
-            f"decompose: the {what} of slice {at} is {column[at]}; give one that is finite and not "
-            "negative."
+            f"decompose: the {name} of slice {index} is {column[index]}; give one that is finite "
+            "and not negative."
         )
     return column
 
 
-#: Titles of what stands beside the keys.
+#: Column names after the keys.
 TITLES = ("rows", "base", "value", "contribution")
 
 
-def contributions(kept: GroupRecords, base: int, model: int, m: int, delta: float) -> np.ndarray:
-    """What each group adds to the difference of a measure.
+def contributions(records: GroupRecords, base: int, model: int, m: int, delta: float) -> np.ndarray:
+    """Compute the contribution of each group to the difference of a measure.
 
-    ``w_b B / sum of w_b - w_a A / sum of w_a`` of a mean, ``B - A`` of a sum; of a geometric mean
-    that of its logarithms, in the proportion of the difference. They add up to the difference.
+    * a mean: ``w_b B / sum of w_b - w_a A / sum of w_a``;
+    * a sum: ``B - A``;
+    * a geometric mean: the same as for a mean, of its logarithms, scaled to the difference.
+
+    Contributions add up to the difference.
 
     Parameters
     ----------
-    kept : GroupRecords
+    records : GroupRecords
     base, model, m : int
-        Places of the two models and of the measure.
+        Indices of the two models and of the measure.
     delta : float
         The difference.
 
@@ -321,30 +326,33 @@ def contributions(kept: GroupRecords, base: int, model: int, m: int, delta: floa
     -------
     ndarray of float64, shape (groups,)
     """
-    measure = kept.measures[m]
-    (pa_, wa), (pb, wb) = kept.terms(base, m), kept.terms(model, m)
+    measure = records.measures[m]
+    (base_terms, base_weights), (model_terms, model_weights) = (
+        records.terms(base, m),
+        records.terms(model, m),
+    )
     if measure.aggregate == "sum":
-        return pb - pa_
-    total_a, total_b = _total(wa), _total(wb)
+        return model_terms - base_terms
+    total_a, total_b = _total(base_weights), _total(model_weights)
     if not total_a or not total_b:
-        return np.zeros(len(wa))
-    shares = pb / total_b - pa_ / total_a
+        return np.zeros(len(base_weights))
+    shares = model_terms / total_b - base_terms / total_a
     if measure.aggregate != "geometric mean":
         return shares
-    of_logs = _total(shares)
-    return shares * (delta / of_logs) if of_logs else np.zeros(len(wa))
+    log_difference = _total(shares)
+    return shares * (delta / log_difference) if log_difference else np.zeros(len(base_weights))
 
 
-def movers_lines(table: pa.Table) -> list[dict[str, Any]]:
-    """The same as plain Python values: ``group`` the keys by name, bytes in hexadecimal."""
+def mover_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Convert a table of movers to plain Python values, bytes to hexadecimal."""
     names, numbers = table.column_names[: -len(TITLES)], table.columns[-len(TITLES) :]
     keys = [column.to_pylist() for column in table.columns[: len(names)]]
     return [
         {
-            "group": {name: _plain_key(key[at]) for name, key in zip(names, keys, strict=True)},
-            **{title: column[at].as_py() for title, column in zip(TITLES, numbers, strict=True)},
+            "group": {name: _plain_key(key[row]) for name, key in zip(names, keys, strict=True)},
+            **{title: column[row].as_py() for title, column in zip(TITLES, numbers, strict=True)},
         }
-        for at in range(table.num_rows)
+        for row in range(table.num_rows)
     ]
 
 
@@ -353,42 +361,44 @@ def _plain_key(key: object) -> Any:
 
 
 def _total(terms: np.ndarray) -> float:
-    """Their sum, the same for any order."""
+    """Add terms up exactly; their order does not matter."""
     sums = RowSums(1)
     sums.add(0, terms)
     return sums.total(0)
 
 
 def movers_table(
-    kept: GroupRecords, base: int, model: int, m: int, delta: float, top: int
+    records: GroupRecords, base: int, model: int, m: int, delta: float, top: int
 ) -> pa.Table:
-    """The groups that raised a measure most, then those that lowered it most.
+    """List the groups that raised a measure most, then the opposite.
 
     Parameters
     ----------
-    kept : GroupRecords
+    records : GroupRecords
     base, model, m : int
-        Places of the two models and of the measure.
+        Indices of the two models and of the measure.
     delta : float
-        Its difference.
+        The difference of the measure.
     top : int
-        At most so many of each.
+        The largest number of groups of each kind.
 
     Returns
     -------
     pyarrow.Table
-        Key columns, ``rows``, ``base`` and ``value`` (null where undefined), ``contribution``:
-        descending; of equal ones in the order of the keys.
+        Key columns, ``rows``, ``base`` and ``value`` (null where undefined), ``contribution``.
+        In descending order of contribution, then in the order of the keys.
     """
-    moved = contributions(kept, base, model, m, delta)
-    found = np.concatenate([_most(kept, moved, top), _most(kept, -moved, top)[::-1]])
-    columns = [key.take(arrow_column(found)) for key in kept.keys]
-    columns.append(arrow_column(kept.rows[found]))
-    for place in (base, model):
-        values = kept.values[place, m][found]
+    changes = contributions(records, base, model, m, delta)
+    groups = np.concatenate(
+        [_largest(records, changes, top), _largest(records, -changes, top)[::-1]]
+    )
+    columns = [key.take(arrow_column(groups)) for key in records.keys]
+    columns.append(arrow_column(records.rows[groups]))
+    for side in (base, model):
+        values = records.values[side, m][groups]
         columns.append(column_with_nulls(values, np.isnan(values)))
-    columns.append(arrow_column(moved[found]))
-    names = list(kept.names)
+    columns.append(arrow_column(changes[groups]))
+    names = list(records.names)
     for title in TITLES:
         while title in names:
             title += "_"
@@ -396,16 +406,16 @@ def movers_table(
     return pa.table(columns, names=names)
 
 
-def _most(kept: GroupRecords, moved: np.ndarray, top: int) -> np.ndarray:
-    """Groups of the largest positive numbers, descending, then in the order of their keys."""
-    rising = np.flatnonzero(moved > 0)
+def _largest(records: GroupRecords, changes: np.ndarray, top: int) -> np.ndarray:
+    """Find groups of the largest positive changes, ties by key."""
+    rising = np.flatnonzero(changes > 0)
     if len(rising) > top:
-        least = np.partition(moved[rising], len(rising) - top)[len(rising) - top]
-        rising = rising[moved[rising] >= least]
-    places = arrow_column(rising)
+        threshold = np.partition(changes[rising], len(rising) - top)[len(rising) - top]
+        rising = rising[changes[rising] >= threshold]
+    indices = arrow_column(rising)
     table = pa.table(
-        [arrow_column(-moved[rising]), *(_sortable(key.take(places)) for key in kept.keys)],
-        names=["moved", *(f"key{k}" for k in range(len(kept.keys)))],
+        [arrow_column(-changes[rising]), *(_sortable(key.take(indices)) for key in records.keys)],
+        names=["moved", *(f"key{k}" for k in range(len(records.keys)))],
     )
     import pyarrow.compute as pc
 
@@ -417,85 +427,85 @@ def _sortable(key: pa.Array) -> pa.Array:
     return key.dictionary_decode() if pa.types.is_dictionary(key.type) else key
 
 
-def is_mean(known: Measure) -> bool:
-    """Whether a measure is a mean over groups."""
-    return not known.pooled and known.aggregate == "mean"
+def is_mean(measure: Measure) -> bool:
+    """Tell whether a measure is a mean over groups."""
+    return not measure.pooled and measure.aggregate == "mean"
 
 
-def refuse_without_mean(known: Measure) -> None:
-    """Refuse a measure that is not a mean over groups: it is not made up of those of slices.
+def refuse_without_mean(measure: Measure) -> None:
+    """Raise unless a measure is a mean over groups.
 
     Raises
     ------
     MeasureError
     """
-    if known.pooled:
+    if measure.pooled:
         raise MeasureError(
-            f"{known} pools the rows of all groups: its value is no mean of those of slices, so "
-            "that its difference cannot be decomposed."
+            f"{measure} pools the rows of all groups: its value is not a mean of the values of "
+            "slices, so its difference cannot be decomposed."
         )
-    if known.aggregate != "mean":
+    if measure.aggregate != "mean":
         raise MeasureError(
-            f"{known} is a {known.aggregate} over groups; the difference of a mean can be "
+            f"{measure} is a {measure.aggregate} over groups; only the difference of a mean can be "
             "decomposed."
         )
 
 
-def sliced_by(values: Sequence[MeasureValue]) -> tuple[str, ...]:
-    """The slicings of these values, in their order."""
+def slicings_of(values: Sequence[MeasureValue]) -> tuple[str, ...]:
+    """List the slicings of values, in their order."""
     return tuple(dict.fromkeys(v.by for v in values if v.by is not None))
 
 
-def decomposed(
+def decompose_by_slices(
     values: Sequence[MeasureValue], measure: str, base: str, score: str, by: str
 ) -> Decomposition:
-    """Decompose the difference of a mean over groups by the slices of one slicing.
+    """Decompose the difference of a mean over groups by one slicing.
 
     Parameters
     ----------
     values : sequence of MeasureValue
-        Of both models, all rows and slices.
+        Of both models, for all rows and for slices.
     measure, base, score, by : str
-        A mean over groups; score columns of the baseline and of the candidate; the slicing.
+        A mean over groups; the score columns of the baseline and of the candidate; the slicing.
 
     Returns
     -------
     Decomposition
-        With the labels of the slices, in the order in which they stand.
+        With the labels of the slices, in their order.
     """
-    mine = [v for v in values if v.measure == measure and v.score in (base, score)]
-    whole = {v.score: v.value for v in mine if v.by is None}
-    of_slices = {(v.score, v.slice): v for v in mine if v.by == by}
-    labels = tuple(dict.fromkeys(v.slice for v in mine if v.by == by))
+    both = [v for v in values if v.measure == measure and v.score in (base, score)]
+    overall = {v.score: v.value for v in both if v.by is None}
+    slice_values = {(v.score, v.slice): v for v in both if v.by == by}
+    labels = tuple(dict.fromkeys(v.slice for v in both if v.by == by))
     columns = []
     for side in (base, score):
-        found = [of_slices.get((side, label)) for label in labels]
-        weights = np.array([0.0 if v is None else v.weight for v in found])
-        of_each = np.array([math.nan if v is None else v.value for v in found])
-        columns += [weights, of_each * weights]
-    parts = decompose(*columns, before=whole[base], after=whole[score])
-    return replace(parts, slices=labels)
+        values_of_side = [slice_values.get((side, label)) for label in labels]
+        weights = np.array([0.0 if v is None else v.weight for v in values_of_side])
+        slice_means = np.array([math.nan if v is None else v.value for v in values_of_side])
+        columns += [weights, slice_means * weights]
+    decomposition = decompose(*columns, before=overall[base], after=overall[score])
+    return replace(decomposition, slices=labels)
 
 
-def decomposition_lines(
-    found: Mapping[tuple[str, str, str], Decomposition],
+def decomposition_rows(
+    decompositions: Mapping[tuple[str, str, str], Decomposition],
 ) -> Iterator[dict[str, Any]]:
-    """Decompositions by score column, measure and slicing as plain Python values, None for NaN."""
-    for (score, measure, by), parts in found.items():
+    """Convert decompositions to plain Python values, NaN to None."""
+    for (score, measure, by), decomposition in decompositions.items():
         yield {
             "score": score,
             "measure": measure,
             "by": by,
             **{
-                name: plain_value(getattr(parts, name))
+                name: plain_value(getattr(decomposition, name))
                 for name in ("before", "after", "difference", "within", "mix", "remainder")
             },
             "slices": [
                 {"slice": label, "within": plain_value(within), "mix": plain_value(mix)}
                 for label, within, mix in zip(
-                    parts.slices,
-                    parts.slice_within.tolist(),
-                    parts.slice_mix.tolist(),
+                    decomposition.slices,
+                    decomposition.slice_within.tolist(),
+                    decomposition.slice_mix.tolist(),
                     strict=True,
                 )
             ],

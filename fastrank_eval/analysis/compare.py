@@ -20,7 +20,7 @@ from fastrank_eval._lib.arguments import (
     typed,
 )
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.analysis.attribution import sliced_by
+from fastrank_eval.analysis.attribution import slicings_of
 from fastrank_eval.analysis.compare_tests import (
     NO_ERROR,
     NOT_PAIRED,
@@ -28,10 +28,10 @@ from fastrank_eval.analysis.compare_tests import (
     TESTS,
     Choices,
     Evidence,
-    compared_model,
-    corrected,
-    of_groups,
-    of_pool,
+    adjust_p_values,
+    compare_model,
+    group_evidence,
+    pooled_evidence,
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
@@ -67,8 +67,8 @@ __all__ = [
     "compare_states",
     "comparison_of",
     "meta_of",
-    "names_of_measures",
-    "names_of_scores",
+    "requested_texts",
+    "with_clustered_errors",
 ]
 
 
@@ -90,45 +90,47 @@ def compare(
     per_group: bool = True,
     **options: Any,
 ) -> Comparison:
-    """Evaluate models in one pass and tell which are better than a baseline, and how surely.
+    """Evaluate models in one pass and test which are better than a baseline.
 
     The difference of a measure has the paired standard error of two ratios of sums over groups,
-    ``sqrt(U / (U - 1) * sum of (e_b - e_a)^2)`` with ``e = w (A - mean) / sum of w`` of each of U
-    groups that either model uses: what both models find hard or easy cancels.
+    ``sqrt(U / (U - 1) * sum of (e_b - e_a)^2)``. U is the number of groups that either model uses;
+    each has ``e = w (A - mean) / sum of w``. Groups that are hard or easy for both models cancel.
 
     Parameters
     ----------
     source : object
-        As `evaluate` takes it.
+        As in `evaluate`.
     group, label, score, measures
-        As `evaluate` takes them, with two score columns or more. AUC is taken with
-        ``se="clustered"``, for which the score of every row is kept, unless `se`, `bins` or
-        `max_fpr` is given.
+        As in `evaluate`, with two score columns or more. AUC gets ``se="clustered"``, which keeps
+        the score of every row, unless `se`, `bins` or `max_fpr` is given.
     baseline : str
         The score column that every other is compared with.
     test : str
-        ``"clustered_t"``: the difference over its standard error, groups being clusters, by
-        Student's t with one degree of freedom less than groups. ``"clustered_z"``: by the normal
-        distribution. ``"paired_t"``, ``"wilcoxon"``, ``"sign"``: of the differences of groups that
-        both models use, each group counting once, whatever its weight. ``"randomisation"``: of the
-        measure itself, where models change places in groups at random. ``"bootstrap"``: of the
-        measure itself over groups drawn anew, with its own standard error and interval
-        (percentiles). All are two-sided. All but the first two need a value for each group, which
-        measures of all rows together do not have; slices are tested by the first.
+        * ``"clustered_t"``: the difference over its standard error, groups being clusters, by
+          Student's t with one degree of freedom less than groups;
+        * ``"clustered_z"``: the same by the normal distribution;
+        * ``"paired_t"``, ``"wilcoxon"``, ``"sign"``: tests of the differences of groups that both
+          models use; each group counts once, its weight is ignored;
+        * ``"randomisation"``: tests the measure itself; models are swapped in random groups;
+        * ``"bootstrap"``: tests the measure itself over resampled groups, with its own standard
+          error and interval (percentiles).
+
+        All are two-sided. All but the first two need a value for each group, which measures of all
+        rows together do not have. Slices are tested by the first.
     correction : {"holm", "bh", "none"}
-        Of the p-values of every measure and candidate together (Holm, or Benjamini and Hochberg);
-        those of slices by every slice of a slicing, measure and candidate together.
+        Holm, or Benjamini and Hochberg. The p-values of every measure and candidate are corrected
+        together; for slices, those of every slice of a slicing, measure and candidate.
     replicates, seed : int
-        Of randomisation and bootstrap. The result has the same bits for any order of the rows and
+        For randomisation and bootstrap. The result has the same bits for any order of the rows and
         number of threads.
     confidence : float
-        In ]0, 1[: of intervals; a difference is shown where the adjusted p-value is at most
+        Level of intervals, in ]0, 1[. A difference is shown where the adjusted p-value is at most
         ``1 - confidence``.
     threads : int, optional
-        As `evaluate` takes it.
+        As in `evaluate`.
     per_group : bool
-        Keep every group's values for `Comparison.movers` and `Comparison.per_group`; False bounds
-        memory for endless groups, where AUC with a clustered error is not among the measures.
+        Keep every group's values for `Comparison.movers` and `Comparison.per_group`. False bounds
+        memory for any number of groups, unless AUC with a clustered error is a measure.
     **options
         Any other argument of `evaluate`.
 
@@ -139,7 +141,7 @@ def compare(
     Raises
     ------
     FastRankEvalError
-        As `evaluate` does; `ArgumentError` too where a measure cannot have a test.
+        As `evaluate` does; `ArgumentError` also if a test cannot be applied to a measure.
 
     References
     ----------
@@ -151,91 +153,95 @@ def compare(
     >>> import fastrank_eval as fe
     >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
     ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
-    >>> found = fe.compare(log, group="user", label="click", score=["old", "new"], baseline="old",
-    ...                    measures="GAUC,RR")
-    >>> line = found.line("GAUC")
-    >>> round(line.delta, 4), line.wins, line.ties, line.losses
+    >>> comparison = fe.compare(log, group="user", label="click", score=["old", "new"],
+    ...                         baseline="old", measures="GAUC,RR")
+    >>> value = comparison.find("GAUC")
+    >>> round(value.delta, 4), value.wins, value.ties, value.losses
     (0.3333, 1, 2, 0)
     """
     started = perf_counter()
-    given = {"group", "label", "score", "measures", "baseline", *options}
-    check_options("compare", given, run)
+    names = {"group", "label", "score", "measures", "baseline", *options}
+    check_options("compare", names, run)
     column_name("baseline", baseline)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
     requested = requested_measures(measures)
-    taken = names_of_measures(requested)
+    computed = with_clustered_errors(requested)
     refuse_pooled(choices.test, requested)
     if choices.needs_groups and not per_group:
         raise ArgumentError(
             f"test={test!r} reads the values of every group, which per_group=False does not keep; "
             "leave it out, or choose test='clustered_t'."
         )
-    done = run(
+    evaluation = run(
         source,
         group=group,
         label=label,
         score=score,
-        measures=taken,
+        measures=computed,
         baseline=baseline,
         confidence=confidence,
         threads=threads,
         per_group=per_group,
         **options,
     )
-    return comparison_of(done, choices, names_of_scores(requested, taken, done.requested), started)
+    return comparison_of(
+        evaluation, choices, requested_texts(requested, computed, evaluation.requested), started
+    )
 
 
 def comparison_of(
-    done: Evaluation, choices: Choices, requested: Mapping[str, str], started: float
+    evaluation: Evaluation, choices: Choices, requested: Mapping[str, str], started: float
 ) -> Comparison:
-    """The comparison that an evaluation with a baseline comes to.
+    """Build the comparison of an evaluation with a baseline.
 
     Parameters
     ----------
-    done : Evaluation
-        Of a run, or of a saved state. Values of groups, if it kept them, are taken over.
+    evaluation : Evaluation
+        Of a run, or of a saved state. The values of its groups, if any, move to the result.
     choices : Choices
-    asked : mapping of str to str
-        What measures were called that are computed with other options.
+    requested : mapping of str to str
+        Requested names of measures that are computed with other options.
     started : float
-        By `time.perf_counter`.
+        Start time by `time.perf_counter`.
     """
-    plan = done.plan
+    plan = evaluation.plan
     if plan.baseline is None:
         raise ArgumentError(
             "there is no baseline to compare with; name one of the score columns: baseline=..."
         )
-    kept = None
+    records = None
     if plan.per_group:
-        kept = group_records(plan, done.keys, done.values, done.schema)
-        done.values.clear()  # they are in `kept` now, and may be large
+        records = group_records(plan, evaluation.keys, evaluation.values, evaluation.schema)
+        evaluation.values.clear()  # `records` has them now, and they may be large
     baseline = plan.roles.scores[plan.baseline]
-    meta = meta_of(done.meta, baseline, choices)
+    meta = meta_of(evaluation.meta, baseline, choices)
     return Comparison(
-        _lines(done, plan.baseline, kept, choices),
+        _compare_slices(evaluation, plan.baseline, records, choices),
         replace(meta, seconds=perf_counter() - started, requested=dict(requested)),
         baseline,
         [plan.roles.scores[model] for model in plan.rivals],
         [str(m) for m in plan.measures],
         requested,
-        kept,
-        evaluated=done.lines,
+        records,
+        evaluated=evaluation.lines,
     )
 
 
-def names_of_measures(requested: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Measures as they are compared: AUC as it has a clustered error, if options allow."""
+def with_clustered_errors(measures: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Give AUC a clustered standard error, unless its options exclude one."""
     return tuple(
         m(se="clustered") if m.name == "AUC" and not m.given & {"se", "bins", "max_fpr"} else m
-        for m in requested
+        for m in measures
     )
 
 
-def names_of_scores(
-    requested: Sequence[Measure], taken: Sequence[Measure], renamed: Mapping[str, str]
+def requested_texts(
+    requested: Sequence[Measure], computed: Sequence[Measure], renamed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map names of measures that are computed with other options to the texts of those."""
-    return requested_names(requested, [renamed.get(spelled_out(mine), str(mine)) for mine in taken])
+    """Map requested names of measures to the texts of the computed ones."""
+    return requested_names(
+        requested, [renamed.get(spelled_out(measure), str(measure)) for measure in computed]
+    )
 
 
 def choices_of(
@@ -246,7 +252,7 @@ def choices_of(
     seed: int,
     threads: int | None,
 ) -> Choices:
-    """How models are compared, once the arguments are checked."""
+    """Check the arguments of a comparison."""
     check_choice("test", test, TESTS)
     check_choice("correction", correction, ("none", *CORRECTIONS))
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
@@ -262,79 +268,81 @@ def choices_of(
 
 
 def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
-    """What the numbers of a comparison rest on."""
-    drawn = choices.test in RESAMPLING
+    """Add the choices of a comparison to the conventions of a run."""
+    resampled = choices.test in RESAMPLING
     conventions = {
         "baseline": baseline,
         "test": choices.test,
         "correction": choices.correction,
-        "replicates": choices.replicates if drawn else None,
-        "seed": choices.seed if drawn else None,
+        "replicates": choices.replicates if resampled else None,
+        "seed": choices.seed if resampled else None,
     }
     return replace(
         meta, conventions={**conventions, **meta.conventions, "confidence": choices.confidence}
     )
 
 
-def _lines(
-    done: Evaluation, base: int, kept: GroupRecords | None, choices: Choices
+def _compare_slices(
+    evaluation: Evaluation, base: int, records: GroupRecords | None, choices: Choices
 ) -> list[ComparedValue]:
-    plan, totals = done.plan, done.totals
-    # Slicings by bins may share a label: "age<18" is a bin of many.
-    values = {(v.by, v.slice, v.score, v.measure): v for v in done.lines}
+    plan, totals = evaluation.plan, evaluation.totals
+    # The slicing is part of the key: "age<18" may be a bin of several slicings.
+    values = {(v.by, v.slice, v.score, v.measure): v for v in evaluation.lines}
     measures = {str(m): m for m in plan.measures}
 
-    def on_line(
+    def compare_slice(
         sums: Sums,
-        line: int,
+        slice_index: int,
         pools: RowStates,
-        part: tuple[str | None, str],
-        kept: GroupRecords | None,
+        slice_key: tuple[str | None, str],
+        records: GroupRecords | None,
     ) -> list[ComparedValue]:
-        """Every candidate and measure on one line of the sums."""
-        found = []
+        """Compare every candidate by every measure in one slice."""
+        rows = []
         for model in plan.rivals:
-            lines = [
-                tuple(values[*part, plan.roles.scores[side], text] for text in measures)
+            sides = [
+                tuple(values[*slice_key, plan.roles.scores[side], text] for text in measures)
                 for side in (base, model)
             ]
-            known = [
-                of_pool(
+            evidence = [
+                pooled_evidence(
                     pools,
                     model,
                     measure,
                     plan.threads,
-                    sums.rows(line),
-                    sums.carriers(line),
+                    sums.rows(slice_index),
+                    sums.carriers(slice_index),
                 )
                 if isinstance(measure, PooledMeasure)
-                else of_groups(
-                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], line
+                else group_evidence(
+                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], slice_index
                 )
                 for m, measure in enumerate(plan.measures)
             ]
-            found += compared_model(plan.measures, lines[0], lines[1], known, choices, kept)
-        return found
+            rows += compare_model(plan.measures, sides[0], sides[1], evidence, choices, records)
+        return rows
 
-    whole = on_line(totals.whole, 0, totals.shared.whole, (None, "all"), kept)
-    found = corrected(whole, measures, choices)
+    overall = compare_slice(totals.whole, 0, totals.shared.whole, (None, "all"), records)
+    rows = adjust_p_values(overall, measures, choices)
     for slicing, sums, pools in zip(
         plan.slicings, totals.slices, totals.shared.slices, strict=True
     ):
-        lines: list[ComparedValue] = []
+        slice_rows: list[ComparedValue] = []
         slices = slicing.slices()
-        for line, label in zip(slices.codes.tolist(), slices.labels, strict=True):
-            part = str(slicing.spec), label
-            if (*part, plan.roles.scores[base], str(plan.measures[0])) in values:
-                lines += on_line(sums, line, pools.of(line), part, None)
-        found += corrected(lines, measures, choices)
-    return found
+        for slice_index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
+            slice_key = str(slicing.spec), label
+            if (*slice_key, plan.roles.scores[base], str(plan.measures[0])) in values:
+                slice_rows += compare_slice(
+                    sums, slice_index, pools.of(slice_index), slice_key, None
+                )
+        rows += adjust_p_values(slice_rows, measures, choices)
+    return rows
 
 
-#: Conventions that change no value, or that a comparison has of its own.
-_FREE = ("confidence", "order", "spilled", "measures", "merged")
-#: What says which rows and slices there are: two results may be of other rows.
-_OF_ROWS = ("by", "min_groups", "slices_left_out", "where", "limit")
+#: Conventions that change no value, or that a comparison sets itself.
+_IGNORED = ("confidence", "order", "spilled", "measures", "merged")
+#: Conventions that select rows and slices: two results may have different rows.
+_ROW_CONVENTIONS = ("by", "min_groups", "slices_left_out", "where", "limit")
 
 
 def compare_results(
@@ -349,149 +357,163 @@ def compare_results(
     confidence: float | None = None,
     threads: int | None = None,
 ) -> Comparison:
-    """The body of `Result.compare`; see there."""
+    """Compare the models of one or two results; see `Result.compare`."""
     started = perf_counter()
     if confidence is None:
-        known = result.meta.conventions.get("confidence")
-        confidence = known if isinstance(known, float) else 0.95
+        default = result.meta.conventions.get("confidence")
+        confidence = default if isinstance(default, float) else 0.95
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
-    base = _baseline(result, other, baseline)
-    texts = result.measures if other is None else _common(result, other)
+    base = _baseline_of(result, other, baseline)
+    texts = result.measures if other is None else _common_measures(result, other)
     measures = [measure(text) for text in texts]
     refuse_pooled(choices.test, measures)
     joined: GroupJoin | None = None
     if other is None:
-        kept, evaluated = groups_of(result), list(result.values)
+        records, evaluated = groups_of(result), list(result.values)
         candidates = [score for score in result.scores if score != base]
     else:
         _check_conventions(result, other, texts)
-        taken = {base, *other.scores} if base in other.scores else {base}
-        names = {score: score if score != base else _other(score, taken) for score in other.scores}
+        names = {base, *other.scores} if base in other.scores else {base}
+        names_of_other = {
+            score: score if score != base else _free_name(score, names) for score in other.scores
+        }
         joined = join_groups(
-            groups_of(result), result.scores.index(base), groups_of(other), texts, names
+            groups_of(result), result.scores.index(base), groups_of(other), texts, names_of_other
         )
-        kept, candidates = joined.groups, list(names.values())
+        records, candidates = joined.groups, list(names_of_other.values())
         evaluated = [
-            replace(v, score=name)
-            for held, called in ((result, {base: base}), (other, names))
-            for v in held.values
-            if v.measure in texts and (name := called.get(v.score)) is not None
+            replace(v, score=candidate)
+            for source, score_names in ((result, {base: base}), (other, names_of_other))
+            for v in source.values
+            if v.measure in texts and (candidate := score_names.get(v.score)) is not None
         ]
-    place = kept.scores.index(base)
-    places = [kept.measures.index(m) for m in measures]
-    lines = {(v.by, v.slice, v.score, v.measure): v for v in evaluated}
-    found = []
-    for name in candidates:
-        model = kept.scores.index(name)
+    base_index = records.scores.index(base)
+    measure_indices = [records.measures.index(m) for m in measures]
+    values_by_key = {(v.by, v.slice, v.score, v.measure): v for v in evaluated}
+    rows = []
+    for candidate in candidates:
+        model = records.scores.index(candidate)
         evidence = [
-            NO_ERROR if kept.measures[m].pooled else _of_arrays(kept, place, model, m)
-            for m in places
+            NO_ERROR
+            if records.measures[m].pooled
+            else _evidence_of_records(records, base_index, model, m)
+            for m in measure_indices
         ]
-        sides = [[lines[None, "all", score, text] for text in texts] for score in (base, name)]
-        found += compared_model(measures, sides[0], sides[1], evidence, choices, kept)
+        sides = [
+            [values_by_key[None, "all", score, text] for text in texts]
+            for score in (base, candidate)
+        ]
+        rows += compare_model(measures, sides[0], sides[1], evidence, choices, records)
     by_text = dict(zip(texts, measures, strict=True))
-    found = corrected(found, by_text, choices)
-    slicings = sliced_by(result.values)
+    rows = adjust_p_values(rows, by_text, choices)
+    slicings = slicings_of(result.values)
     if other is not None:
-        slicings = tuple(by for by in slicings if by in sliced_by(other.values))
+        slicings = tuple(by for by in slicings if by in slicings_of(other.values))
     for by in slicings:
-        found += corrected(
-            _of_slices(lines, by, measures, base, candidates, choices), by_text, choices
+        rows += adjust_p_values(
+            _compare_slice_values(values_by_key, by, measures, base, candidates, choices),
+            by_text,
+            choices,
         )
     meta = meta_of(
-        result.meta if other is None else _of_both(result, other, slicings), base, choices
+        result.meta if other is None else _common_meta(result, other, slicings), base, choices
     )
     seconds = meta.seconds if other is None else meta.seconds + other.meta.seconds
     return Comparison(
-        found,
+        rows,
         replace(meta, seconds=seconds + perf_counter() - started),
         base,
         candidates,
         texts,
         result.requested,
-        kept,
+        records,
         None if joined is None else joined.counts,
         [v for v in evaluated if v.by is None or v.by in slicings],
     )
 
 
-def _other(score: str, taken: Collection[str]) -> str:
-    """What a model is called that bears the name of the baseline."""
-    while score in taken:
+def _free_name(score: str, names: Collection[str]) -> str:
+    """Rename a model until its name is free."""
+    while score in names:
         score = f"other.{score}"
     return score
 
 
-def _of_arrays(kept: GroupRecords, base: int, model: int, m: int) -> Evidence:
-    """The evidence of values per group, by the same exact sums as in one pass."""
+def _evidence_of_records(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
+    """Compute evidence from the values of groups, by exact sums."""
     paired = PairedState(1)
-    sides = [(kept.used(place, m), kept.weights.get((place, m))) for place in (base, model)]
+    sides = [
+        (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
+    ]
     states = []
     for values, weights in sides:
         state, ones = MeanState(1), np.ones(len(values), np.int64)
         state.add(0, values, weights, ones, ones)
         states.append(state)
-    (mine, my_weights), (theirs, their_weights) = sides
-    paired.add(0, mine, theirs, my_weights, their_weights)
-    return of_groups(kept.measures[m], 0, states[0], states[1], paired)
+    (base_values, base_weights), (model_values, model_weights) = sides
+    paired.add(0, base_values, model_values, base_weights, model_weights)
+    return group_evidence(records.measures[m], 0, states[0], states[1], paired)
 
 
-def _of_slices(
-    lines: Mapping[tuple[str | None, str, str, str], MeasureValue],
+def _compare_slice_values(
+    values: Mapping[tuple[str | None, str, str, str], MeasureValue],
     by: str,
     measures: Sequence[Measure],
     base: str,
     candidates: Sequence[str],
     choices: Choices,
 ) -> list[ComparedValue]:
-    """Every slice of a slicing, candidate and measure, from their values alone."""
-    slices = dict.fromkeys(part for of, part, *_ in lines if of == by)
+    """Compare the slices of one slicing by their values, without groups."""
+    slices = dict.fromkeys(label for key_by, label, *_ in values if key_by == by)
     evidence = [NOT_PAIRED] * len(measures)
-    found = []
-    for part in slices:
+    rows = []
+    for label in slices:
         for name in candidates:
-            sides = [[_line(lines, (by, part, side), m) for m in measures] for side in (base, name)]
-            found += compared_model(measures, sides[0], sides[1], evidence, choices, None)
-    return found
+            sides = [
+                [_slice_value(values, (by, label, side), m) for m in measures]
+                for side in (base, name)
+            ]
+            rows += compare_model(measures, sides[0], sides[1], evidence, choices, None)
+    return rows
 
 
-def _line(
-    lines: Mapping[tuple[str | None, str, str, str], MeasureValue],
-    place: tuple[str, str, str],
-    known: Measure,
+def _slice_value(
+    values: Mapping[tuple[str | None, str, str, str], MeasureValue],
+    slice_key: tuple[str, str, str],
+    measure: Measure,
 ) -> MeasureValue:
-    """A model's value of a slice, undefined where its result has no such slice."""
-    found = lines.get((*place, str(known)))
-    if found is not None:
-        return found
-    by, part, score = place
-    aggregate = "pooled" if known.pooled else known.aggregate
+    """Look up the value of a slice; undefined if the result has no such slice."""
+    value = values.get((*slice_key, str(measure)))
+    if value is not None:
+        return value
+    by, label, score = slice_key
+    aggregate = "pooled" if measure.pooled else measure.aggregate
     nan = math.nan
-    return MeasureValue(score, part, str(known), nan, 0, 0, {}, nan, nan, aggregate, by=by)
+    return MeasureValue(score, label, str(measure), nan, 0, 0, {}, nan, nan, aggregate, by=by)
 
 
-def _of_both(result: Result, other: Result, slicings: Sequence[str]) -> Meta:
-    """What both results rest on: neither which rows one of them has, nor its slices alone."""
-    mine, theirs = result.meta.conventions, other.meta.conventions
-    shared = {
+def _common_meta(result: Result, other: Result, slicings: Sequence[str]) -> Meta:
+    """Keep the conventions that both results share."""
+    own, others = result.meta.conventions, other.meta.conventions
+    common = {
         name: value
-        for name, value in mine.items()
-        if name not in _OF_ROWS
-        or (name in theirs and plain_value(value) == plain_value(theirs[name]))
+        for name, value in own.items()
+        if name not in _ROW_CONVENTIONS
+        or (name in others and plain_value(value) == plain_value(others[name]))
     }
-    shared.pop("by", None)
+    common.pop("by", None)
     if slicings:
-        shared["by"] = list(slicings)
-    return replace(result.meta, conventions=shared)
+        common["by"] = list(slicings)
+    return replace(result.meta, conventions=common)
 
 
-def _baseline(result: Result, other: Result | None, given: str | None) -> str:
-    if given is None and other is not None and len(result.scores) == 1:
+def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:
+    if requested is None and other is not None and len(result.scores) == 1:
         return result.scores[0]
     names = ", ".join(map(repr, result.scores))
-    if given is None:
+    if requested is None:
         raise ArgumentError(f"name the baseline, one of {names}: baseline=...")
-    name = column_name("baseline", given)
+    name = column_name("baseline", requested)
     if name not in result.scores:
         raise ArgumentError(
             f"baseline={name!r} is none of the score columns {names} of this result."
@@ -505,33 +527,37 @@ def _baseline(result: Result, other: Result | None, given: str | None) -> str:
     return name
 
 
-def _common(result: Result, other: Result) -> tuple[str, ...]:
-    """Measures that both results hold."""
-    found = tuple(text for text in result.measures if text in other.measures)
-    if not found:
+def _common_measures(result: Result, other: Result) -> tuple[str, ...]:
+    """List the measures that both results have."""
+    texts = tuple(text for text in result.measures if text in other.measures)
+    if not texts:
         raise ArgumentError(
-            f"the results share no measure: one holds {', '.join(result.measures)}, the other "
+            f"the results share no measure: one has {', '.join(result.measures)}, the other "
             f"{', '.join(other.measures)}; evaluate both by the same."
         )
-    return found
+    return texts
 
 
 def _check_conventions(result: Result, other: Result, texts: Sequence[str]) -> None:
-    """Refuse results by different conventions, and name the first that differs."""
-    mine, theirs = (plain_value(r.meta.conventions) for r in (result, other))
-    names = [name for name in dict.fromkeys([*mine, *theirs]) if name not in _FREE + _OF_ROWS]
-    pairs = [(name, mine.get(name), theirs.get(name)) for name in names]
-    of_mine, of_theirs = mine.get("measures") or {}, theirs.get("measures") or {}
-    pairs += [(f"options of {text}", of_mine.get(text), of_theirs.get(text)) for text in texts]
-    for name, ours, others in pairs:
-        if ours != others:
+    """Raise if the conventions of two results differ."""
+    left, right = (plain_value(r.meta.conventions) for r in (result, other))
+    names = [
+        name for name in dict.fromkeys([*left, *right]) if name not in _IGNORED + _ROW_CONVENTIONS
+    ]
+    pairs = [(name, left.get(name), right.get(name)) for name in names]
+    left_options, right_options = left.get("measures") or {}, right.get("measures") or {}
+    pairs += [
+        (f"options of {text}", left_options.get(text), right_options.get(text)) for text in texts
+    ]
+    for name, left_value, right_value in pairs:
+        if left_value != right_value:
             raise ArgumentError(
-                f"the results are not of the same conventions: {name} is {ours!r} in one and "
-                f"{others!r} in the other; evaluate both by the same."
+                f"the results are not of the same conventions: {name} is {left_value!r} in one and "
+                f"{right_value!r} in the other; evaluate both by the same."
             )
 
 
-_KEEP = "evaluate with keep_groups=True (--keep-groups)"
+_KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"
 
 
 def compare_states(
@@ -547,28 +573,32 @@ def compare_states(
     min_groups: int | None = None,
     threads: int | None = None,
 ) -> Comparison:
-    """The body of `State.compare`; see there."""
+    """Compare the models of one or two states; see `State.compare`."""
     started = perf_counter()
-    given = 0.95 if confidence is None else confidence
-    choices = choices_of(test, correction, given, replicates, seed, threads)
+    level = 0.95 if confidence is None else confidence
+    choices = choices_of(test, correction, level, replicates, seed, threads)
     base = state.baseline if baseline is None else column_name("baseline", baseline)
     if other is None and base is not None and base == state.baseline:
         if choices.needs_groups and not state.has_groups:
             raise ArgumentError(
-                f"test={test!r} reads the values of every group, which {state.shown} has not; "
-                f"{_KEEP}, or choose test='clustered_t'."
+                f"test={test!r} reads the values of every group, which {state.shown} does not "
+                f"have; {_KEEP_GROUPS}, or choose test='clustered_t'."
             )
-        done = state.evaluation(confidence=confidence, min_groups=min_groups)
-        refuse_pooled(test, done.plan.measures)
-        choices = choices_of(test, correction, done.plan.confidence, replicates, seed, threads)
-        return comparison_of(done, choices, state.requested, started)
+        evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
+        refuse_pooled(test, evaluation.plan.measures)
+        choices = choices_of(
+            test, correction, evaluation.plan.confidence, replicates, seed, threads
+        )
+        return comparison_of(evaluation, choices, state.requested, started)
     for each in (state,) if other is None else (state, other):
         _require_groups(each, alone=other is None)
-    done = state.evaluation(confidence=confidence, min_groups=min_groups)
-    share = done.plan.confidence
-    theirs = None if other is None else other.result(confidence=share, min_groups=min_groups)
-    return result_of(done).compare(
-        theirs,
+    evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
+    confidence_level = evaluation.plan.confidence
+    other_result = (
+        None if other is None else other.result(confidence=confidence_level, min_groups=min_groups)
+    )
+    return result_of(evaluation).compare(
+        other_result,
         baseline=base,
         test=test,
         correction=correction,
@@ -579,26 +609,27 @@ def compare_states(
 
 
 def _require_groups(state: State, *, alone: bool) -> None:
-    """Refuse a state whose groups cannot be told apart by their keys."""
+    """Raise unless a state has groups that can be compared by their keys."""
     groups = state.values_of_groups()
     if groups is None and alone:
-        held = "has no baseline" if state.baseline is None else f"has baseline {state.baseline!r}"
+        baseline = (
+            "has no baseline" if state.baseline is None else f"has baseline {state.baseline!r}"
+        )
         raise ArgumentError(
-            f"{state.shown} {held}, and no values of groups to compare other models by; evaluate "
-            f"with the baseline that is wanted, baseline=... (--baseline), or {_KEEP}."
+            f"{state.shown} {baseline}, and no values of groups for other comparisons; "
+            f"evaluate with the requested baseline, baseline=... (--baseline), or {_KEEP_GROUPS}."
         )
     if groups is None:
         raise ArgumentError(
-            f"{state.shown} has no keys of groups, by which it could be joined with another; "
-            f"{_KEEP}."
+            f"{state.shown} has no keys of groups to join it with another; {_KEEP_GROUPS}."
         )
-    if not alone and _crossing(groups):
+    if not alone and _has_spanning_groups(groups):
         raise ArgumentError(
-            f"{state.shown} has groups that were merged in parts, so that they cannot be joined "
-            "with those of another by their keys; evaluate the rows of a group together."
+            f"{state.shown} has groups that were merged in parts, so they cannot be joined with "
+            "the groups of another state by their keys; evaluate the rows of a group together."
         )
 
 
-def _crossing(groups: SavedGroups) -> bool:
+def _has_spanning_groups(groups: SavedGroups) -> bool:
     order = np.lexsort(groups.ranks()[::-1])
     return bool(groups.repeated(order).any())

@@ -61,34 +61,34 @@ __all__ = [
     "TESTS",
     "Choices",
     "Evidence",
-    "Tested",
-    "by_error",
-    "by_groups",
-    "compared",
-    "compared_model",
-    "corrected",
-    "of_groups",
-    "of_pool",
+    "TestResult",
+    "adjust_p_values",
+    "compare_measure",
+    "compare_model",
+    "error_test",
+    "group_evidence",
+    "group_tests",
+    "pooled_evidence",
     "refuse_pooled",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How sure the difference of a measure is.
+    """The standard error of a difference and the groups behind it.
 
     Parameters
     ----------
     se : float
-        Its standard error, groups being clusters; NaN where none is known.
+        Standard error, groups being clusters; NaN where unknown.
     support : Support
-        The groups behind it.
+        The groups behind the standard error.
     pairs : GroupPairs or None
-        How the groups compare; None where they have no values.
+        Comparison of the groups; None if they have no values.
     caution : str or None
-        Why no standard error is known, where the measure is the reason.
+        Why there is no standard error, if the measure is the reason.
     rela_impr_se : float
-        Standard error of RelaImpr; NaN where it is not known, or the measure has none.
+        Standard error of RelaImpr; NaN where unknown, or where the measure has no RelaImpr.
     """
 
     se: float = math.nan
@@ -98,89 +98,95 @@ class Evidence:
     rela_impr_se: float = math.nan
 
 
-#: Of measures whose difference has no known error.
+#: For measures whose difference has no known error.
 NO_ERROR = Evidence(caution="pooled")
-#: Of slices of results: groups are not known by slice, so that they cannot be paired. An error
-#: without pairs would be too large for models on the same rows.
+#: For slices of results: groups are not known by slice, so they cannot be paired. An error without
+#: pairs would be too large for models on the same rows.
 NOT_PAIRED = Evidence(caution="not_paired")
 
 
-def of_groups(
-    measure: Measure, m: int, base: MeanState, other: MeanState, paired: PairedState, line: int = 0
+def group_evidence(
+    measure: Measure,
+    m: int,
+    base: MeanState,
+    other: MeanState,
+    paired: PairedState,
+    slice_index: int = 0,
 ) -> Evidence:
-    """The evidence on a mean, geometric mean or sum over groups.
+    """Compute the evidence on a mean, geometric mean or sum over groups.
 
     Parameters
     ----------
     measure : Measure
     m : int
-        Its place in the states.
+        Index of the measure in the states.
     base, other : MeanState
-        Of either model alone.
+        State of each model.
     paired : PairedState
-        Of the two.
-    line : int
-        Of which slice.
+        State of both models.
+    slice_index : int
     """
     weighted = measure.weight != "uniform"
-    mine, theirs = base.moments(m, weighted, line), other.moments(m, weighted, line)
-    cross, pairs = paired.cross(m, line), paired.pairs(m, line)
+    base_moments = base.moments(m, weighted, slice_index)
+    other_moments = other.moments(m, weighted, slice_index)
+    cross, pairs = paired.cross(m, slice_index), paired.pairs(m, slice_index)
     if measure.aggregate == "sum":
-        se = error_of_sums(mine, theirs, cross, pairs.groups)
+        se = error_of_sums(base_moments, other_moments, cross, pairs.groups)
         return Evidence(se, Support(pairs.groups), pairs)
     slopes = 1.0, 1.0
-    means = base.mean(m, weighted, line), other.mean(m, weighted, line)
+    means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
     if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
         slopes = exp(means[0]), exp(means[1])
-    se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
-    support, rela_impr_se = paired.support(m, mine, theirs, line), math.nan
+    se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
+    support, rela_impr_se = paired.support(m, base_moments, other_moments, slice_index), math.nan
     if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
         slopes = slopes_of_rela_impr(means[1], means[0])
-        rela_impr_se = error_of_difference(mine, theirs, cross, pairs.groups, slopes)
+        rela_impr_se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
     return Evidence(se, support, pairs, rela_impr_se=rela_impr_se)
 
 
-def of_pool(
+def pooled_evidence(
     pools: RowStates, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
 ) -> Evidence:
-    """The evidence on a measure of all rows together, whose groups have no values.
+    """Compute the evidence on a measure of all rows together.
 
     Parameters
     ----------
     pools : RowStates
-        Of all rows, or of a slice.
+        States of all rows, or of a slice.
     model : int
-        The candidate.
+        Index of the candidate.
     measure : PooledMeasure
     threads, rows : int
-        How many threads may share how many rows.
+        The number of threads that may share the work, and the number of rows.
     by_rows : float
-        Groups that carry the variance, by their rows.
+        Effective number of groups by their rows.
     """
     se, groups, carriers = pools.difference_error(model, measure, sharing(threads, rows))
     if not groups:
         return NO_ERROR
-    # Differences of AUC, whose influences are bounded, have 7 to 10 % false ones by these alone.
+    # Without `difference`, 7 to 10 % of the differences of AUC, whose influences are bounded, would
+    # be false positives.
     return Evidence(
         se, Support(groups, by_rows, carriers, difference=isinstance(measure, ClusteredMeasure))
     )
 
 
-#: Differences that vary by no more than this share of their mean vary by rounding.
+#: Differences whose deviation is at most this share of their mean differ only by rounding.
 _ROUNDING = 2.0**-50
 #: Why RelaImpr has no interval, or no value.
 _NEAR, _NOT_ABOVE = "near_chance", "not_above_chance"
 
 
-def compared(
+def compare_measure(
     measure: Measure,
     base: MeasureValue,
     candidate: MeasureValue,
     evidence: Evidence,
     choices: Choices,
-    tested: Tested | None = None,
+    result: TestResult | None = None,
 ) -> ComparedValue:
-    """One measure of two models, as yet without what depends on the number of comparisons.
+    """Compare two models by one measure, before any correction.
 
     Parameters
     ----------
@@ -188,16 +194,17 @@ def compared(
     base, candidate : MeasureValue
     evidence : Evidence
     choices : Choices
-    tested : Tested, optional
-        By the values of every group; by default the difference is tested by its standard error.
+    result : TestResult, optional
+        Result of a test by the values of every group. By default the difference is tested by its
+        standard error.
     """
     delta = candidate.value - base.value
     test = choices.test
-    if tested is None:
+    if result is None:
         test = test if test == "clustered_z" else "clustered_t"
-        tested = by_error(test, delta, evidence)
-    se, low, high = tested.interval or _around(delta, evidence, choices.confidence, test)
-    line = ComparedValue(
+        result = error_test(test, delta, evidence)
+    se, low, high = result.interval or _interval_of(delta, evidence, choices.confidence, test)
+    row = ComparedValue(
         score=candidate.score,
         baseline=base.score,
         by=candidate.by,
@@ -212,23 +219,23 @@ def compared(
         ci_low=low,
         ci_high=high,
         test=test,
-        statistic=tested.statistic,
-        p_value=tested.p_value,
+        statistic=result.statistic,
+        p_value=result.p_value,
         groups=evidence.support.groups,
         degrees=_degrees(evidence, test),
-        caution=_caution(delta, evidence, tested),
+        caution=_caution(delta, evidence, result),
     )
     if has_chance(measure):
-        line = _over_chance(line, base, candidate, evidence, choices)
+        row = _with_rela_impr(row, base, candidate, evidence, choices)
     pairs = evidence.pairs
     if pairs is None:
-        return line
+        return row
     varies = pairs.deviation > _ROUNDING * abs(pairs.mean)
     wins, losses = pairs.higher, pairs.lower
     if not measure.higher_is_better:
         wins, losses = losses, wins
     return replace(
-        line,
+        row,
         wins=wins,
         ties=pairs.ties,
         losses=losses,
@@ -238,89 +245,87 @@ def compared(
     )
 
 
-def compared_model(
+def compare_model(
     measures: Sequence[Measure],
     base: Sequence[MeasureValue],
     candidate: Sequence[MeasureValue],
     evidence: Sequence[Evidence],
     choices: Choices,
-    kept: GroupRecords | None,
+    records: GroupRecords | None,
 ) -> list[ComparedValue]:
-    """Every measure of two models, as yet without what depends on the number of comparisons.
+    """Compare two models by every measure, before any correction.
 
     Parameters
     ----------
     measures : sequence of Measure
     base, candidate : sequence of MeasureValue
-        Of either model, a measure each.
+        Values of each model, one for each measure.
     evidence : sequence of Evidence
-        On their differences.
+        One for each measure.
     choices : Choices
-    kept : GroupRecords or None
-        Values of every group, for tests that need them; None: differences are tested by their
+    records : GroupRecords or None
+        Values of every group, for tests that need them. With None, differences are tested by their
         standard errors.
     """
-    tests: dict[int, Tested] = {}
-    if kept is not None and choices.needs_groups:
+    results: dict[int, TestResult] = {}
+    if records is not None and choices.needs_groups:
         deltas = {m: other.value - base[m].value for m, other in enumerate(candidate)}
-        places = [kept.scores.index(side[0].score) for side in (base, candidate)]
-        tests = by_groups(choices, kept, places[0], places[1], deltas)
+        indices = [records.scores.index(side[0].score) for side in (base, candidate)]
+        results = group_tests(choices, records, indices[0], indices[1], deltas)
     return [
-        compared(measure, base[m], candidate[m], evidence[m], choices, tests.get(m))
+        compare_measure(measure, base[m], candidate[m], evidence[m], choices, results.get(m))
         for m, measure in enumerate(measures)
     ]
 
 
-def corrected(
-    lines: Sequence[ComparedValue], measures: Mapping[str, Measure], choices: Choices
+def adjust_p_values(
+    rows: Sequence[ComparedValue], measures: Mapping[str, Measure], choices: Choices
 ) -> list[ComparedValue]:
-    """Lines that are compared together, with adjusted p-values and verdicts.
+    """Add adjusted p-values and verdicts to comparisons made together.
 
     Parameters
     ----------
-    lines : sequence of ComparedValue
+    rows : sequence of ComparedValue
     measures : mapping of str to Measure
-        By their text.
+        By text.
     choices : Choices
     """
-    p_values = np.array([line.p_value for line in lines], np.float64)
-    number = int(np.count_nonzero(~np.isnan(p_values)))
-    # Of the least confidences the difference is rounded to 1.
+    p_values = np.array([row.p_value for row in rows], np.float64)
+    count = int(np.count_nonzero(~np.isnan(p_values)))
+    # For tiny confidences the difference would round to 1.
     alpha = min(1 - choices.confidence, math.nextafter(1.0, 0.0))
     if choices.correction != "none":
-        alpha /= max(number, 1)
-    found = []
-    for line, p_value in zip(lines, adjusted(p_values, choices.correction).tolist(), strict=True):
-        line = replace(
-            line, p_adjusted=p_value, comparisons=number, mdd=_least_detectable(line, alpha)
-        )
-        verdict = verdict_on(line, measures[line.measure], choices.confidence)
-        found.append(replace(line, verdict=verdict))
-    return found
+        alpha /= max(count, 1)
+    corrected = []
+    for row, p_value in zip(rows, adjusted(p_values, choices.correction).tolist(), strict=True):
+        row = replace(row, p_adjusted=p_value, comparisons=count, mdd=_detectable(row, alpha))
+        verdict = verdict_on(row, measures[row.measure], choices.confidence)
+        corrected.append(replace(row, verdict=verdict))
+    return corrected
 
 
-def _around(
+def _interval_of(
     delta: float, evidence: Evidence, confidence: float, test: str
 ) -> tuple[float, float, float]:
-    """The standard error and the interval about a difference; NaN where none is known."""
+    """Compute standard error and interval of a difference, or NaN."""
     se = evidence.se
     if math.isnan(delta) or math.isnan(se) or evidence.support.groups < 2:
         return math.nan, math.nan, math.nan
     if test == "clustered_z":
-        reach = normal_quantile(confidence) * se
+        half_width = normal_quantile(confidence) * se
     else:
-        reach = t_quantile(confidence, evidence.support.degrees) * se
-    return se, delta - reach, delta + reach
+        half_width = t_quantile(confidence, evidence.support.degrees) * se
+    return se, delta - half_width, delta + half_width
 
 
 def _degrees(evidence: Evidence, test: str) -> float:
-    """Return the degrees of freedom of the standard error; NaN where the test has none."""
+    """Find the degrees of freedom of the standard error, or NaN."""
     if test == "clustered_z" or evidence.support.groups < 2:
         return math.nan
     return evidence.support.degrees
 
 
-def _caution(delta: float, evidence: Evidence, tested: Tested) -> str | None:
+def _caution(delta: float, evidence: Evidence, result: TestResult) -> str | None:
     if math.isnan(delta):
         return "undefined"
     if evidence.caution:
@@ -330,56 +335,56 @@ def _caution(delta: float, evidence: Evidence, tested: Tested) -> str | None:
         return "one_group" if support.groups else None
     if not delta and not evidence.se:
         return "no_difference"
-    if tested.note == "no_variance":
+    if result.note == "no_variance":
         return "no_variance"
     return "few_groups" if support.effective_groups < FEW_GROUPS else None
 
 
-def _least_detectable(line: ComparedValue, alpha: float) -> float:
-    if not line.se > 0 or line.groups < 2:  # without variance the test has no p-value
+def _detectable(row: ComparedValue, alpha: float) -> float:
+    if not row.se > 0 or row.groups < 2:  # without variance the test has no p-value
         return math.nan
-    degrees = None if math.isnan(line.degrees) else line.degrees
-    return minimum_detectable_difference(line.se, alpha=alpha, degrees=degrees)
+    degrees = None if math.isnan(row.degrees) else row.degrees
+    return minimum_detectable_difference(row.se, alpha=alpha, degrees=degrees)
 
 
-def _over_chance(
-    line: ComparedValue,
+def _with_rela_impr(
+    row: ComparedValue,
     base: MeasureValue,
     candidate: MeasureValue,
     evidence: Evidence,
     choices: Choices,
 ) -> ComparedValue:
-    """Add RelaImpr with its interval, where the baseline is far enough from chance for one."""
-    found = rela_impr(candidate.value, base.value)
-    if math.isnan(found):
-        return replace(line, rela_impr_caution=None if math.isnan(line.delta) else _NOT_ABOVE)
-    line = replace(line, rela_impr=found)
+    """Add RelaImpr, with its interval if the baseline is above chance."""
+    improvement = rela_impr(candidate.value, base.value)
+    if math.isnan(improvement):
+        return replace(row, rela_impr_caution=None if math.isnan(row.delta) else _NOT_ABOVE)
+    row = replace(row, rela_impr=improvement)
 
-    def around(value: float, se: float) -> tuple[float, float, float]:
-        return _around(value, replace(evidence, se=se), choices.confidence, line.test)
+    def interval_of(value: float, se: float) -> tuple[float, float, float]:
+        return _interval_of(value, replace(evidence, se=se), choices.confidence, row.test)
 
-    _, least, _ = around(base.value, base.se)
+    _, least, _ = interval_of(base.value, base.se)
     if least <= CHANCE:
-        return replace(line, rela_impr_caution=_NEAR)
+        return replace(row, rela_impr_caution=_NEAR)
     se = evidence.rela_impr_se
     if evidence.pairs is None:
         se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, evidence.se)
-    se, low, high = around(found, se)
-    return replace(line, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)
+    se, low, high = interval_of(improvement, se)
+    return replace(row, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)
 
 
-_BY_ERROR = ("clustered_t", "clustered_z")
-_BY_DIFFERENCES = {"paired_t": paired_t, "wilcoxon": wilcoxon, "sign": sign_test}
-#: Those that draw replicates.
+_ERROR_TESTS = ("clustered_t", "clustered_z")
+_PAIRED_TESTS = {"paired_t": paired_t, "wilcoxon": wilcoxon, "sign": sign_test}
+#: Tests that draw replicates.
 RESAMPLING = ("randomisation", "bootstrap")
-#: Those that read one difference for each group or draw groups: they need values of every group.
-NEED_GROUPS = (*_BY_DIFFERENCES, *RESAMPLING)
-TESTS = (*_BY_ERROR, *NEED_GROUPS)
+#: Tests that need the values of every group.
+NEED_GROUPS = (*_PAIRED_TESTS, *RESAMPLING)
+TESTS = (*_ERROR_TESTS, *NEED_GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How models are compared.
+    """The options of a comparison.
 
     Parameters
     ----------
@@ -388,7 +393,7 @@ class Choices:
     correction : {"holm", "bh", "none"}
     confidence : float
     replicates, seed : int
-        Of randomisation and bootstrap.
+        For randomisation and bootstrap.
     threads : int
     """
 
@@ -401,21 +406,21 @@ class Choices:
 
     @property
     def needs_groups(self) -> bool:
-        """Whether values of every group are needed."""
+        """Whether the test needs the values of every group."""
         return self.test in NEED_GROUPS
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
-    """What a test says of one measure of one candidate.
+class TestResult:
+    """The result of a test of one measure and one candidate.
 
     Parameters
     ----------
     statistic, p_value : float
     note : str or None
-        As of `PairedTest`.
+        As in `PairedTest`.
     interval : tuple of float, optional
-        Standard error and ends of the interval, where the test has its own.
+        Standard error and ends of the interval, if the test has its own.
     """
 
     statistic: float
@@ -425,130 +430,132 @@ class Tested:
 
 
 def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
-    """Refuse measures of all rows together under a test that needs values of every group."""
+    """Raise if a test needs values of groups and a measure has none."""
     pooled = [str(m) for m in measures if m.pooled]
     if test in NEED_GROUPS and pooled:
-        kin = " (GAUC is the AUC of each group)" if "AUC" in pooled else ""
+        hint = " (GAUC is the AUC of each group)" if "AUC" in pooled else ""
         raise ArgumentError(
             f"test={test!r} compares values of every group, and {', '.join(pooled)} "
             f"{'pools' if len(pooled) == 1 else 'pool'} the rows of all groups; leave "
-            f"{'it' if len(pooled) == 1 else 'them'} out{kin}, or choose test='clustered_t'."
+            f"{'it' if len(pooled) == 1 else 'them'} out{hint}, or choose test='clustered_t'."
         )
 
 
-def by_error(test: str, delta: float, evidence: Evidence) -> Tested:
-    """Test a difference by its standard error: ``clustered_z`` if chosen, else ``clustered_t``."""
+def error_test(test: str, delta: float, evidence: Evidence) -> TestResult:
+    """Test a difference by its standard error."""
     support = evidence.support
     if test == "clustered_z":
-        return _said(clustered_z(delta, evidence.se, support.groups))
-    return _said(clustered_t(delta, evidence.se, support.groups, support.degrees))
+        return _result_of(clustered_z(delta, evidence.se, support.groups))
+    return _result_of(clustered_t(delta, evidence.se, support.groups, support.degrees))
 
 
-def by_groups(
-    choices: Choices, kept: GroupRecords, base: int, model: int, deltas: Mapping[int, float]
-) -> dict[int, Tested]:
+def group_tests(
+    choices: Choices, records: GroupRecords, base: int, model: int, deltas: Mapping[int, float]
+) -> dict[int, TestResult]:
     """Test measures of two models by the values of every group.
 
     Parameters
     ----------
     choices : Choices
-        With a test that needs them.
-    kept : GroupRecords
+        With a test that needs these values.
+    records : GroupRecords
     base, model : int
-        Places of the two models.
+        Indices of the two models.
     deltas : mapping of int to float
-        Differences of measures, none of which pools rows, by their places.
+        Differences by the index of the measure; no measure pools rows.
 
     Returns
     -------
-    dict of int to Tested
-        By place.
+    dict of int to TestResult
+        By the index of the measure.
     """
     pairs = {
-        m: _Pair(kept.measures[m], delta, *_terms(kept, base, model, m))
+        m: _Pair(records.measures[m], delta, *_terms(records, base, model, m))
         for m, delta in deltas.items()
     }
-    if choices.test in _BY_DIFFERENCES:
-        test = _BY_DIFFERENCES[choices.test]
+    if choices.test in _PAIRED_TESTS:
+        test = _PAIRED_TESTS[choices.test]
         return {
-            m: _said(test(group_differences(*pair.mine, *pair.theirs))) for m, pair in pairs.items()
+            m: _result_of(test(group_differences(*pair.base_terms, *pair.model_terms)))
+            for m, pair in pairs.items()
         }
-    ids = group_ids(kept.keys)
+    ids = group_ids(records.keys)
     if choices.test == "randomisation":
-        return _by_randomisation(choices, pairs, ids)
-    return _by_bootstrap(choices, pairs, ids)
+        return _randomisation_tests(choices, pairs, ids)
+    return _bootstrap_tests(choices, pairs, ids)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A measure's difference and the terms of two models that it comes of."""
+    """The difference of a measure and the terms of both models."""
 
     measure: Measure
     delta: float
-    mine: np.ndarray
-    theirs: np.ndarray
+    base_terms: np.ndarray
+    model_terms: np.ndarray
 
-    def difference(self, mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-        """Of the values that sums of terms come to, each of shape (replicates, 2)."""
-        return _value(self.measure, theirs) - _value(self.measure, mine)
+    def difference(self, base_sums: np.ndarray, model_sums: np.ndarray) -> np.ndarray:
+        """Compute differences from sums of terms, each of shape (replicates, 2)."""
+        return _value(self.measure, model_sums) - _value(self.measure, base_sums)
 
     def differing(self) -> int:
-        """Groups of which the models' terms are not the same."""
-        return int(np.count_nonzero((self.mine != self.theirs).any(axis=0)))
+        """Count the groups in which the terms of both models differ."""
+        return int(np.count_nonzero((self.base_terms != self.model_terms).any(axis=0)))
 
 
-def _terms(kept: GroupRecords, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.stack(kept.terms(base, m)), np.stack(kept.terms(model, m))
+def _terms(records: GroupRecords, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.stack(records.terms(base, m)), np.stack(records.terms(model, m))
 
 
 def _value(measure: Measure, sums: np.ndarray) -> np.ndarray:
-    """What sums of weighted values and of weights come to; NaN without weight."""
-    above, below = sums[:, 0], sums[:, 1]
-    found = np.full(len(sums), np.nan)
-    there = below > 0
+    """Compute values from weighted sums, NaN without weight."""
+    numerator, denominator = sums[:, 0], sums[:, 1]
+    values = np.full(len(sums), np.nan)
+    has_weight = denominator > 0
     if measure.aggregate == "sum":
-        found[there] = above[there]
-        return found
-    np.divide(above, below, out=found, where=there)
-    return exp_each(found) if measure.aggregate == "geometric mean" else found
+        values[has_weight] = numerator[has_weight]
+        return values
+    np.divide(numerator, denominator, out=values, where=has_weight)
+    return exp_each(values) if measure.aggregate == "geometric mean" else values
 
 
-def _said(test: PairedTest) -> Tested:
-    return Tested(test.statistic, test.p_value, test.note)
+def _result_of(test: PairedTest) -> TestResult:
+    return TestResult(test.statistic, test.p_value, test.note)
 
 
-def _by_randomisation(
+def _randomisation_tests(
     choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
-) -> dict[int, Tested]:
-    # A measure whose patterns can all be tried is tried alone: what else is asked for changes
-    # nothing.
+) -> dict[int, TestResult]:
+    # A measure whose patterns can all be tried is tested alone: other measures do not change it.
     differing = {m: pair.differing() for m, pair in pairs.items()}
     alone = [m for m, n in differing.items() if n < 32 and 1 << n <= choices.replicates]
-    together = [m for m in pairs if m not in alone]
-    found = {}
-    for members in [*([m] for m in alone), together]:
+    others = [m for m in pairs if m not in alone]
+    results = {}
+    for members in [*([m] for m in alone), others]:
         if not members:
             continue
-        mine, theirs = (
+        base_terms, model_terms = (
             np.concatenate([getattr(pairs[m], side) for m in members])
-            for side in ("mine", "theirs")
+            for side in ("base_terms", "model_terms")
         )
-        drawn = swapped(
-            mine, theirs, ids, choices.replicates, choices.seed, threads=choices.threads
+        replicates = swapped(
+            base_terms, model_terms, ids, choices.replicates, choices.seed, threads=choices.threads
         )
-        for place, m in enumerate(members):
-            here = slice(2 * place, 2 * place + 2)
-            differences = pairs[m].difference(drawn.sums_a[:, here], drawn.sums_b[:, here])
-            p_value = randomisation_p_value(pairs[m].delta, differences, drawn.exact)
-            found[m] = Tested(pairs[m].delta, p_value)
-    return found
+        for position, m in enumerate(members):
+            columns = slice(2 * position, 2 * position + 2)
+            differences = pairs[m].difference(
+                replicates.sums_a[:, columns], replicates.sums_b[:, columns]
+            )
+            p_value = randomisation_p_value(pairs[m].delta, differences, replicates.exact)
+            results[m] = TestResult(pairs[m].delta, p_value)
+    return results
 
 
-def _by_bootstrap(
+def _bootstrap_tests(
     choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
-) -> dict[int, Tested]:
-    found = {}
-    # The number of groups drawn has to be that of the groups where a sum is not divided by it.
+) -> dict[int, TestResult]:
+    results = {}
+    # A sum is not divided by the number of groups drawn, so that number must be the original one.
     for kind, members in (
         ("poisson", [m for m, pair in pairs.items() if pair.measure.aggregate != "sum"]),
         ("multinomial", [m for m, pair in pairs.items() if pair.measure.aggregate == "sum"]),
@@ -556,20 +563,22 @@ def _by_bootstrap(
         if not members:
             continue
         sums = bootstrap(
-            np.concatenate([side for m in members for side in (pairs[m].mine, pairs[m].theirs)]),
+            np.concatenate(
+                [side for m in members for side in (pairs[m].base_terms, pairs[m].model_terms)]
+            ),
             ids,
             choices.replicates,
             choices.seed,
             kind=kind,
             threads=choices.threads,
         )
-        for place, m in enumerate(members):
-            at = 4 * place
-            values = pairs[m].difference(sums[:, at : at + 2], sums[:, at + 2 : at + 4])
+        for position, m in enumerate(members):
+            first = 4 * position
+            values = pairs[m].difference(sums[:, first : first + 2], sums[:, first + 2 : first + 4])
             interval = bootstrap_interval(pairs[m].delta, values, choices.confidence)
-            found[m] = Tested(
+            results[m] = TestResult(
                 pairs[m].delta,
                 bootstrap_p_value(pairs[m].delta, values),
                 interval=(bootstrap_error(values), *interval),
             )
-    return found
+    return results

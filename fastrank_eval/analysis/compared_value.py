@@ -1,4 +1,4 @@
-"""One measure of two models side by side; many of them as the summary of a comparison."""
+"""Hold the comparison of two models by one measure."""
 
 from __future__ import annotations
 
@@ -69,80 +69,81 @@ _SUMMARY = pa.schema(
 
 @dataclass(frozen=True)
 class ComparedValue:
-    """One measure of a candidate beside that of the baseline.
+    """The value of a measure for a candidate and for the baseline.
 
     Parameters
     ----------
     score, baseline : str
         Score columns of the candidate and of the baseline.
     slice : str
-        Part of the rows it speaks of; ``"all"`` for all of them.
+        The slice of the rows; ``"all"`` for all rows.
     measure : str
         Canonical text of the measure.
     aggregate : str
-        As of `MeasureValue`.
+        As in `MeasureValue`.
     base_value, value : float
-        Of the baseline and of the candidate; NaN where undefined.
+        Values of the baseline and of the candidate; NaN where undefined.
     delta : float
         ``value - base_value``.
     relative : float
         ``delta / abs(base_value)``; NaN where the baseline is 0.
     rela_impr : float
-        Of AUC and GAUC ``(value - 0.5) / (base_value - 0.5) - 1``; NaN otherwise.
+        For AUC and GAUC ``(value - 0.5) / (base_value - 0.5) - 1``; NaN otherwise.
     rela_impr_se, rela_impr_ci_low, rela_impr_ci_high : float
         Standard error and confidence interval of `rela_impr` by the delta method, groups being
-        clusters, with the degrees of freedom of `ci_low` (of Student's t for the bootstrap too);
-        NaN where none is known.
+        clusters. The degrees of freedom are those of `ci_low` (Student's t for the bootstrap too).
+        NaN where unknown.
     rela_impr_caution : str or None
-        ``"near_chance"``: the interval of the baseline reaches down to 0.5, so that `rela_impr` has
-        none; ``"not_above_chance"``: the baseline is not above 0.5, so that there is no
+        ``"near_chance"``: the interval of the baseline includes 0.5, so `rela_impr` has no
+        interval; ``"not_above_chance"``: the baseline is not above 0.5, so there is no
         `rela_impr`.
     se : float
         Standard error of `delta`, groups being clusters; with ``test="bootstrap"`` that of the
-        bootstrap. NaN where none is known.
+        bootstrap. NaN where unknown.
     ci_low, ci_high : float
-        Confidence interval of `delta`: of Student's t with `degrees` degrees of freedom, of the
-        normal distribution with ``test="clustered_z"``, of percentiles with ``test="bootstrap"``.
+        Confidence interval of `delta`: by Student's t with `degrees` degrees of freedom, by the
+        normal distribution with ``test="clustered_z"``, by percentiles with ``test="bootstrap"``.
     test : str
-        What `p_value` is of.
+        The test of `p_value`.
     statistic, p_value : float
         Two-sided; NaN where undefined.
     p_adjusted : float
-        Corrected for `comparisons`.
+        `p_value` corrected for `comparisons`.
     comparisons : int
-        p-values that are corrected together: of all rows those of every measure and candidate, of
-        slices those of every slice of the slicing too.
+        Number of p-values that are corrected together: for all rows, one for every measure and
+        candidate; for slices, one for every slice of the slicing, measure and candidate.
     groups : int
         Groups that either model uses; 0 where `caution` says that no error is known.
     degrees : float
-        Degrees of freedom of `se`, at most ``groups - 1``: fewer where few groups carry the
-        variance. NaN with ``test="clustered_z"`` and where no error is known.
+        Degrees of freedom of `se`, at most ``groups - 1``: fewer if few groups carry the variance.
+        NaN with ``test="clustered_z"`` and where no error is known.
     wins, ties, losses : int or None
-        Groups that both use in which the candidate is better, equal and worse; None for a measure
-        that groups have no values of.
+        Groups in which the candidate is better, equal and worse, of those that both models use;
+        None if groups have no values of the measure.
     only_base, only_candidate : int or None
-        Groups that one of them uses.
+        Groups that only one of them uses.
     effect_size : float
-        Mean over standard deviation of the differences of groups that both use, each counting once
-        (Cohen's d_z); NaN where they do not vary.
+        Mean over standard deviation of the differences of groups that both models use, each
+        counting once (Cohen's d_z); NaN if they do not vary.
     mdd : float
-        Minimum detectable difference: the least true one of which the test would find 80 % at the
-        level that the correction leaves to the first of so many comparisons; by `se`. NaN where
-        that is 0 or NaN.
+        Minimum detectable difference: the least true difference that the test finds with a power of
+        80 %, by `se`, at the level that the correction leaves to the first of the comparisons. NaN
+        where `se` is 0 or NaN.
     caution : str or None
-        ``"few_groups"``: fewer than 40 effective groups, the interval is rough; ``"one_group"``,
-        ``"pooled"``, ``"not_paired"``: why there is no standard error; ``"undefined"``: a value is;
-        ``"no_variance"``: every group differs by the same, so that a test has no scale;
-        ``"no_difference"``: no group differs, so that a test by a standard error has no p-value.
+        * ``"few_groups"``: fewer than 40 effective groups, the interval is rough;
+        * ``"one_group"``, ``"pooled"``, ``"not_paired"``: why there is no standard error;
+        * ``"undefined"``: a value is undefined;
+        * ``"no_variance"``: all groups have the same difference, so a test has no scale;
+        * ``"no_difference"``: no group differs, so a test by a standard error has no p-value.
     verdict : str
-        The same in words.
+        The result in words.
     by : str or None
-        The slicing that `slice` is of; None of what was not sliced.
+        The slicing of `slice`; None for all rows.
 
     Examples
     --------
-    >>> line = ComparedValue("new", "old", "all", "RR", "mean", 0.5, 0.625, 0.125, 0.25)
-    >>> line.delta, line.p_value
+    >>> value = ComparedValue("new", "old", "all", "RR", "mean", 0.5, 0.625, 0.125, 0.25)
+    >>> value.delta, value.p_value
     (0.125, nan)
     """
 
@@ -183,27 +184,27 @@ class ComparedValue:
 
     @property
     def delta_se(self) -> float:
-        """What gates call `se`."""
+        """The name of `se` in gates."""
         return self.se
 
     @property
     def delta_ci_low(self) -> float:
-        """What gates call `ci_low`."""
+        """The name of `ci_low` in gates."""
         return self.ci_low
 
     @property
     def delta_ci_high(self) -> float:
-        """What gates call `ci_high`."""
+        """The name of `ci_high` in gates."""
         return self.ci_high
 
 
 def compared_table(values: Iterable[ComparedValue]) -> pa.Table:
-    """One row a value; null where a number is undefined."""
+    """Make a table of one row a value, null where a number is undefined."""
     return pa.Table.from_pylist(comparison_rows(values), schema=_SUMMARY)
 
 
 def comparison_rows(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
-    """The same as plain Python values, None for NaN."""
+    """Convert comparisons to plain Python values, NaN to None."""
     names, values = _SUMMARY.names, list(values)
     by = short_texts(v.by for v in values)
     return [
@@ -211,13 +212,13 @@ def comparison_rows(values: Iterable[ComparedValue]) -> list[dict[str, Any]]:
     ]
 
 
-def compared_csv(lines: Iterable[dict[str, Any]], safe: bool = False) -> str:
-    """A header and these lines."""
-    return csv_text(_SUMMARY.names, (line.values() for line in lines), safe)
+def compared_csv(rows: Iterable[dict[str, Any]], safe: bool = False) -> str:
+    """Write a header and rows as CSV."""
+    return csv_text(_SUMMARY.names, (row.values() for row in rows), safe)
 
 
 class ComparisonRecords(Protocol):
-    """What views of a comparison read."""
+    """The fields of a comparison that views read."""
 
     values: tuple[ComparedValue, ...]
     meta: Meta
@@ -229,9 +230,9 @@ class ComparisonRecords(Protocol):
 
     @property
     def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
-        """By candidate, measure and slicing."""
+        """Decompositions by candidate, measure and slicing."""
         ...
 
     def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
-        """Find the slices that moved most by the canonical text of a measure."""
+        """Find the slices with the largest changes of a measure."""
         ...

@@ -1,4 +1,4 @@
-"""The result of a comparison: differences with their errors."""
+"""Hold the result of a comparison: differences with their errors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import at_least_one, indent_of, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import (
-    decomposed,
-    decomposition_lines,
+    decompose_by_slices,
+    decomposition_rows,
     is_mean,
-    movers_lines,
+    mover_rows,
     movers_table,
     refuse_without_mean,
-    sliced_by,
+    slicings_of,
 )
 from fastrank_eval.analysis.compared_value import (
     ComparedValue,
@@ -45,7 +45,7 @@ __all__ = ["Comparison", "ReportedComparison"]
 
 
 class ReportedComparison(ABC):
-    """The forms of a report that `Comparison` can take."""
+    """The output formats of `Comparison`."""
 
     values: tuple[ComparedValue, ...]
     meta: Meta
@@ -58,49 +58,49 @@ class ReportedComparison(ABC):
     @property
     @abstractmethod
     def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
-        """By candidate, measure and slicing."""
+        """Decompositions by candidate, measure and slicing."""
 
     @abstractmethod
     def top_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
-        """The groups that moved most, by candidate and measure."""
+        """List the groups with the largest changes, by candidate and measure."""
 
     @abstractmethod
     def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
-        """Find the slices that moved most by the canonical text of a measure."""
+        """Find the slices with the largest changes of a measure."""
 
     @typed
     def to_dict(self, movers: int = 0) -> dict[str, Any]:
-        """Build the JSON contract.
+        """Build the content of the JSON report.
 
         Parameters
         ----------
         movers : int
-            How many groups that moved the first measure of groups most up, and how many that moved
-            it most down, are listed as ``"movers"``.
+            The largest number of groups to list as ``"movers"`` that raised the first measure of
+            groups most, and of groups that lowered it most.
 
         Returns
         -------
         dict
             ``{"meta": {...}, "comparisons": [...], "joined": ..., "decompositions": [...],
-            "movers": [...]}`` of plain Python values, None for NaN; the last three where there are
-            any.
+            "movers": [...]}`` of plain Python values, None for NaN. The last three are left out if
+            they are empty.
         """
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "meta": meta_with_notes(self.evaluated, self.meta),
             "comparisons": comparison_rows(self.values),
         }
         if self.joined is not None:
-            found["joined"] = self.joined
+            content["joined"] = self.joined
         if self.decompositions:
-            found["decompositions"] = list(decomposition_lines(self.decompositions))
+            content["decompositions"] = list(decomposition_rows(self.decompositions))
         top_changes = self.top_changes(movers)
         if top_changes:
-            found["movers"] = [
-                {"score": score, "measure": text, **line}
+            content["movers"] = [
+                {"score": score, "measure": text, **row}
                 for (score, text), table in top_changes.items()
-                for line in movers_lines(table)
+                for row in mover_rows(table)
             ]
-        return found
+        return content
 
     @typed
     def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
@@ -111,24 +111,24 @@ class ReportedComparison(ABC):
         indent : int or None
             Spaces a level; None for one line.
         movers : int
-            As `to_dict` takes it.
+            As in `to_dict`.
 
         Returns
         -------
         str
-            Strictly valid JSON in ASCII; a number that is undefined is null.
+            Strictly valid JSON in ASCII; an undefined number is null.
         """
         return json.dumps(self.to_dict(movers), indent=indent_of(indent), allow_nan=False)
 
     @typed
     def to_csv(self, *, safe: bool = False) -> str:
-        """Write the summary as CSV: numbers with all their digits, empty where undefined.
+        """Write the summary as CSV with all digits, empty where undefined.
 
         Parameters
         ----------
         safe : bool
             Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that no spreadsheet takes it for a formula.
+            carriage return, so that a spreadsheet does not read it as a formula.
 
         Returns
         -------
@@ -143,12 +143,12 @@ class ReportedComparison(ABC):
         Parameters
         ----------
         movers : int
-            As `to_dict` takes it.
+            As in `to_dict`.
 
         Returns
         -------
         str
-            Names that come from data stand in code spans, so that nothing in them is markup.
+            Names from data are in code spans, so nothing in them is markup.
         """
         from fastrank_eval.analysis.comparison_view import markdown
 
@@ -156,20 +156,20 @@ class ReportedComparison(ABC):
 
     @typed
     def with_movers(self, movers: int) -> Any:
-        """The same for a terminal, with the groups that moved most.
+        """Show the report on a terminal, with the groups that changed most.
 
         Parameters
         ----------
         movers : int
-            As `to_dict` takes it.
+            As in `to_dict`.
 
         Returns
         -------
         rich renderable
         """
-        from fastrank_eval.analysis.comparison_view import Printed
+        from fastrank_eval.analysis.comparison_view import TerminalView
 
-        return Printed(self, self.top_changes(movers), movers)
+        return TerminalView(self, self.top_changes(movers), movers)
 
     def __repr__(self) -> str:
         from fastrank_eval.analysis.comparison_view import plain
@@ -181,34 +181,35 @@ class ReportedComparison(ABC):
 
 
 class Comparison(ReportedComparison):
-    """What :func:`fastrank_eval.compare` and :meth:`Result.compare` return.
+    """The result of :func:`fastrank_eval.compare` and :meth:`Result.compare`.
 
     Parameters
     ----------
     values : sequence of ComparedValue
-        One entry a candidate and measure, then one a slice, candidate and measure.
+        One for each candidate and measure, then one for each slice, candidate and measure.
     meta : Meta
-        What the values rest on.
+        Provenance and conventions of the values.
     baseline : str
-        The score column that the others are compared with.
+        The score column to compare the others with.
     scores : sequence of str
-        Those others, in the order asked for.
+        The other score columns, in the requested order.
     measures : sequence of str
-        Canonical texts of the measures, in the order asked for.
-    asked : mapping of str to str, optional
-        What measures were called that a profile gave other options.
+        Canonical texts of the measures, in the requested order.
+    requested : mapping of str to str, optional
+        Requested names of measures that a profile gave other options.
     kept : GroupRecords, optional
-        Values of every group, if they were kept.
+        Values of every group, if `per_group`.
     joined : mapping of str to int, optional
-        Of two results: how many groups both have, only one has, and have other numbers of rows.
+        For two results: the numbers of groups that both have, that only one has, and whose numbers
+        of rows differ.
     evaluated : sequence of MeasureValue, optional
-        What the baseline and the others came to, each by itself.
+        Values of the baseline and of the others.
 
     Examples
     --------
-    >>> line = ComparedValue("new", "old", "all", "RR", "mean", 0.5, 0.75, 0.25, 0.5)
-    >>> found = Comparison([line], Meta("1.0", 5, 2, {}, 0.5), "old", ["new"], ["RR"])
-    >>> found.line("RR").delta
+    >>> value = ComparedValue("new", "old", "all", "RR", "mean", 0.5, 0.75, 0.25, 0.5)
+    >>> comparison = Comparison([value], Meta("1.0", 5, 2, {}, 0.5), "old", ["new"], ["RR"])
+    >>> comparison.find("RR").delta
     0.25
     """
 
@@ -231,7 +232,7 @@ class Comparison(ReportedComparison):
         self.measures = tuple(measures)
         self.joined = None if joined is None else dict(joined)
         self._requested = dict(requested or {})
-        self._kept = kept
+        self._records = kept
         self.evaluated = tuple(evaluated)
 
     def __iter__(self) -> Iterator[ComparedValue]:
@@ -240,24 +241,24 @@ class Comparison(ReportedComparison):
 
     @property
     def summary(self) -> pa.Table:
-        """One row a candidate, slice and measure.
+        """A table of one row for each candidate, slice and measure.
 
         Returns
         -------
         pyarrow.Table
-            The fields of `ComparedValue`, null where a number is undefined.
+            The fields of `ComparedValue`; an undefined number is null.
         """
         return compared_table(self.values)
 
     @property
     def per_group(self) -> pa.Table:
-        """One row a group.
+        """A table of one row for each group.
 
         Returns
         -------
         pyarrow.Table
             Key columns, ``rows``, ``positives`` and a float64 column ``score.measure`` for each
-            value, null where undefined.
+            model and measure, null where undefined.
 
         Raises
         ------
@@ -267,13 +268,13 @@ class Comparison(ReportedComparison):
         return self._groups().table()
 
     @typed
-    def line(
+    def find(
         self,
         measure: str | Measure,
         score: str | None = None,
         slice: str = "all",  # noqa: A002 - the name of the field
     ) -> ComparedValue:
-        """One measure of one candidate.
+        """Find the comparison of one candidate by one measure.
 
         Parameters
         ----------
@@ -295,41 +296,41 @@ class Comparison(ReportedComparison):
             If the score column or the slice was not part of it, or the score column is left out
             where there are several.
         """
-        return self._line(str(find_measure(measure, self.measures, self._requested)), score, slice)
+        return self._find(str(find_measure(measure, self.measures, self._requested)), score, slice)
 
-    def _line(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
-        """Find a line by the canonical text of its measure."""
+    def _find(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
+        """Find a comparison by the canonical text of its measure."""
         name = find_score(score, self.scores, self.measures)
         for value in self.values:
             if (value.measure, value.score, value.slice) == (text, name, slice):
                 return value
-        known = dict.fromkeys(value.slice for value in self.values)
+        slices = dict.fromkeys(value.slice for value in self.values)
         raise ArgumentError(
-            f"slice {slice!r} was not part of this comparison, which holds "
-            f"{', '.join(map(repr, known))}."
+            f"slice {slice!r} was not part of this comparison, which has "
+            f"{', '.join(map(repr, slices))}."
         )
 
     @typed
     def check(self, *fail_if: str | Gate) -> Verdict:
-        """Tell whether the comparison passes gates, conditions that must not hold.
+        """Check gates: conditions under which the comparison fails.
 
         Parameters
         ----------
         *fail_if : str or Gate
             ``"GAUC delta_ci_low < -0.001"``, ``"new:LogLoss[slot=1] delta > 0"`` ...; see
-            :func:`fastrank_eval.gate`. Fields of values (``se``, ``ci_low`` ...) are those of each
-            model, the baseline included; those of comparisons are meant for each candidate.
+            :func:`fastrank_eval.gate`. Fields of values (``se``, ``ci_low`` ...) apply to each
+            model, the baseline included; fields of comparisons apply to each candidate.
 
         Returns
         -------
         Verdict
-            True where it passes all of them; tells the reasons where not. A gate that cannot be
-            told (a slice that is not there, no group, no error of the difference) is not passed.
+            True if it passes all gates; otherwise it gives the reasons. A gate that cannot be
+            evaluated (a missing slice, no group, no error of the difference) is not passed.
 
         Raises
         ------
         ArgumentError
-            If none is given, or one does not follow the grammar.
+            If there is no gate, or one does not follow the grammar.
         """
         from fastrank_eval.results.gates import judge
 
@@ -344,12 +345,12 @@ class Comparison(ReportedComparison):
 
     @typed
     def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
-        """The groups that raised a measure most, then those that lowered it most.
+        """List the groups that raised a measure most, then the opposite.
 
         Parameters
         ----------
         measure : str or Measure
-            Of groups: one of all rows together has no values of them.
+            A measure of groups; measures of all rows together have no values of groups.
         score : str, optional
             Score column of the candidate; may be left out if there is one.
         top : int
@@ -359,8 +360,8 @@ class Comparison(ReportedComparison):
         -------
         pyarrow.Table
             Key columns, ``rows``, ``base`` and ``value`` (null where undefined) and
-            ``contribution``, descending: what the group adds to the difference, its weight
-            included. Of equal ones the order of the keys decides.
+            ``contribution``, what the group adds to the difference, its weight included. In
+            descending order of contribution, then in the order of the keys.
 
         Raises
         ------
@@ -369,21 +370,21 @@ class Comparison(ReportedComparison):
         ArgumentError
             If values per group were not kept, or the score column is unknown.
         """
-        return self._movers(find_measure(measure, self.measures, self._requested), score, top)
+        return self._movers_of(find_measure(measure, self.measures, self._requested), score, top)
 
-    def _movers(self, known: Measure, score: str | None, top: int) -> pa.Table:
-        refuse_pooled(known)
+    def _movers_of(self, measure: Measure, score: str | None, top: int) -> pa.Table:
+        refuse_pooled(measure)
         top = at_least_one("top", top, 10)
         name = find_score(score, self.scores, self.measures)
-        kept, delta = self._groups(), self._line(str(known), name, "all").delta
-        base, model = kept.scores.index(self.baseline), kept.scores.index(name)
-        return movers_table(kept, base, model, kept.measures.index(known), delta, top)
+        records, delta = self._groups(), self._find(str(measure), name, "all").delta
+        base, model = records.scores.index(self.baseline), records.scores.index(name)
+        return movers_table(records, base, model, records.measures.index(measure), delta, top)
 
     @typed
     def slice_movers(
         self, measure: str | Measure, score: str | None = None, top: int = 10
     ) -> list[ComparedValue]:
-        """The slices in which a measure rose most, then those in which it fell most.
+        """List the slices in which a measure rose most, then the opposite.
 
         Parameters
         ----------
@@ -396,23 +397,23 @@ class Comparison(ReportedComparison):
         Returns
         -------
         list of ComparedValue
-            By `delta`, descending; of equal ones in their order in the summary.
+            In descending order of `delta`, then in the order of the summary.
 
         Raises
         ------
         MeasureError, ArgumentError
-            As `line` does.
+            As `find` does.
         """
         return self._changed_slices(
             str(find_measure(measure, self.measures, self._requested)), score, top
         )
 
     def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
-        """Find what `slice_movers` does by the canonical text of a measure."""
+        """Find the slices with the largest changes of a measure."""
         name = find_score(score, self.scores, self.measures)
         top = at_least_one("top", top, 10)
-        mine = [v for v in self.values if (v.measure, v.score) == (text, name)]
-        slices = [v for v in mine if v.slice != "all"]
+        own = [v for v in self.values if (v.measure, v.score) == (text, name)]
+        slices = [v for v in own if v.slice != "all"]
         rose = sorted((v for v in slices if v.delta > 0), key=lambda v: -v.delta)[:top]
         fell = sorted((v for v in slices if v.delta < 0), key=lambda v: v.delta)[:top]
         return [*rose, *reversed(fell)]
@@ -421,12 +422,13 @@ class Comparison(ReportedComparison):
     def decomposition(
         self, measure: str | Measure, score: str | None = None, by: str | None = None
     ) -> Decomposition:
-        """How the difference of a mean over groups comes of slices.
+        """Decompose the difference of a mean over groups by slices.
 
-        It is the sum of change within slices, of change of the mix of slices, and of a remainder.
-        Of models on the same rows the mix differs only where they cover other groups; it tells of
-        two results of other rows, such as two nights. The remainder is what slices do not explain:
-        pairs of rows in different slices where groups are cut, and slices left out.
+        The difference is the sum of change within slices, of change of the mix of slices, and of a
+        remainder. The mix changes between results of different rows, such as two nights; for models
+        on the same rows it differs only if they cover different groups. The remainder is what
+        slices do not explain: pairs of rows in different slices if groups are cut, and slices left
+        out.
 
         Parameters
         ----------
@@ -435,7 +437,7 @@ class Comparison(ReportedComparison):
         score : str, optional
             Score column of the candidate; may be left out if there is one.
         by : str, optional
-            The slicing, as it was asked for; may be left out if there is one.
+            The slicing, as it was requested; may be left out if there is one.
 
         Returns
         -------
@@ -444,50 +446,54 @@ class Comparison(ReportedComparison):
         Raises
         ------
         MeasureError
-            If the measure was not part of the comparison, or is no mean over groups.
+            If the measure was not part of the comparison, or is not a mean over groups.
         ArgumentError
-            If the rows were not sliced by that, or the score column is unknown.
+            If the rows have no such slicing, or the score column is unknown.
 
         References
         ----------
         Kitagawa (1955), doi:10.1080/01621459.1955.10501299.
         """
-        return self._decomposition(find_measure(measure, self.measures, self._requested), score, by)
+        return self._decomposition_of(
+            find_measure(measure, self.measures, self._requested), score, by
+        )
 
-    def _decomposition(self, known: Measure, score: str | None, by: str | None) -> Decomposition:
-        refuse_without_mean(known)
+    def _decomposition_of(
+        self, measure: Measure, score: str | None, by: str | None
+    ) -> Decomposition:
+        refuse_without_mean(measure)
         name = find_score(score, self.scores, self.measures)
         slicing = find_slicing(by, self.evaluated)
-        return decomposed(self.evaluated, str(known), self.baseline, name, slicing)
+        return decompose_by_slices(self.evaluated, str(measure), self.baseline, name, slicing)
 
     @cached_property
     def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
-        """Those of every candidate, mean over groups and slicing, by these three."""
+        """Decompositions by candidate, mean over groups and slicing."""
         from fastrank_eval.measures import measure
 
-        means = [known for known in map(measure, self.measures) if is_mean(known)]
+        means = [mean for mean in map(measure, self.measures) if is_mean(mean)]
         return {
-            (score, str(known), by): self._decomposition(known, score, by)
-            for by in sliced_by(self.evaluated)
+            (score, str(mean), by): self._decomposition_of(mean, score, by)
+            for by in slicings_of(self.evaluated)
             for score in self.scores
-            for known in means
+            for mean in means
         }
 
     def _groups(self) -> GroupRecords:
-        if self._kept is None:
+        if self._records is None:
             raise ArgumentError(
                 "values per group were not kept: compare() was called with per_group=False; call "
                 "it with per_group=True (evaluate() with keep_groups=True for those of a state)."
             )
-        return self._kept
+        return self._records
 
     @typed
     def top_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
-        """The movers of the first measure of groups by candidate and measure, where any moved."""
+        """List the movers of the first measure of groups, by candidate."""
         from fastrank_eval.measures import measure
 
         first = next((m for m in map(measure, self.measures) if not m.pooled), None)
-        if not top or first is None or self._kept is None:
+        if not top or first is None or self._records is None:
             return {}
-        found = {(score, str(first)): self._movers(first, score, top) for score in self.scores}
-        return {named: table for named, table in found.items() if table.num_rows}
+        changes = {(score, str(first)): self._movers_of(first, score, top) for score in self.scores}
+        return {key: table for key, table in changes.items() if table.num_rows}

@@ -1,4 +1,4 @@
-"""Say what differences of slices mean, and lay them out."""
+"""Write verdicts on differences, and lay out tables of slices."""
 
 from __future__ import annotations
 
@@ -33,101 +33,103 @@ __all__ = [
 
 
 _UNDECIDED = "no difference is shown"
-_FOUND = "would have been found in 80% of such logs"
-#: Tests that the interval about the difference is of; others may disagree with it.
-_OF_THE_INTERVAL = ("clustered_t", "clustered_z", "bootstrap")
-#: Of which neither more nor less is better.
+_DETECTABLE = "would have been found in 80% of such logs"
+#: Tests that agree with the interval of the difference; others may not.
+_INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
+#: Measures of which neither more nor less is better.
 _WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
 
-def verdict_on(line: ComparedValue, measure: Measure, confidence: float) -> str:
-    """Say which model is better, and how sure that is.
+def verdict_on(value: ComparedValue, measure: Measure, confidence: float) -> str:
+    """Write which model is better, and how significant the difference is.
 
     Parameters
     ----------
-    line : ComparedValue
-        With everything but its verdict.
+    value : ComparedValue
+        All fields but the verdict.
     measure : Measure
     confidence : float
         A difference is shown where the adjusted p-value is at most ``1 - confidence``.
     """
-    name, base, what = line.score, line.baseline, line.measure
-    if math.isnan(line.delta):
+    name, base, what = value.score, value.baseline, value.measure
+    if math.isnan(value.delta):
         missing = [
             model
-            for model, value in ((base, line.base_value), (name, line.value))
-            if math.isnan(value)
+            for model, number in ((base, value.base_value), (name, value.value))
+            if math.isnan(number)
         ]
         return f"not compared: {what} of {' and '.join(missing)} is undefined"
-    digits = digits_of(line)
-    shift = f"{amount(line.delta, digits, sign=True)} {what}"
-    if line.caution == "pooled":
+    digits = digits_of(value)
+    shift = f"{amount(value.delta, digits, sign=True)} {what}"
+    if value.caution == "pooled":
         return f"not tested: {shift}; a measure of all rows together has no standard error here"
-    if line.caution == "not_paired":
+    if value.caution == "not_paired":
         return f"not tested: {shift}; slices of results are not paired, those of compare(by=) are"
-    if line.caution == "one_group":
+    if value.caution == "one_group":
         return f"not tested: {shift}; one group tells no standard error"
-    if line.caution == "no_variance":
+    if value.caution == "no_variance":
         return f"not tested: {shift} in every group; without variance there is no scale"
-    if line.caution == "no_difference":
+    if value.caution == "no_difference":
         return f"no difference: {what} of {name} and {base} is the same in every group"
-    interval = interval_text(line, digits)
-    known = f", {100 * confidence:.12g}% CI {interval}" if interval else ""
-    if is_shown(line, confidence):
-        if line.test not in _OF_THE_INTERVAL:
-            known += f"; p {_share(line.p_adjusted)} by {line.test}"
-        if _contradicts(line, measure):
+    interval = interval_text(value, digits)
+    note = f", {100 * confidence:.12g}% CI {interval}" if interval else ""
+    if is_shown(value, confidence):
+        if value.test not in _INTERVAL_TESTS:
+            note += f"; p {_p_text(value.p_adjusted)} by {value.test}"
+        if _contradicts(value, measure):
             return (
-                f"mixed: {name} is {'better' if _wins_lead(line) else 'worse'} in more groups than "
-                f"not ({line.wins:,} to {line.losses:,}), yet {shift}{known}"
+                f"mixed: {name} is {'better' if _wins_lead(value) else 'worse'} in more groups "
+                f"than not ({value.wins:,} to {value.losses:,}), yet {shift}{note}"
             )
-        return f"{name} is {_direction(line.delta, measure)}: {shift}{known}"
-    said = f"{_UNDECIDED}: {shift}{known}"
-    if line.p_value <= 1 - confidence:
-        said += f"; p {_share(line.p_adjusted)} among {line.comparisons} comparisons"
-    if line.mdd > 0:
-        said += f"; a difference of {amount(line.mdd, digits)} {_FOUND}"
-    return said
+        return f"{name} is {_direction(value.delta, measure)}: {shift}{note}"
+    text = f"{_UNDECIDED}: {shift}{note}"
+    if value.p_value <= 1 - confidence:
+        text += f"; p {_p_text(value.p_adjusted)} among {value.comparisons} comparisons"
+    if value.mdd > 0:
+        text += f"; a difference of {amount(value.mdd, digits)} {_DETECTABLE}"
+    return text
 
 
-def is_shown(line: ComparedValue, confidence: float) -> bool:
-    """Tell whether a difference is shown: significant, its p-value being corrected."""
-    return line.p_adjusted <= 1 - confidence and line.delta != 0
+def is_shown(value: ComparedValue, confidence: float) -> bool:
+    """Tell whether a difference is significant by its adjusted p-value."""
+    return value.p_adjusted <= 1 - confidence and value.delta != 0
 
 
-def is_undecided(line: ComparedValue, confidence: float) -> bool:
-    """Whether no difference is shown, and would not be without correction either."""
-    return line.verdict.startswith(f"{_UNDECIDED}:") and not line.p_value <= 1 - confidence
+def is_undecided(value: ComparedValue, confidence: float) -> bool:
+    """Tell whether a difference is undecided even without correction."""
+    return value.verdict.startswith(f"{_UNDECIDED}:") and not value.p_value <= 1 - confidence
 
 
-def undecided_text(lines: Sequence[ComparedValue]) -> str:
-    """The verdict on several such measures of a candidate."""
-    said = f"{_UNDECIDED}: {', '.join(line.measure for line in lines)}"
-    found = [amount(line.mdd, digits_of(line)) for line in lines if line.mdd > 0]
-    if len(found) < len(lines):
-        return said
-    return f"{said}; differences of {', '.join(found)} {_FOUND}"
+def undecided_text(values: Sequence[ComparedValue]) -> str:
+    """Write one verdict on several undecided measures of a candidate."""
+    text = f"{_UNDECIDED}: {', '.join(value.measure for value in values)}"
+    differences = [amount(value.mdd, digits_of(value)) for value in values if value.mdd > 0]
+    if len(differences) < len(values):
+        return text
+    return f"{text}; differences of {', '.join(differences)} {_DETECTABLE}"
 
 
 def amount(value: float, digits: int | None, sign: bool = False) -> str:
-    """A number to so many decimals, or to three digits where those are too many."""
+    """Write a number with some decimals; with three digits if None."""
     form = f"{'+' if sign else ''},.{digits}f" if digits is not None else f"{'+' * sign}.3g"
     return format(value, form)
 
 
-def interval_text(line: ComparedValue, digits: int | None = None) -> str:
-    """The interval of a difference, signed; empty where none is known."""
-    low, high = line.ci_low, line.ci_high
+def interval_text(value: ComparedValue, digits: int | None = None) -> str:
+    """Write the interval of a difference, empty where unknown."""
+    low, high = value.ci_low, value.ci_high
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
-    digits = digits_of(line) if digits is None else digits
+    digits = digits_of(value) if digits is None else digits
     return f"[{amount(low, digits, sign=True)}, {amount(high, digits, sign=True)}]"
 
 
-def digits_of(line: ComparedValue) -> int | None:
-    """Decimals that show half the interval to two digits, or the difference to three."""
-    half = (line.ci_high - line.ci_low) / 2
-    return decimals(half if math.isfinite(half) and half > 0 else abs(line.delta) / 10)
+def digits_of(value: ComparedValue) -> int | None:
+    """Find the decimals for two digits of half the interval."""
+    half_width = (value.ci_high - value.ci_low) / 2
+    return decimals(
+        half_width if math.isfinite(half_width) and half_width > 0 else abs(value.delta) / 10
+    )
 
 
 def _direction(delta: float, measure: Measure) -> str:
@@ -136,33 +138,33 @@ def _direction(delta: float, measure: Measure) -> str:
     return "better" if (delta > 0) == measure.higher_is_better else "worse"
 
 
-def _contradicts(line: ComparedValue, measure: Measure) -> bool:
-    """Whether a test of numbers of groups or of ranks points the other way than the value."""
-    if line.test not in ("sign", "wilcoxon") or line.wins == line.losses:
+def _contradicts(value: ComparedValue, measure: Measure) -> bool:
+    """Tell whether a test of counts or ranks contradicts the value."""
+    if value.test not in ("sign", "wilcoxon") or value.wins == value.losses:
         return False
-    return _wins_lead(line) != ((line.delta > 0) == measure.higher_is_better)
+    return _wins_lead(value) != ((value.delta > 0) == measure.higher_is_better)
 
 
-def _wins_lead(line: ComparedValue) -> bool:
-    return (line.wins or 0) > (line.losses or 0)
+def _wins_lead(value: ComparedValue) -> bool:
+    return (value.wins or 0) > (value.losses or 0)
 
 
-def _share(p_value: float) -> str:
+def _p_text(p_value: float) -> str:
     return "<0.0001" if p_value < 1e-4 else f"{p_value:.2g}"
 
 
-_LABEL, _TITLE = 16, 12  # what labels and measures may take before they are folded
+_LABEL, _TITLE = 16, 12  # least widths of labels and measures before they are folded
 _MARKS = {"better": "▲", "worse": "▼"}
-_OTHER = "◆"
-_FEW, _FEWEST = "~", "≥"
+_OTHER_MARK = "◆"
+_ROUGH, _AT_LEAST = "~", "≥"
 _PARTS = ("within", "mix", "remainder")
 
-_Lines = Mapping[str, ComparedValue]
+_Row = Mapping[str, ComparedValue]
 
 
 @dataclass(frozen=True)
 class ComparedSlices:
-    """The differences in the slices of one slicing for one candidate, all rows first.
+    """The differences of one candidate by slice, all rows first.
 
     Parameters
     ----------
@@ -181,7 +183,7 @@ class ComparedSlices:
 
     @property
     def title(self) -> str:
-        """What the table is of."""
+        """The title of the table."""
         models = f"{printable(self.score)} against {printable(self.baseline)}"
         return f"{models} by {printable(self.by)}"
 
@@ -189,37 +191,37 @@ class ComparedSlices:
 def compared_slices(
     comparison: ComparisonRecords, score: str, room: int | None = None
 ) -> Iterator[ComparedSlices]:
-    """Lay the slices of a candidate out, with the parts that a difference comes of under them.
+    """Lay out the slices of a candidate, then the parts of the decomposition.
 
     Parameters
     ----------
     comparison : ComparisonRecords
     score : str
     room : int, optional
-        Columns there are. Where they are few, intervals stand under differences, and measures are
-        parted into several tables. Without it there is one table a slicing, and each cell is one
-        line.
+        Width in characters. In a narrow room, intervals are under differences, and measures are
+        split into several tables. By default there is one table for each slicing, and each cell
+        has one line.
 
     Yields
     ------
     ComparedSlices
-        By slicing, then measures.
+        In order of slicings, then of measures.
     """
-    mine = [v for v in comparison.values if v.score == score]
-    whole = {v.measure: v for v in mine if v.by is None}
-    for by in dict.fromkeys(v.by for v in mine if v.by is not None):
-        sheet: dict[str, dict[str, ComparedValue]] = {"all": whole}
-        for v in mine:
+    own = [v for v in comparison.values if v.score == score]
+    overall = {v.measure: v for v in own if v.by is None}
+    for by in dict.fromkeys(v.by for v in own if v.by is not None):
+        rows: dict[str, dict[str, ComparedValue]] = {"all": overall}
+        for v in own:
             if v.by == by:
-                sheet.setdefault(v.slice, {})[v.measure] = v
-        parts = {
-            text: found
-            for (name, text, of), found in comparison.decompositions.items()
-            if (name, of) == (score, by)
+                rows.setdefault(v.slice, {})[v.measure] = v
+        decompositions = {
+            text: decomposition
+            for (name, text, slicing), decomposition in comparison.decompositions.items()
+            if (name, slicing) == (score, by)
         }
-        for beside in (True, False):
-            layout = _Layout(sheet, parts, beside, room)
-            tables = layout.parted()
+        for side_by_side in (True, False):
+            layout = _Layout(rows, decompositions, side_by_side, room)
+            tables = layout.tables()
             if len(tables) == 1:
                 break
         for measures in tables:
@@ -227,131 +229,135 @@ def compared_slices(
 
 
 def compared_slices_notes(comparison: ComparisonRecords, correction: str) -> Iterator[str]:
-    """What the marks in these tables mean."""
+    """Explain the marks in these tables."""
     slices = [v for v in comparison.values if v.by is not None]
     if not slices:
         return
     marks = {mark for v in comparison.values for mark in _mark(v)}
-    of = "" if correction == "none" else f", p {correction} over all slices of a slicing"
-    said = {"▲": "better", "▼": "worse", _OTHER: "other difference that is shown"}
-    told = [f"{mark} {word}" for mark, word in said.items() if mark in marks]
-    if told:
-        yield f"{', '.join(told)}{of}; no mark: no difference is shown"
+    suffix = "" if correction == "none" else f", p {correction} over all slices of a slicing"
+    meanings = {"▲": "better", "▼": "worse", _OTHER_MARK: "other difference that is shown"}
+    legend = [f"{mark} {word}" for mark, word in meanings.items() if mark in marks]
+    if legend:
+        yield f"{', '.join(legend)}{suffix}; no mark: no difference is shown"
     elif any(not math.isnan(v.p_value) for v in slices):
-        yield f"no mark: no difference is shown{of}"
+        yield f"no mark: no difference is shown{suffix}"
     if any(v.caution == "few_groups" for v in slices):
-        yield f"{_FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
-    used: dict[tuple[str, str | None, str], set[int]] = {}
+        yield f"{_ROUGH} fewer than {FEW_GROUPS} effective groups: the interval is rough"
+    groups_by_slice: dict[tuple[str, str | None, str], set[int]] = {}
     for v in slices:
         if v.groups:
-            used.setdefault((v.score, v.by, v.slice), set()).add(v.groups)
-    if any(len(numbers) > 1 for numbers in used.values()):
-        yield f"{_FEWEST} where measures differ: groups of the one that uses the fewest"
-    if any(_sources_seen(comparison)):
+            groups_by_slice.setdefault((v.score, v.by, v.slice), set()).add(v.groups)
+    if any(len(numbers) > 1 for numbers in groups_by_slice.values()):
+        yield f"{_AT_LEAST} where measures differ: groups of the one that uses the fewest"
+    if any(_visible_parts(comparison)):
         yield "within slices, by their mix, and a remainder add up to the difference of all rows"
     if any(v.caution == "not_paired" for v in slices):
         yield "slices of results are not paired: their differences have no error"
-    left = comparison.meta.conventions.get("slices_left_out")
-    least = comparison.meta.conventions.get("min_groups")
-    if isinstance(left, int) and isinstance(least, int) and left:
-        which = f"{left:,} slices are" if left > 1 else "1 slice is"
-        yield f"{which} left out, of fewer than {least:,} groups each"
+    slices_left_out = comparison.meta.conventions.get("slices_left_out")
+    min_groups = comparison.meta.conventions.get("min_groups")
+    if isinstance(slices_left_out, int) and isinstance(min_groups, int) and slices_left_out:
+        subject = f"{slices_left_out:,} slices are" if slices_left_out > 1 else "1 slice is"
+        yield f"{subject} left out, of fewer than {min_groups:,} groups each"
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How cells are written: intervals beside differences or under them."""
+    """The format of cells: intervals next to differences or under them."""
 
-    sheet: Mapping[str, _Lines]
-    parts: Mapping[str, Decomposition]
-    beside: bool
+    rows: Mapping[str, _Row]
+    decompositions: Mapping[str, Decomposition]
+    side_by_side: bool
     room: int | None
 
-    def parted(self) -> list[list[str]]:
-        """The measures that stand side by side."""
-        measures = list(self.sheet["all"])
+    def tables(self) -> list[list[str]]:
+        """Split the measures into tables that fit the room."""
+        measures = list(self.rows["all"])
         if self.room is None:
             return [measures]
-        lead = max(longest_line(self._label(label)) for label in [*self.sheet, *_PARTS])
-        lead += GAP + max(len("groups"), *(len(self._groups(line)) for line in self.sheet.values()))
+        lead = max(longest_line(self._label(label)) for label in [*self.rows, *_PARTS])
+        lead += GAP + max(len("groups"), *(len(self._groups(row)) for row in self.rows.values()))
         tables: list[list[str]] = [[]]
-        left = self.room - lead
+        room_left = self.room - lead
         for measure in measures:
-            cells = [self._difference(line[measure]) for line in self.sheet.values()]
-            wide = GAP + max(map(longest_line, [self._title(measure), *cells]))
-            if tables[-1] and wide > left:
+            cells = [self._difference(row[measure]) for row in self.rows.values()]
+            width = GAP + max(map(longest_line, [self._title(measure), *cells]))
+            if tables[-1] and width > room_left:
                 tables.append([])
-                left = self.room - lead
+                room_left = self.room - lead
             tables[-1].append(measure)
-            left -= wide
+            room_left -= width
         return tables
 
     def cells(self, measures: Sequence[str]) -> Cells:
-        """Header, a row a slice, and what the difference over all rows comes of."""
+        """Make a header, a row for each slice, and the rows of the decomposition."""
         rows = [
-            [self._label(label), self._groups(line), *(self._difference(line[m]) for m in measures)]
-            for label, line in self.sheet.items()
+            [self._label(label), self._groups(row), *(self._difference(row[m]) for m in measures)]
+            for label, row in self.rows.items()
         ]
         return Cells(
-            ["slice", "groups", *map(self._title, measures)], 1, rows + self._sources(measures)
+            ["slice", "groups", *map(self._title, measures)],
+            1,
+            rows + self._decomposition_rows(measures),
         )
 
-    def _sources(self, measures: Sequence[str]) -> list[list[str]]:
-        """Within, mix and remainder, where a mix or a remainder can be seen."""
+    def _decomposition_rows(self, measures: Sequence[str]) -> list[list[str]]:
+        """Make rows of the decomposition, if mix or remainder is visible."""
         rows = []
         for name in _PARTS:
             cells = []
             for measure in measures:
-                found, line = self.parts.get(measure), self.sheet["all"][measure]
-                part = math.nan if found is None else getattr(found, name)
-                cells.append("" if math.isnan(part) else amount(part, digits_of(line), sign=True))
+                decomposition, row = self.decompositions.get(measure), self.rows["all"][measure]
+                number = math.nan if decomposition is None else getattr(decomposition, name)
+                cells.append(
+                    "" if math.isnan(number) else amount(number, digits_of(row), sign=True)
+                )
             rows.append([name, "", *cells])
-        seen = [any(_is_seen(cell) for cell in row[2:]) for row in rows]
-        if not any(seen[1:]):
+        visible = [any(_is_nonzero(cell) for cell in row[2:]) for row in rows]
+        if not any(visible[1:]):
             return []
-        return [row for row, shown in zip(rows, seen, strict=True) if shown]
+        return [row for row, is_visible in zip(rows, visible, strict=True) if is_visible]
 
-    def _groups(self, line: _Lines) -> str:
-        numbers = {v.groups for v in line.values() if v.groups}
+    def _groups(self, row: _Row) -> str:
+        numbers = {v.groups for v in row.values() if v.groups}
         if not numbers:
             return "n/a"
-        return _FEWEST * (len(numbers) > 1) + f"{min(numbers):,}"
+        return _AT_LEAST * (len(numbers) > 1) + f"{min(numbers):,}"
 
     def _label(self, label: str) -> str:
-        wide = None if self.room is None else max(_LABEL, 3 * self.room // 10)
-        return folded(printable(label), wide)
+        width = None if self.room is None else max(_LABEL, 3 * self.room // 10)
+        return folded(printable(label), width)
 
     def _title(self, measure: str) -> str:
-        cells = [self._difference(line[measure]) for line in self.sheet.values()]
-        wide = None if self.room is None else max(_TITLE, *map(longest_line, cells))
-        return folded(printable(measure), wide)
+        cells = [self._difference(row[measure]) for row in self.rows.values()]
+        width = None if self.room is None else max(_TITLE, *map(longest_line, cells))
+        return folded(printable(measure), width)
 
     def _difference(self, v: ComparedValue) -> str:
         if math.isnan(v.delta):
             return "undefined"
         digits = digits_of(v)
-        said = f"{_mark(v)} {amount(v.delta, digits, sign=True)}".lstrip()
+        text = f"{_mark(v)} {amount(v.delta, digits, sign=True)}".lstrip()
         half = (v.ci_high - v.ci_low) / 2
         if not math.isfinite(half):
-            return said
-        rough = _FEW * (v.caution == "few_groups")
-        return said + (" " if self.beside else "\n") + f"{rough}±{amount(half, digits)}"
+            return text
+        rough = _ROUGH * (v.caution == "few_groups")
+        return text + (" " if self.side_by_side else "\n") + f"{rough}±{amount(half, digits)}"
 
 
-def _sources_seen(comparison: ComparisonRecords) -> Iterator[bool]:
-    """Whether a mix or a remainder of any difference can be seen."""
-    whole = {(v.score, v.measure): v for v in comparison.values if v.by is None}
-    for (score, measure, _), found in comparison.decompositions.items():
-        digits = digits_of(whole[score, measure])
-        for part in (found.mix, found.remainder):
-            yield not math.isnan(part) and _is_seen(amount(part, digits))
+def _visible_parts(comparison: ComparisonRecords) -> Iterator[bool]:
+    """Tell for each mix and remainder whether it prints as other than 0."""
+    overall = {(v.score, v.measure): v for v in comparison.values if v.by is None}
+    for (score, measure, _), decomposition in comparison.decompositions.items():
+        digits = digits_of(overall[score, measure])
+        for number in (decomposition.mix, decomposition.remainder):
+            yield not math.isnan(number) and _is_nonzero(amount(number, digits))
 
 
 def _mark(v: ComparedValue) -> str:
-    """Whether a difference is shown, and which: as its verdict says."""
+    """Choose the mark of a difference by its verdict."""
     word = v.verdict.removeprefix(f"{v.score} is ").partition(":")[0]
-    return _MARKS.get(word, _OTHER if word in ("higher", "lower", "mixed") else "")
+    return _MARKS.get(word, _OTHER_MARK if word in ("higher", "lower", "mixed") else "")
 
 
-def _is_seen(cell: str) -> bool:
+def _is_nonzero(cell: str) -> bool:
     return any(digit in cell for digit in "123456789")

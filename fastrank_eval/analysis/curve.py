@@ -1,4 +1,4 @@
-"""Curves of models, as tables."""
+"""Compute curves of models as tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _schema(**columns: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field("score", _TEXT, nullable=False), *columns.items()])
 
 
-#: The columns of each kind.
+#: Schema of each kind of curve.
 SCHEMAS = {
     "roc": _schema(threshold=_FLOAT, fpr=_FLOAT, tpr=_FLOAT),
     "pr": _schema(threshold=_FLOAT, recall=_FLOAT, precision=_FLOAT),
@@ -77,7 +77,7 @@ SCHEMAS = {
 
 @dataclass(frozen=True, repr=False)
 class Curve:
-    """What :func:`fastrank_eval.curve` returns.
+    """The result of :func:`fastrank_eval.curve`.
 
     Parameters
     ----------
@@ -87,16 +87,16 @@ class Curve:
     columns : dict of str to (dict of str to ndarray)
         For each model (score column) the columns of its points.
     values : dict of str to (dict of str to float)
-        For each model what the curve comes to, by name: ``{"pctr": {"AUC": 0.75}}``; NaN where
-        undefined.
+        For each model the summary values of the curve by name: ``{"pctr": {"AUC": 0.75}}``; NaN
+        where undefined.
     undefined : dict of str to str
-        Models that have no curve, and why: ``"single_class"``.
+        Models without a curve, with the reason: ``"single_class"``.
     choices : dict of str to object
-        How points, bins or buckets were chosen.
+        Options of the points, bins or buckets.
     meta : Meta
-        What the points rest on.
+        Provenance and conventions of the points.
     source : str
-        What the rows were read from, if it has a name.
+        Name of the source of the rows, if it has one.
     """
 
     kind: str
@@ -109,12 +109,12 @@ class Curve:
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """Score columns, in the order asked for."""
+        """Score columns, in the requested order."""
         return tuple(self.columns)
 
     @cached_property
     def table(self) -> pa.Table:
-        """A row a point, models one after the other.
+        """A table of one row for each point, models one after the other.
 
         Returns
         -------
@@ -125,22 +125,25 @@ class Curve:
         if any("weight" in columns for columns in self.columns.values()):
             rows = schema.get_field_index("rows")
             schema = schema.set(rows, pa.field("weight", _FLOAT))
-        parts = [
+        tables = [
             pa.table(
                 [
                     pa.repeat(arrow_value(score, _TEXT), len(next(iter(columns.values())))),
-                    *(_arrow(columns[name], schema.field(name).type) for name in schema.names[1:]),
+                    *(
+                        _arrow_array(columns[name], schema.field(name).type)
+                        for name in schema.names[1:]
+                    ),
                 ],
                 schema=schema,
             )
             for score, columns in self.columns.items()
             if columns
         ]
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        return pa.concat_tables(tables) if tables else schema.empty_table()
 
     @typed
     def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
-        """The columns of one model.
+        """Get the columns of one model.
 
         Parameters
         ----------
@@ -155,7 +158,7 @@ class Curve:
         Raises
         ------
         ArgumentError
-            If the model is unknown, or left out where there are several.
+            If the model is unknown, or left out if there are several.
         """
         if score is None and len(self.scores) == 1:
             score = self.scores[0]
@@ -168,13 +171,13 @@ class Curve:
         return dict(self.columns[score])
 
     def to_dict(self) -> dict[str, Any]:
-        """Build what :meth:`to_json` writes.
+        """Build the content of :meth:`to_json`.
 
         Returns
         -------
         dict
             ``{"kind", "choices", "models": [{"score", "values", "undefined"}], "points": [{...}],
-            "meta"}`` of plain Python values; None for what is not finite.
+            "meta"}`` of plain Python values; None for numbers that are not finite.
         """
         return {
             "kind": self.kind,
@@ -193,18 +196,18 @@ class Curve:
 
     @typed
     def to_json(self, indent: int | None = 2) -> str:
-        """Write :meth:`to_dict` as strictly valid JSON in ASCII; null for what is not finite."""
+        """Write :meth:`to_dict` as strictly valid JSON in ASCII."""
         return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
 
     @typed
     def to_csv(self, *, safe: bool = False) -> str:
-        """Write the table as CSV: all digits, ``inf`` as a threshold, empty where undefined.
+        """Write the table as CSV with all digits, empty where undefined.
 
         Parameters
         ----------
         safe : bool
             Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that no spreadsheet takes it for a formula.
+            carriage return, so that a spreadsheet does not read it as a formula.
 
         Returns
         -------
@@ -218,14 +221,14 @@ class Curve:
     def plot(
         self, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
     ) -> None:
-        """Draw all models into one picture; needs matplotlib (extra ``[plot]``).
+        """Draw all models in one picture; needs matplotlib (extra ``[plot]``).
 
         Parameters
         ----------
         path : str or path
             A file whose name ends in ``.png``, ``.svg`` or ``.html``.
         title : str, optional
-            By default what kind of curve it is.
+            By default the kind of the curve.
         overwrite : bool
             Replace a file that exists.
 
@@ -236,26 +239,26 @@ class Curve:
         UndefinedError
             If no model has a curve.
         OutputError
-            If the file cannot be written, or its name ends in something else.
+            If the file cannot be written, or its name has another ending.
         """
         from fastrank_eval._lib.files import atomic_path, check_writable
         from fastrank_eval.analysis.plot_files import check_picture, draw_file
 
         check_picture(path)
         check_writable(path, overwrite)
-        with atomic_path(path, overwrite=overwrite) as part:
-            draw_file(self, part, os.fspath(path), title)
+        with atomic_path(path, overwrite=overwrite) as temporary:
+            draw_file(self, temporary, os.fspath(path), title)
 
     def __repr__(self) -> str:
         lines = [f"{self.kind} curve, {self.table.num_rows:,} points"]
         for score in self.scores:
             values = self.values.get(score, {})
-            told = ", ".join(f"{name} {value:#.6g}" for name, value in values.items())
-            lines.append(f"{score}: {self.undefined.get(score, told)}")
+            texts = ", ".join(f"{name} {value:#.6g}" for name, value in values.items())
+            lines.append(f"{score}: {self.undefined.get(score, texts)}")
         return "\n".join(lines)
 
 
-def _arrow(column: np.ndarray, kind: pa.DataType) -> pa.Array:
+def _arrow_array(column: np.ndarray, kind: pa.DataType) -> pa.Array:
     if kind == _TEXT:
         return bytes_column([text.encode() for text in column.tolist()], _TEXT)
     numbers = np.asarray(column, np.float64)
@@ -263,10 +266,10 @@ def _arrow(column: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 KINDS = tuple(SCHEMAS)
-#: Those that are read from the distinct scores of all rows.
-_OF_SCORES = ("roc", "pr", "det", "lift", "calibration")
-#: Each choice with its default, by the kinds that know it.
-_CHOICES: dict[str, dict[str, Any]] = {
+#: Kinds that are computed from the distinct scores of all rows.
+_SCORE_KINDS = ("roc", "pr", "det", "lift", "calibration")
+#: Options of each kind with their defaults.
+_DEFAULTS: dict[str, dict[str, Any]] = {
     **{kind: {"points": "corners"} for kind in ("roc", "pr", "det", "lift")},
     "calibration": {
         "bins": 10,
@@ -300,41 +303,45 @@ def curve(
     buckets: Sequence[int] | None = None,
     **options: Any,
 ) -> Curve:
-    """The points of a curve for each model, in one pass over the rows.
+    """Compute the points of a curve for each model, in one pass over the rows.
 
     Parameters
     ----------
     kind : {"roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity"}
-        Over all thresholds: true over false positive rate; precision over recall; misses over false
-        alarms; recall and lift over depth. Over bins of predictions: the observed rate. Over
-        cutoffs: measures at k. Over how active groups are: GAUC, or another measure of groups.
+        * ``"roc"``: true over false positive rate, at all thresholds;
+        * ``"pr"``: precision over recall;
+        * ``"det"``: false negative over false positive rate;
+        * ``"lift"``: recall and lift over depth;
+        * ``"calibration"``: observed rate by bin of predictions;
+        * ``"k"``: measures at each cutoff;
+        * ``"gauc-by-activity"``: GAUC, or another measure of groups, by activity of groups.
     source : object
-        As of :func:`fastrank_eval.evaluate`.
+        As in :func:`fastrank_eval.evaluate`.
     points : {"corners", "all"} or int
-        Of roc, pr, det and lift. ``"all"``: every distinct score. ``"corners"`` (the default)
-        leaves out points on straight segments, which keeps the area under ROC and gains and the
-        average precision. A number: at most so many, the ends among them, at equal steps of
-        tpr + fpr; of lift, at equal steps of depth.
+        For roc, pr, det and lift. ``"all"``: every distinct score. ``"corners"`` (the default)
+        leaves out points on straight segments, which preserves the area under ROC and gains and the
+        average precision. A number: at most that many points, both ends included, at equal steps of
+        tpr + fpr; for lift, at equal steps of depth.
     rel : float
-        The least grade that is positive; 1.
+        Least grade of a positive row. Default: 1.
     bins : int
-        Of calibration; 10.
+        For calibration. Default: 10.
     binning : {"equal-count", "equal-width"}
-        Of calibration: the bins of ECE, ``by="count"`` or ``by="width"``. Equal predictions always
-        share a bin; of equal width, a bin holds its lower edge, and the last one 1 too.
+        For calibration: the bins of ECE, ``by="count"`` or ``by="width"``. Equal predictions are
+        always in one bin. A bin of equal width includes its lower edge; the last one also 1.
     confidence : float
-        Of Wilson's interval of the observed rate; 0.95.
+        Level of Wilson's interval of the observed rate. Default: 0.95.
     sampling_rate : float
-        Of calibration: the share of the negatives that the model was trained on; 1.
+        For calibration: share of the negatives in the training data. Default: 1.
     measure : str, Measure or sequence of them
-        Of k: one or several that take a cutoff; nDCG. Of gauc-by-activity: one mean over groups;
-        GAUC.
+        For k: one or several measures that take a cutoff (default: nDCG). For gauc-by-activity: one
+        mean over groups (default: GAUC).
     cutoffs : iterable of int
-        Of k; 1 to 50.
+        For k. Default: 1 to 50.
     activity : {"rows", "positives"}
-        Of gauc-by-activity: what of a group is counted; a positive is a row of grade 1 or more.
+        For gauc-by-activity: what to count in a group. A positive is a row of grade 1 or more.
     buckets : sequence of int
-        Of gauc-by-activity: where each bucket begins; ``(1, 5, 20, 100)``.
+        For gauc-by-activity: the lower edge of each bucket. Default: ``(1, 5, 20, 100)``.
     **options
         `group`, `label`, `score` and any other argument of :func:`fastrank_eval.evaluate` but
         `measures` and `per_group`.
@@ -346,19 +353,19 @@ def curve(
     Raises
     ------
     FastRankEvalError
-        As `evaluate`; `ArgumentError` for a choice that the kind does not have.
+        As `evaluate` does; `ArgumentError` for an option that the kind does not have.
 
     Examples
     --------
     >>> import fastrank_eval as fr
     >>> log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "pctr": [0.1, 0.4, 0.2, 0.3]}
-    >>> found = fr.curve("roc", log, group="user", label="click", score="pctr")
-    >>> found.values
+    >>> result = fr.curve("roc", log, group="user", label="click", score="pctr")
+    >>> result.values
     {'pctr': {'AUC': 0.75, 'positive rate': 0.5}}
-    >>> found.of()["tpr"]
+    >>> result.of()["tpr"]
     array([0. , 0.5, 0.5, 1. , 1. ])
     """
-    given = {
+    requested = {
         "points": points,
         "rel": rel,
         "bins": bins,
@@ -370,92 +377,98 @@ def curve(
         "activity": activity,
         "buckets": buckets,
     }
-    chosen = _chosen(kind, given)
+    choices = _choices(kind, requested)
     for name in (
         "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "by", "min_groups",
     ):  # fmt: skip
         if name in options:
             raise ArgumentError(f"curve() takes no {name}: the kind of curve tells.")
     check_options("curve", {"measures", *options}, evaluate)
-    name = _name_of(source)
-    if kind in _OF_SCORES:
+    name = _source_name(source)
+    if kind in _SCORE_KINDS:
         needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]
         if kind == "calibration":
-            needed.append(LogLoss)  # refuses what is no probability, and says in which row
+            needed.append(LogLoss)  # raises if a score is not a probability, with its row
         result = evaluate(source, measures=needed, per_group=False, keep_scores=True, **options)
         least = 1.0 if rel is None else rel
-        return _of_result(result, kind, least, chosen, name)
+        return _curve_of_result(result, kind, least, choices, name)
     if kind == "k":
-        result, rows = by_cutoff(source, chosen["measure"], chosen["cutoffs"], options)
+        result, rows = by_cutoff(source, choices["measure"], choices["cutoffs"], options)
     else:
         result, rows = by_activity(
-            source, chosen["measure"], chosen["activity"], chosen["buckets"], options
+            source, choices["measure"], choices["activity"], choices["buckets"], options
         )
-    chosen = {"measure": str(chosen["measure"]), **_told(chosen)}
-    return _of_groups(kind, result, rows, chosen, name)
+    choices = {"measure": str(choices["measure"]), **_bucket_choices(choices)}
+    return _curve_of_groups(kind, result, rows, choices, name)
 
 
 @typed
 def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
-    """A curve over all rows, from a result that kept its scores; see `Result.curve`."""
-    if kind not in _OF_SCORES:
+    """Compute a curve from a result with scores; see `Result.curve`."""
+    if kind not in _SCORE_KINDS:
         raise ArgumentError(
-            f"a result has no {kind!r} curve, only {', '.join(map(repr, _OF_SCORES))}; for others "
-            "call fastrank_eval.curve()."
+            f"a result has no {kind!r} curve, only {', '.join(map(repr, _SCORE_KINDS))}; for "
+            "others call fastrank_eval.curve()."
         )
     if kind == "calibration":
         choices.setdefault("sampling_rate", result.meta.conventions["sampling_rate"])
-    return _of_result(result, kind, rel, _chosen(kind, choices), "")
+    return _curve_of_result(result, kind, rel, _choices(kind, choices), "")
 
 
-def _chosen(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The choices of a kind in force; refuse those of others."""
+def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the options of a kind and fill in the defaults."""
     if kind not in KINDS:
         raise ArgumentError(
             f"kind={kind!r} is not one of {', '.join(map(repr, KINDS))}.{near(str(kind), KINDS)}"
         )
-    chosen = dict(_CHOICES[kind])
-    for name, value in given.items():
-        if value is None or (name == "rel" and kind in _OF_SCORES):
+    choices = dict(_DEFAULTS[kind])
+    for name, value in requested.items():
+        if value is None or (name == "rel" and kind in _SCORE_KINDS):
             continue
-        if name not in chosen:
-            raise ArgumentError(f"a {kind} curve has no {name}; it has {', '.join(chosen)}.")
-        chosen[name] = value
-    if "points" in chosen:
-        chosen["points"] = points_choice(chosen["points"])
-    if "bins" in chosen:
-        curve_points.check_bins(chosen["bins"], chosen["binning"], chosen["confidence"])
-        LogLoss(sampling_rate=chosen["sampling_rate"])  # refuses what is no rate
-    return chosen
+        if name not in choices:
+            raise ArgumentError(f"a {kind} curve has no {name}; it has {', '.join(choices)}.")
+        choices[name] = value
+    if "points" in choices:
+        choices["points"] = points_choice(choices["points"])
+    if "bins" in choices:
+        curve_points.check_bins(choices["bins"], choices["binning"], choices["confidence"])
+        LogLoss(sampling_rate=choices["sampling_rate"])  # raises if it is not a rate
+    return choices
 
 
-def _of_result(result: Result, kind: str, rel: float, chosen: dict[str, Any], name: str) -> Curve:
+def _curve_of_result(
+    result: Result, kind: str, rel: float, options: dict[str, Any], name: str
+) -> Curve:
     auc = AUC(rel=rel)
     columns: dict[str, dict[str, np.ndarray]] = {}
     values: dict[str, dict[str, float]] = {}
     undefined: dict[str, str] = {}
     for score in result.scores:
         table = result.score_table(score, rel)
-        missing = _missing(kind, table)
+        missing = _missing_reason(kind, table)
         if missing:
             undefined[score] = missing
             columns[score], values[score] = {}, {}
         elif kind == "calibration":
-            found = curve_points.of_bins(table, score, **chosen)
-            columns[score] = found
-            values[score] = {"ECE": curve_points.expected_error(found)}
+            bins = curve_points.calibration_bins(table, score, **options)
+            columns[score] = bins
+            values[score] = {"ECE": curve_points.expected_error(bins)}
         else:
-            at = Thresholds.of(table)
-            columns[score] = curve_points.of_thresholds(kind, at, chosen["points"])
-            roc = kind == "roc"
-            worth = {"AUC": result.value(auc, score)} if roc else _worth(kind, table, at)
-            values[score] = {**worth, "positive rate": float(at.precision[-1])}
-    choices = {**chosen, **({} if rel == 1 else {"rel": rel})}
+            thresholds = Thresholds.of(table)
+            columns[score] = curve_points.curve_columns(kind, thresholds, options["points"])
+            is_roc = kind == "roc"
+            summary = (
+                {"AUC": result.value(auc, score)}
+                if is_roc
+                else _summary_values(kind, table, thresholds)
+            )
+            values[score] = {**summary, "positive rate": float(thresholds.precision[-1])}
+    choices = {**options, **({} if rel == 1 else {"rel": rel})}
     return Curve(kind, columns, values, undefined, choices, result.meta, name)
 
 
-def _missing(kind: str, table: ScoreTable) -> str | None:
-    """Why a model has no curve, or None."""
+def _missing_reason(kind: str, table: ScoreTable) -> str | None:
+    """Give the reason why a model has no curve, or None."""
     if not len(table.score):
         return "no_rows"
     if kind in ("roc", "det"):
@@ -464,19 +477,21 @@ def _missing(kind: str, table: ScoreTable) -> str | None:
     return None if needed > 0 else table.missing
 
 
-def _worth(kind: str, table: ScoreTable, at: Thresholds) -> dict[str, float]:
-    """What a curve of thresholds other than ROC comes to."""
+def _summary_values(kind: str, table: ScoreTable, thresholds: Thresholds) -> dict[str, float]:
+    """Compute the summary values of a threshold curve other than ROC."""
     if kind == "pr":
         return {"AvgPrec": AvgPrec.of_steps(RocSteps.of_table(table)).value}
     if kind == "det":
-        return {"EER": curve_points.equal_error_rate(at)}
+        return {"EER": curve_points.equal_error_rate(thresholds)}
     return {"Lift@10%": Lift(top=0.1).of_table(table).value}
 
 
-def _of_groups(kind: str, result: Result, rows: Rows, chosen: dict[str, Any], name: str) -> Curve:
+def _curve_of_groups(
+    kind: str, result: Result, rows: Rows, choices: dict[str, Any], name: str
+) -> Curve:
     columns = {
         score: {
-            column: np.array([_number(row[column]) for row in rows if row["score"] == score])
+            column: np.array([_nan_for_none(row[column]) for row in rows if row["score"] == score])
             for column in SCHEMAS[kind].names[1:]
         }
         for score in result.scores
@@ -484,13 +499,17 @@ def _of_groups(kind: str, result: Result, rows: Rows, chosen: dict[str, Any], na
     values: dict[str, dict[str, float]] = {score: {} for score in result.scores}
     meta = result.meta
     if kind == "k":
-        last = max(row["k"] for row in rows)
+        last_cutoff = max(row["k"] for row in rows)
         for row in rows:
-            if row["k"] == last:
-                values[row["score"]][f"{row['measure']}@{last}"] = row["value"]
-        told: Any = meta.conventions["measures"]
-        kept = {name: options for name, options in told.items() if name.endswith(f"@{last}")}
-        meta = replace(meta, conventions={**meta.conventions, "measures": kept})
+            if row["k"] == last_cutoff:
+                values[row["score"]][f"{row['measure']}@{last_cutoff}"] = row["value"]
+        options_by_measure: Any = meta.conventions["measures"]
+        options_at_last = {
+            name: options
+            for name, options in options_by_measure.items()
+            if name.endswith(f"@{last_cutoff}")
+        }
+        meta = replace(meta, conventions={**meta.conventions, "measures": options_at_last})
     else:
         for value in result:
             if value.by is None:  # of all rows, not of a bucket
@@ -498,19 +517,19 @@ def _of_groups(kind: str, result: Result, rows: Rows, chosen: dict[str, Any], na
     undefined = {
         score: "no_groups" for score in result.scores if np.isnan(columns[score]["value"]).all()
     }
-    return Curve(kind, columns, values, undefined, chosen, meta, name)
+    return Curve(kind, columns, values, undefined, choices, meta, name)
 
 
-def _number(value: Any) -> Any:
+def _nan_for_none(value: Any) -> Any:
     return np.nan if value is None else value
 
 
-def _told(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in chosen.items() if name not in ("measure", "cutoffs")}
+def _bucket_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in choices.items() if name not in ("measure", "cutoffs")}
 
 
-def _name_of(source: object) -> str:
-    """What a reader calls the source; nothing for a table in memory."""
+def _source_name(source: object) -> str:
+    """Name the source; empty for a table in memory."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if not isinstance(paths, list | tuple) or not paths:
         return ""

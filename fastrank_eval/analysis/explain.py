@@ -1,4 +1,4 @@
-"""Why a number differs from another tool's: each choice by itself, on the data at hand."""
+"""Explain differences from another tool, convention by convention."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Choice", "Explanation", "explain"]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One convention in which a tool differs from ours.
+    """A convention in which a tool differs from our default.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class Choice:
         ``"ties"``, ``"undefined nDCG"``, ``"AP over"``.
     ours, theirs : str
     moves : tuple of (float or None)
-        What it alone adds to each value, in the order of the values; None where either is
-        undefined.
+        The change of each value by this convention alone, in the order of the values; None if a
+        value is undefined.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What :func:`explain` returns.
+    """The result of :func:`explain`.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Explanation:
     labels : tuple of (str, str)
         Score column and measure of each value.
     ours, theirs : tuple of (float or None)
-        The values by our defaults and by the profile; None where undefined.
+        Values by our defaults and by the profile; None where undefined.
     choices : tuple of Choice
-        Those that matter to the measures asked for, whether or not they move a value.
+        Conventions that apply to the requested measures, even if they change no value.
     """
 
     profile: Profile
@@ -69,7 +69,7 @@ class Explanation:
     choices: tuple[Choice, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types."""
+        """Convert to plain Python values."""
         return {
             "profile": self.profile.name,
             "tool": self.profile.tool,
@@ -87,17 +87,17 @@ class Explanation:
         }
 
     def to_json(self) -> str:
-        """`to_dict` as strict JSON."""
+        """Write `to_dict` as strict JSON."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
     def rows(self) -> list[list[str]]:
-        """Cells of the printed table, its header first."""
+        """Make the cells of the printed table, header first."""
         titles = [_title(label, len({score for score, _ in self.labels})) for label in self.labels]
         return [
             ["choice", "ours", "theirs", *titles],
-            ["our defaults", "", "", *map(_value, self.ours)],
-            *([c.name, c.ours, c.theirs, *map(_move, c.moves)] for c in self.choices),
-            [f"all of {self.profile.name}", "", "", *map(_value, self.theirs)],
+            ["our defaults", "", "", *map(_value_text, self.ours)],
+            *([c.name, c.ours, c.theirs, *map(_change_text, c.moves)] for c in self.choices),
+            [f"all of {self.profile.name}", "", "", *map(_value_text, self.theirs)],
         ]
 
     def __str__(self) -> str:
@@ -105,12 +105,12 @@ class Explanation:
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = [
             "  ".join(
-                cell.ljust(wide) if i < 3 else cell.rjust(wide)
-                for i, (cell, wide) in enumerate(zip(row, widths, strict=True))
+                cell.ljust(width) if i < 3 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
             for row in rows
         ]
-        return "\n".join([self.profile.tool, *lines, *_differences(self.profile)])
+        return "\n".join([self.profile.tool, *lines, *_difference_lines(self.profile)])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich import box
@@ -125,7 +125,7 @@ class Explanation:
             table.add_row(*map(Text, row), style="bold" if row[1] == row[2] == "" else "")
         yield Text(self.profile.tool, style="bold cyan")
         yield table
-        for line in _differences(self.profile):
+        for line in _difference_lines(self.profile):
             yield Text(line, style="dim")
 
 
@@ -140,21 +140,21 @@ def explain(
     measures: str | Measure | Sequence[str | Measure],
     **options: Any,
 ) -> Explanation:
-    """Tell how the conventions of another tool move each measure on this data, one by one.
+    """Measure how each convention of another tool changes the values.
 
-    Every choice in which the profile differs from our defaults is evaluated by itself; together
-    they may move a value by more or less than their sum.
+    Every convention in which the profile differs from our defaults is evaluated alone. Together
+    they may change a value by more or less than the sum of their changes.
 
     Parameters
     ----------
     source : object
-        As `evaluate` takes it; read once for each choice, so no stream.
+        As in `evaluate`, but not a stream: it is read once for each convention.
     profile : str
         Name of the profile.
     group, label, score, measures
-        As `evaluate` takes them.
+        As in `evaluate`.
     **options
-        Other arguments of `evaluate`. Conventions given here hold on both sides.
+        Other arguments of `evaluate`. Conventions among them apply to both sides.
 
     Returns
     -------
@@ -163,9 +163,9 @@ def explain(
     Raises
     ------
     ArgumentError
-        Unknown profile, or a source that can be read only once.
+        If the profile is unknown, or the source can be read only once.
     FastRankEvalError
-        As `evaluate` raises.
+        As `evaluate` does.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def explain(
     all of catboost                           0.500000
     not reproduced: negative grades take from NDCG there, and gain 0 in nDCG here
     """
-    theirs = profile_of(profile)
+    tool_profile = profile_of(profile)
     requested = parse_measures(measures)
     fixed = {name: options[name] for name in DEFAULTS if options.get(name) is not None}
     standard_input = isinstance(source, str) and source == "-"
@@ -194,41 +194,51 @@ def explain(
     roles = {"group": group, "label": label, "score": score, **options, "per_group": False}
 
     def values(measured: Sequence[Measure], **choices: str) -> tuple[float | None, ...]:
-        # Two measures may come to one, which is evaluated once.
+        # Two requested measures may be the same one, which is evaluated once.
         result = evaluate(source, measures=list(measured), **{**roles, **choices, **fixed})
-        return tuple(_known(result.value(m, name)) for name in result.scores for m in measured)
+        return tuple(
+            _none_for_nan(result.value(m, name)) for name in result.scores for m in measured
+        )
 
-    basis = {
-        name: theirs.choice(name) for name in ("unretrieved", "unjudged") if name in theirs.choices
+    shared = {
+        name: tool_profile.choice(name)
+        for name in ("unretrieved", "unjudged")
+        if name in tool_profile.choices
     }
-    ours = values(requested, **basis)
+    ours = values(requested, **shared)
     choices = [
-        Choice(name, before, after, _moves(ours, values(measured, **{**basis, **changed})))
-        for name, before, after, measured, changed in _changes(theirs, requested, fixed)
+        Choice(name, before, after, _changes_of(ours, values(measured, **{**shared, **changed})))
+        for name, before, after, measured, changed in _changes(tool_profile, requested, fixed)
     ]
     scores = [score] if isinstance(score, str) else list(score)
     labels = tuple((name, str(m)) for name in scores for m in requested)
-    whole = values(theirs.measured(requested), **dict(theirs.choices))
-    return Explanation(theirs, labels, ours, whole, tuple(choices))
+    combined = values(tool_profile.measured(requested), **dict(tool_profile.choices))
+    return Explanation(tool_profile, labels, ours, combined, tuple(choices))
 
 
 def _changes(
     profile: Profile, requested: Sequence[Measure], fixed: dict[str, Any]
 ) -> Iterator[tuple[str, str, str, Sequence[Measure], dict[str, str]]]:
-    """Each choice alone: its name, ours, theirs, the measures and the arguments it makes."""
+    """List each convention alone: name, both choices, measures, arguments."""
     for name in ("ties", "score_type", "groups"):
         after = profile.choice(name)
         if after != DEFAULTS[name] and name not in fixed:
             yield name, DEFAULTS[name], after, requested, {name: after}
     if "undefined" not in fixed:
-        mine = undefined_policies(DEFAULTS["undefined"])
-        other = undefined_policies(profile.choice("undefined"))
+        our_policies = undefined_policies(DEFAULTS["undefined"])
+        their_policies = undefined_policies(profile.choice("undefined"))
         for measure in dict.fromkeys(m.name for m in requested):
-            policy = other.get(measure, other["*"])
-            own = "single_class" in profile.options.get(measure, {})
-            if policy != mine["*"] and not own:
-                changed = undefined_text({**mine, measure: policy})
-                yield f"undefined {measure}", mine["*"], policy, requested, {"undefined": changed}
+            policy = their_policies.get(measure, their_policies["*"])
+            has_option = "single_class" in profile.options.get(measure, {})
+            if policy != our_policies["*"] and not has_option:
+                changed = undefined_text({**our_policies, measure: policy})
+                yield (
+                    f"undefined {measure}",
+                    our_policies["*"],
+                    policy,
+                    requested,
+                    {"undefined": changed},
+                )
     for measure, options in profile.options.items():
         for option, value in options.items():
             measured = tuple(
@@ -243,11 +253,11 @@ def _default(measure: str, option: str) -> object:
     return next(param.default for param in registry[measure].options if param.name == option)
 
 
-def _known(value: float) -> float | None:
+def _none_for_nan(value: float) -> float | None:
     return value if value == value else None
 
 
-def _moves(
+def _changes_of(
     before: Sequence[float | None], after: Sequence[float | None]
 ) -> tuple[float | None, ...]:
     return tuple(
@@ -260,15 +270,15 @@ def _title(label: tuple[str, str], scores: int) -> str:
     return measure if scores == 1 else f"{score} {measure}"
 
 
-def _value(value: float | None) -> str:
+def _value_text(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.6f}"
 
 
-def _move(move: float | None) -> str:
+def _change_text(move: float | None) -> str:
     if move is None:
         return "undefined"
     return f"{move:+.6f}" if move else "0"
 
 
-def _differences(profile: Profile) -> list[str]:
+def _difference_lines(profile: Profile) -> list[str]:
     return [f"not reproduced: {difference}" for difference in profile.differs]

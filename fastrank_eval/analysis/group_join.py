@@ -30,18 +30,17 @@ _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 
 def group_ids(keys: tuple[pa.Array, ...]) -> np.ndarray:
-    """A number for each group that depends on its key alone.
+    """Compute an id of each group that depends only on its key.
 
-    Equal values have equal numbers whatever integer type, string type, dictionary or view holds
-    them; what the columns are called does not matter, their order does. Keys of one integer
-    column never share a number; others do by chance, of U groups about U^2 / 2^65 pairs. Groups
-    that share one are drawn together, which changes no expectation and, of two among many
-    groups, no error to speak of.
+    Equal values have equal ids in every integer type, string type, dictionary or view. The names of
+    the columns do not matter, their order does. Keys of one integer column have distinct ids. Other
+    keys collide by chance: about U^2 / 2^65 pairs among U groups. Groups with the same id are drawn
+    together; this changes no expectation, and the standard error only negligibly.
 
     Parameters
     ----------
     keys : tuple of pyarrow.Array, each of length groups
-        Columns that make up the key, without nulls.
+        Columns of the key, without nulls.
 
     Returns
     -------
@@ -50,20 +49,20 @@ def group_ids(keys: tuple[pa.Array, ...]) -> np.ndarray:
     Raises
     ------
     ArgumentError
-        If there is no column, or lengths differ.
+        If there is no column, or if lengths differ.
     ColumnError
         If a key is null.
     """
     if not keys or len({len(key) for key in keys}) > 1:
         raise ArgumentError(
-            f"keys of {[len(key) for key in keys]} groups name no group each; pass at least one "
-            "column, all of one length."
+            f"keys: must be at least one column, all of one length, got lengths "
+            f"{[len(key) for key in keys]}; pass one key for each group."
         )
     ids = np.zeros(len(keys[0]), np.uint64)
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         if key.null_count:
             raise ColumnError(
-                f"key column {place} is null for {key.null_count} of {len(key)} groups, the first "
+                f"key column {index} is null for {key.null_count} of {len(key)} groups, the first "
                 f"of them {key.is_null().index(True).as_py()}; groups need a key."
             )
         _fold_column(decoded(key), ids)
@@ -80,11 +79,11 @@ def _fold_column(key: pa.Array, ids: np.ndarray) -> None:
         words = KeyEncoder("key of groups", key.type).words(key)
         _fold_words(frozen(np.stack(words).view(np.uint64)), ids)
         return
-    _, places, content = key.buffers()
-    offsets = np.frombuffer(places, np.int64, len(key) + 1, key.offset * 8)
-    filled = content is not None and content.size
-    letters = np.frombuffer(content if filled else b"\0", np.uint8)
-    _fold_letters(frozen(offsets), frozen(letters), ids)
+    _, offset_buffer, content = key.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64, len(key) + 1, key.offset * 8)
+    has_bytes = content is not None and content.size
+    content_bytes = np.frombuffer(content if has_bytes else b"\0", np.uint8)
+    _fold_letters(frozen(offsets), frozen(content_bytes), ids)
 
 
 @kernel
@@ -98,7 +97,7 @@ def _mixed(word):  # type: ignore[no-untyped-def]
 @kernel
 def _fold_words(words, ids):  # type: ignore[no-untyped-def]
     for i in range(ids.shape[0]):
-        # A longer integer type adds words that only repeat the sign.
+        # A wider integer type adds words that only repeat the sign.
         last = words.shape[0] - 1
         while last > 0 and words[last, i] == np.uint64(np.int64(words[last - 1, i]) >> 63):
             last -= 1
@@ -114,18 +113,18 @@ def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
         folded = ids[i]
         lo = offsets[i]
         size = offsets[i + 1] - lo
-        for at in range(0, size, 8):
+        for first in range(0, size, 8):
             word = np.uint64(0)
-            for k in range(min(size - at, 8)):
-                word |= np.uint64(letters[lo + at + k]) << np.uint64(8 * k)
+            for k in range(min(size - first, 8)):
+                word |= np.uint64(letters[lo + first + k]) << np.uint64(8 * k)
             folded = _mixed((folded + _TURN) ^ word)
-        # Their number tells letters of value 0 from none, and one column from the next.
+        # The length distinguishes bytes of value 0 from no bytes, and one column from the next.
         ids[i] = _mixed((folded + _TURN) ^ np.uint64(size))
 
 
 @dataclass(frozen=True)
 class GroupRecords:
-    """Values of every group.
+    """Keys, values and weights of every group, by model and measure.
 
     Parameters
     ----------
@@ -133,13 +132,15 @@ class GroupRecords:
         Key columns.
     keys : tuple of pyarrow.Array, each of length groups
     rows, positives : ndarray of int64, shape (groups,)
+        Numbers of rows and of positives.
     scores : tuple of str
+        Score columns of the models.
     measures : tuple of Measure
     values : mapping of (int, int) to ndarray of float64, shape (groups,)
-        Of a model and a measure, by their places; NaN where undefined.
+        Values by the indices of model and measure; NaN where undefined.
     weights : mapping of (int, int) to ndarray of float64, shape (groups,)
-        What each group counts for; 1 where there is no entry, and a weight of 0 leaves the group
-        out.
+        Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
+        0 leaves the group out.
     """
 
     names: tuple[str, ...]
@@ -151,22 +152,22 @@ class GroupRecords:
     values: Mapping[tuple[int, int], np.ndarray]
     weights: Mapping[tuple[int, int], np.ndarray]
 
-    def used(self, model: int, m: int) -> np.ndarray:
-        """What is added up of each group; NaN where the group is left out."""
-        found = self.measures[m].to_summand(self.values[model, m])
+    def summands(self, model: int, m: int) -> np.ndarray:
+        """Compute the summand of each group, NaN for a group that is left out."""
+        summands = self.measures[m].to_summand(self.values[model, m])
         weights = self.weights.get((model, m))
-        return found if weights is None else np.where(weights == 0, np.nan, found)
+        return summands if weights is None else np.where(weights == 0, np.nan, summands)
 
     def terms(self, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted values and weights of each group, both 0 where the group is left out."""
-        used = self.used(model, m)
-        there = ~np.isnan(used)
+        """Compute weighted values and weights, both 0 if left out."""
+        summands = self.summands(model, m)
+        defined = ~np.isnan(summands)
         weights = self.weights.get((model, m))
-        w = there.astype(np.float64) if weights is None else np.where(there, weights, 0.0)
-        return np.where(there, used, 0.0) * w, w
+        w = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
+        return np.where(defined, summands, 0.0) * w, w
 
     def table(self) -> pa.Table:
-        """Keys, rows and positives of every group, and a column ``score.measure`` a value."""
+        """Make a table of keys, rows, positives and values."""
         columns: dict[str, pa.Array] = {}
 
         def add(name: str, column: pa.Array) -> None:
@@ -179,17 +180,17 @@ class GroupRecords:
         add("rows", arrow_column(self.rows))
         add("positives", arrow_column(self.positives))
         for model, score in enumerate(self.scores):
-            for m, known in enumerate(self.measures):
-                if not known.pooled:
+            for m, computed in enumerate(self.measures):
+                if not computed.pooled:
                     numbers = np.ascontiguousarray(self.values[model, m])
-                    add(f"{score}.{known}", column_with_nulls(numbers, np.isnan(numbers)))
+                    add(f"{score}.{computed}", column_with_nulls(numbers, np.isnan(numbers)))
         return pa.table(columns)
 
 
 def group_records(
     plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
 ) -> GroupRecords:
-    """The groups of a run that kept their values.
+    """Collect the groups of a run.
 
     Parameters
     ----------
@@ -197,40 +198,44 @@ def group_records(
     keys : sequence of tuple of pyarrow.Array
         Keys of consecutive groups.
     values : sequence of GroupValues
-        Their values, in the same order.
+        Values of these groups, in the same order.
     schema : pyarrow.Schema
-        Of the source, for the types of keys where there is no group.
+        Schema of the source: the types of keys if there is no group.
     """
-    models, many = len(plan.roles.scores), len(plan.measures)
+    models, measure_count = len(plan.roles.scores), len(plan.measures)
     if values:
         joined = GroupValues.together(values)
-        found = [
-            pa.chunked_array([piece[k] for piece in keys]).combine_chunks()
+        key_columns = [
+            pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks()
             for k in range(len(plan.roles.group))
         ]
     else:
-        none = np.empty(0, np.int64)
-        joined = GroupValues(none, none, np.empty((models, many, 0)))
+        no_rows = np.empty(0, np.int64)
+        joined = GroupValues(no_rows, no_rows, np.empty((models, measure_count, 0)))
         empty = schema.empty_table()
-        found = [decoded(empty.column(name).combine_chunks()) for name in plan.roles.group]
+        key_columns = [decoded(empty.column(name).combine_chunks()) for name in plan.roles.group]
     return GroupRecords(
         plan.roles.group,
-        tuple(found),
+        tuple(key_columns),
         joined.rows,
         joined.positives,
         plan.roles.scores,
         plan.measures,
-        {(model, m): joined.values[model, m] for model in range(models) for m in range(many)},
+        {
+            (model, m): joined.values[model, m]
+            for model in range(models)
+            for m in range(measure_count)
+        },
         joined.weights,
     )
 
 
 class ResultGroups(Protocol):
-    """What `groups_of` reads of a result."""
+    """The fields of a result that `groups_of` reads."""
 
     @property
     def per_group(self) -> pa.Table:
-        """A row a group."""
+        """A table of one row for each group."""
         ...
 
     @property
@@ -240,7 +245,7 @@ class ResultGroups(Protocol):
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """The models."""
+        """Score columns of the models."""
         ...
 
     @property
@@ -250,20 +255,20 @@ class ResultGroups(Protocol):
 
 
 def groups_of(result: ResultGroups) -> GroupRecords:
-    """Read the groups of a result that has their values.
+    """Read the groups of a result.
 
     Raises
     ------
     ArgumentError
-        If it did not.
+        If the result has no values of groups.
     """
     weights, table = result.group_weights, result.per_group
     if weights is None:
         raise ArgumentError("this result has no groups that could be compared one by one.")
     measures = tuple(measure(text) for text in result.measures)
-    of_groups = [m for m, known in enumerate(measures) if not known.pooled]
+    group_measures = [m for m, computed in enumerate(measures) if not computed.pooled]
     columns = table.combine_chunks().columns
-    keys = table.num_columns - 2 - len(result.scores) * len(of_groups)
+    keys = table.num_columns - 2 - len(result.scores) * len(group_measures)
     numbers = [np.asarray(column.to_numpy()) for column in columns[keys:]]
     values = iter(numbers[2:])
     return GroupRecords(
@@ -276,7 +281,7 @@ def groups_of(result: ResultGroups) -> GroupRecords:
         {
             (model, m): next(values).astype(np.float64, copy=False)
             for model in range(len(result.scores))
-            for m in of_groups
+            for m in group_measures
         },
         weights,
     )
@@ -284,16 +289,16 @@ def groups_of(result: ResultGroups) -> GroupRecords:
 
 @dataclass(frozen=True, slots=True)
 class GroupJoin:
-    """Groups of two results.
+    """The joined groups of two results.
 
     Parameters
     ----------
     groups : GroupRecords
-        Of the base model, then those of the other result: first the groups of the baseline in
-        their order, then those that only the other has.
+        The baseline is the first model, the models of the other result follow. The groups of the
+        baseline come first, in their order, then those that only the other result has.
     counts : dict of str to int
-        Groups of ``"both"``, ``"only_base"``, ``"only_candidate"``, and those of both whose numbers
-        of rows are not the same: ``"rows_differ"``.
+        Numbers of groups: in ``"both"``, ``"only_base"``, ``"only_candidate"``, and in both with
+        different numbers of rows: ``"rows_differ"``.
     """
 
     groups: GroupRecords
@@ -307,94 +312,96 @@ def join_groups(
     measures: Sequence[str],
     names: Mapping[str, str],
 ) -> GroupJoin:
-    """Put values of two results side by side.
+    """Join the groups of two results by their keys.
 
     Parameters
     ----------
     base : GroupRecords
     model : int
-        The place of the baseline in it.
+        Index of the baseline in `base`.
     other : GroupRecords
     measures : sequence of str
-        Those that both have.
+        Measures that both results have.
     names : mapping of str to str
-        What the models of the other are called.
+        New names of the models of `other`.
 
     Raises
     ------
     ArgumentError
-        If keys are not of the same types.
+        If keys have different types.
     """
-    mine, theirs = ([decoded(key) for key in kept.keys] for kept in (base, other))
-    kinds = [[str(key.type) for key in keys] for keys in (mine, theirs)]
+    base_keys, other_keys = ([decoded(key) for key in records.keys] for records in (base, other))
+    kinds = [[str(key.type) for key in keys] for keys in (base_keys, other_keys)]
     if kinds[0] != kinds[1]:
         raise ArgumentError(
             f"groups cannot be joined by their keys, which are {', '.join(kinds[0])} in one result "
             f"and {', '.join(kinds[1])} in the other; give both the same types."
             f"{text_keys_hint([*kinds[0], *kinds[1]])}"
         )
-    at, only = _places(mine, theirs)
-    both = at >= 0
-    size = len(at) + len(only)
-    from_base, from_other = np.full(size, -1), np.concatenate([at, only])
-    from_base[: len(at)] = np.arange(len(at))
+    match, new_rows = _match_keys(base_keys, other_keys)
+    both = match >= 0
+    size = len(match) + len(new_rows)
+    base_rows, other_rows = np.full(size, -1), np.concatenate([match, new_rows])
+    base_rows[: len(match)] = np.arange(len(match))
     values, weights = {}, {}
-    known = [next(m for m in base.measures if str(m) == text) for text in measures]
-    sides = [(base, model, from_base), *((other, k, from_other) for k in range(len(other.scores)))]
-    taken: dict[tuple[int, int], np.ndarray] = {}
-    for place, (kept, k, rows) in enumerate(sides):
-        for m, one in enumerate(known):
-            if one.pooled:
+    common = [next(m for m in base.measures if str(m) == text) for text in measures]
+    sides = [(base, model, base_rows), *((other, k, other_rows) for k in range(len(other.scores)))]
+    weights_by_source: dict[tuple[int, int], np.ndarray] = {}
+    for index, (records, k, rows) in enumerate(sides):
+        for m, shared_measure in enumerate(common):
+            if shared_measure.pooled:
                 continue
-            old = k, kept.measures.index(one)
-            values[place, m] = _spread(kept.values[old], rows, np.nan)
-            if old in kept.weights:
-                weight = kept.weights[old]
-                shared = id(weight), id(rows)
-                if shared not in taken:
-                    taken[shared] = _spread(weight, rows, 0.0)
-                weights[place, m] = taken[shared]
+            source = k, records.measures.index(shared_measure)
+            values[index, m] = _take_or(records.values[source], rows, np.nan)
+            if source in records.weights:
+                weight = records.weights[source]
+                weight_key = id(weight), id(rows)
+                if weight_key not in weights_by_source:
+                    weights_by_source[weight_key] = _take_or(weight, rows, 0.0)
+                weights[index, m] = weights_by_source[weight_key]
     groups = GroupRecords(
         base.names,
         tuple(
-            pa.concat_arrays([a, b.take(arrow_column(only))])
-            for a, b in zip(mine, theirs, strict=True)
+            pa.concat_arrays([a, b.take(arrow_column(new_rows))])
+            for a, b in zip(base_keys, other_keys, strict=True)
         ),
-        np.concatenate([base.rows, other.rows[only]]),
-        np.concatenate([base.positives, other.positives[only]]),
+        np.concatenate([base.rows, other.rows[new_rows]]),
+        np.concatenate([base.positives, other.positives[new_rows]]),
         (base.scores[model], *names.values()),
-        tuple(known),
+        tuple(common),
         values,
         weights,
     )
-    rows_differ = base.rows[both] != other.rows[at[both]]
+    rows_differ = base.rows[both] != other.rows[match[both]]
     counts = {
         "both": int(np.count_nonzero(both)),
         "only_base": int(np.count_nonzero(~both)),
-        "only_candidate": len(only),
+        "only_candidate": len(new_rows),
         "rows_differ": int(np.count_nonzero(rows_differ)),
     }
     return GroupJoin(groups, counts)
 
 
-def _spread(values: np.ndarray, rows: np.ndarray, otherwise: float) -> np.ndarray:
-    """Values by group, `otherwise` where the row is -1."""
-    found = np.full(len(rows), otherwise)
-    there = rows >= 0
-    found[there] = values[rows[there]]
-    return found
+def _take_or(values: np.ndarray, rows: np.ndarray, default: float) -> np.ndarray:
+    """Take values by row, `default` where the row is -1."""
+    result = np.full(len(rows), default)
+    present = rows >= 0
+    result[present] = values[rows[present]]
+    return result
 
 
-def _places(mine: Sequence[pa.Array], theirs: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each of one's keys stands among the other's, -1 if nowhere; and the other's own."""
-    groups = len(mine[0])
-    codes = np.zeros(groups + len(theirs[0]), np.int64)
-    for a, b in zip(mine, theirs, strict=True):
-        column = pa.concat_arrays([a, b]).dictionary_encode()
+def _match_keys(
+    left: Sequence[pa.Array], right: Sequence[pa.Array]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the right row of each left key, or -1; and rows only there."""
+    groups = len(left[0])
+    codes = np.zeros(groups + len(right[0]), np.int64)
+    for left_key, right_key in zip(left, right, strict=True):
+        column = pa.concat_arrays([left_key, right_key]).dictionary_encode()
         numbers = np.asarray(column.indices).astype(np.int64)
         _, codes = np.unique(codes * (len(column.dictionary) + 1) + numbers, return_inverse=True)
-    known = np.full(int(codes.max(initial=-1)) + 1, -1)
-    known[codes[groups:]] = np.arange(len(theirs[0]))
-    seen = np.zeros(len(known), np.bool_)
-    seen[codes[:groups]] = True
-    return known[codes[:groups]], np.flatnonzero(~seen[codes[groups:]])
+    row_of_code = np.full(int(codes.max(initial=-1)) + 1, -1)
+    row_of_code[codes[groups:]] = np.arange(len(right[0]))
+    on_left = np.zeros(len(row_of_code), np.bool_)
+    on_left[codes[:groups]] = True
+    return row_of_code[codes[:groups]], np.flatnonzero(~on_left[codes[groups:]])

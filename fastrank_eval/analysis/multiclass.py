@@ -48,10 +48,10 @@ __all__ = ["ClassResult"]
 
 
 class ClassResult(Result):
-    """What :func:`fastrank_eval.evaluate_classes` returns.
+    """The result of :func:`fastrank_eval.evaluate_classes`.
 
-    A line's `slice` is the average it is, ``"all"`` for a value of all classes at once. Its groups
-    are classes, pairs of them (``ovo``, ``mu``), or rows (``samples``).
+    The `slice` of a value is its average, or ``"all"`` for a value of all classes at once. Its
+    groups are classes, pairs of classes (``ovo``, ``mu``), or rows (``samples``).
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ class ClassResult(Result):
     confusion : ndarray or None
     meta : Meta
     name : str
-        What the lines call the model.
+        Name of the model in `values`.
     measures : sequence of str
     classes : sequence of str
 
     Attributes
     ----------
     classes : tuple of str
-        As text, in the order of the arguments.
+        Classes as text, in the order of the arguments.
 
     Examples
     --------
@@ -96,19 +96,19 @@ class ClassResult(Result):
 
     @property
     def per_class(self) -> pa.Table:
-        """One row a class.
+        """A table of one row for each class.
 
         Returns
         -------
         pyarrow.Table
-            ``class``, ``rows`` (all rows), ``positives`` (those of the class) and a float64 column
-            a measure of the class against the others, null where undefined.
+            ``class``, ``rows`` (all rows), ``positives`` (rows of the class) and a float64 column
+            for each measure of the class against the others, null where undefined.
         """
         return self.per_group
 
     @property
     def confusion(self) -> NDArray[Any]:
-        """Rows of class i that are predicted j.
+        """The confusion matrix: rows of class i with prediction j.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class ClassResult(Result):
         Raises
         ------
         ArgumentError
-            If rows may have several classes, or thresholds decide.
+            If rows may have several classes, or predictions are made by thresholds.
         """
         if self._confusion is None:
             raise ArgumentError(
@@ -131,7 +131,7 @@ class ClassResult(Result):
     def value(  # type: ignore[override]  # averages take the place of slices
         self, measure: str | Measure, score: str | None = None, average: str | None = None
     ) -> float:
-        """Value of a measure.
+        """Get the value of a measure.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class ClassResult(Result):
         score : str, optional
             The name of the model.
         average : str, optional
-            Which average, or ``"all"``; may be left out if there is one.
+            The average, or ``"all"``; may be left out if there is one.
 
         Returns
         -------
@@ -151,7 +151,7 @@ class ClassResult(Result):
         MeasureError
             If the measure was not part of the evaluation.
         ArgumentError
-            If the average was not, or is left out where there are several.
+            If the average was not part of it, or is left out if there are several.
         """
         return self._of_average(measure, score, average).value
 
@@ -159,25 +159,27 @@ class ClassResult(Result):
     def interval(  # type: ignore[override]  # averages take the place of slices
         self, measure: str | Measure, score: str | None = None, average: str | None = None
     ) -> tuple[float, float]:
-        """Confidence interval of an average over samples, rows being independent.
+        """Get the confidence interval of an average over samples.
+
+        Rows are taken as independent.
 
         Parameters
         ----------
         measure, score, average
-            As `value` takes them.
+            As in `value`.
 
         Returns
         -------
         low, high : float
-            NaN for the other averages: classes are no sample.
+            NaN for other averages, because classes are not a sample.
 
         Raises
         ------
         MeasureError, ArgumentError
             As `value` does.
         """
-        line = self._of_average(measure, score, average)
-        return line.ci_low, line.ci_high
+        value = self._of_average(measure, score, average)
+        return value.ci_low, value.ci_high
 
     def _of_average(
         self, measure: str | Measure, score: str | None, average: str | None
@@ -187,17 +189,19 @@ class ClassResult(Result):
     def _line_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
         average = part
         score = self._score(score)
-        found = {v.slice: v for v in self.values if (v.measure, v.score) == (text, score)}
-        if average is None and len(found) == 1:
-            return next(iter(found.values()))
-        if average not in found:
-            known = ", ".join(map(repr, found)) or "none: result[...] has the values of the classes"
-            requested = "name one" if average is None else f"not {average!r}"
-            raise ArgumentError(f"averages of {text} in this result: {known}; {requested}.")
-        return found[average]
+        values = {v.slice: v for v in self.values if (v.measure, v.score) == (text, score)}
+        if average is None and len(values) == 1:
+            return next(iter(values.values()))
+        if average not in values:
+            averages = (
+                ", ".join(map(repr, values)) or "none: result[...] has the values of the classes"
+            )
+            remedy = "name one" if average is None else f"not {average!r}"
+            raise ArgumentError(f"averages of {text} in this result: {averages}; {remedy}.")
+        return values[average]
 
     def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
-        """Values of the classes: ``result["PPV"]``.
+        """Get the values of the classes: ``result["PPV"]``.
 
         Parameters
         ----------
@@ -206,20 +210,22 @@ class ClassResult(Result):
         Returns
         -------
         numpy.ndarray
-            float64, one entry a class, NaN where undefined.
+            float64, shape (classes,); NaN where undefined.
 
         Raises
         ------
         MeasureError
-            If the measure was not part of the evaluation, or its groups are rows.
+            If the measure was not part of the evaluation, or takes rows for groups.
         """
         known = self._known(key[1] if isinstance(key, tuple) else key)
         if not known.pooled:
-            raise MeasureError(f"{known} takes a row for a group of classes; no class has a value.")
+            raise MeasureError(
+                f"{known} takes each row for a group of classes, so classes have no values."
+            )
         return np.asarray(self.per_class.column(str(known)).to_numpy(), dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `Result.to_dict`, with ``classes``, a mapping a class, and ``confusion`` or None."""
+        """Convert to plain values, with ``classes`` and ``confusion``."""
         confusion = None if self._confusion is None else self._confusion.tolist()
         return {
             **super().to_dict(),
@@ -235,25 +241,25 @@ class ClassResult(Result):
         from fastrank_eval.results.format import printable
 
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for at, name in enumerate(self.per_class.column_names):
-            table.add_column(name, justify="right" if at else "left", overflow="fold")
+        for column, name in enumerate(self.per_class.column_names):
+            table.add_column(name, justify="right" if column else "left", overflow="fold")
         for row in self.per_class.to_pylist():
-            table.add_row(*(printable(_cell(value)) for value in row.values()))
+            table.add_row(*(printable(_cell_text(value)) for value in row.values()))
         yield table
 
 
-def _cell(value: object) -> str:
+def _cell_text(value: object) -> str:
     if value is None:
         return "undefined"
     return f"{value:#.6g}" if isinstance(value, float) else str(value)
 
 
-#: What values of classes become.
+#: Averages over classes.
 AVERAGES = ("macro", "micro", "weighted", "samples", *OVER_PAIRS)
 DECIDE = ("argmax", "threshold")
 
-#: Fewest rows a thread takes at a time, however many classes there are.
-_LEAST_ROWS = 1 << 12
+#: Least rows of a batch for a thread, for any number of classes.
+_MIN_ROWS = 1 << 12
 
 
 @typed
@@ -272,51 +278,57 @@ def evaluate_classes(
     limit: int | None = None,
     threads: int | None = None,
     batch_rows: int | None = None,
-    format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    format: str | None = None,  # noqa: A002 - the name of this option everywhere
     allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> ClassResult:
-    """Evaluate rows that have a score for each class, class by class and on average.
+    """Evaluate rows with a score for each class, by class and on average.
 
-    Each class is taken against the others (one-vs-rest) by any measure of all rows: AUC, PPV,
-    FScore, LogLoss ... Accuracy, ErrorRate, BalancedAccuracy, MCC (Gorodkin's R_K) and LogLoss are
-    taken of all classes at once, where each row belongs to one: `slice` ``"all"``. Measures of
-    groups, such as Success@3 (top-3 accuracy), nDCG or RR, take each row for a group of its
-    classes: `slice` ``"samples"``.
+    * Any measure of all rows (AUC, PPV, FScore, LogLoss ...) compares each class with the others
+      (one-vs-rest).
+    * Accuracy, ErrorRate, BalancedAccuracy, MCC (Gorodkin's R_K) and LogLoss are computed for all
+      classes at once if each row belongs to one class: `slice` ``"all"``.
+    * Measures of groups, such as Success@3 (top-3 accuracy), nDCG or RR, take each row for a group
+      of its classes: `slice` ``"samples"``.
 
     Parameters
     ----------
     source : object
-        As `evaluate` takes it.
+        As in `evaluate`.
     label : str, sequence of str, or mapping of class to str
-        One column: the class of each row, of any type of a key (multi-class), or a list of its
-        classes (multi-label). Several: a column of 0 and 1, or bool, for each class (multi-label).
+        One column: the class of each row, of any key type (multi-class), or a list of its classes
+        (multi-label). Several columns: a column of 0 and 1, or bool, for each class (multi-label).
         A null is an error.
     scores : mapping of class to str, or sequence of str
-        The score column of each class, numbers without NaN. In a sequence, classes are 0, 1, 2 ...
-        where the label column holds numbers, False and True where it is bool, and called like their
-        score columns where it is text. All must be there; every label must have a score.
+        The score column of each class, numbers without NaN. For a sequence, the type of the label
+        column determines the classes: numbers are 0, 1, 2 ..., bools are False and True, texts are
+        the names of the score columns. All columns must exist; every label must have a score.
     measures : str, Measure or sequence of them
     average : {"macro", "micro", "weighted", "samples", "ovo", "ovo_weighted", "mu"}, several, None
-        What the values of classes become. Their mean: each alike, or weighted by the rows (the
-        weight) of the class. ``"micro"``: one value of the rows of all classes together.
-        ``"samples"``: the mean over rows. For measures read off the ranking, such as AUC, means
-        over pairs of classes: ``"ovo"`` of one-vs-one (Hand and Till's M), ``"ovo_weighted"`` with
-        the rows of both classes as weight, ``"mu"`` by the difference of both scores (AUC-mu).
-        A measure gets the averages that it has; None: values of classes only.
+        Averages of the values of classes:
+
+        * ``"macro"``: the mean over classes; ``"weighted"``: weighted by the rows (the weight) of
+          the class;
+        * ``"micro"``: one value of the rows of all classes together;
+        * ``"samples"``: the mean over rows;
+        * means over pairs of classes, for measures of the ranking alone, such as AUC: ``"ovo"``,
+          one-vs-one (Hand and Till's M); ``"ovo_weighted"``, weighted by the rows of both classes;
+          ``"mu"``, by the difference of both scores (AUC-mu).
+
+        A measure gets the averages that are defined for it. None: values of classes only.
     decide : {"argmax", "threshold"}, optional
-        What is predicted, for measures of predictions: the class of the highest score, of several
-        the first in the order of `scores`; or every class whose score is at least the measure's
-        `threshold`. By default argmax where a row has one class, threshold otherwise.
+        Predictions for measures of decisions: the class of the highest score (of equal ones the
+        first in the order of `scores`), or every class whose score is at least the measure's
+        `threshold`. By default argmax if a row has one class, threshold otherwise.
     weight : str, optional
         Row weight: 0, or from 1e-30 to 1e30.
     undefined : {"skip", "zero", "one", "error"} or mapping
-        Value of a class for which a measure is undefined, such as PPV where no row is predicted:
-        left out of means and counted by reason, or counted so. As `evaluate` takes it.
+        Value of a class for which a measure is undefined, such as PPV without a predicted row:
+        left out of means and counted by reason, or replaced. As in `evaluate`.
     name : str
-        What lines call the model.
+        Name of the model in the result.
     where, limit, threads, batch_rows, format, allow_unfinished, progress
-        As `evaluate` takes them.
+        As in `evaluate`.
 
     Returns
     -------
@@ -329,9 +341,9 @@ def evaluate_classes(
 
     Notes
     -----
-    Rows are read once, in bounded memory but for what AUC keeps: the scores of each class, for each
-    class and ``"micro"``; for ``"ovo"`` and ``"mu"``, those of each pair. AUC-mu is taken with the
-    partition of the highest score: p_i - p_j orders the rows of classes i and j.
+    Rows are read once, in bounded memory, except for AUC, which keeps the scores of each class, for
+    each class and ``"micro"``, and of each pair for ``"ovo"`` and ``"mu"``. AUC-mu uses the
+    partition by the highest score: p_i - p_j orders the rows of classes i and j.
 
     References
     ----------
@@ -352,8 +364,8 @@ def evaluate_classes(
     policies = undefined_policies(undefined)
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"name={name!r} is not a name.")
-    wanted = parse_measures(measures)
-    averages = _averages(average)
+    requested = parse_measures(measures)
+    averages = _read_averages(average)
     opened = open_source(
         source,
         format=format,
@@ -362,31 +374,31 @@ def evaluate_classes(
         allow_unfinished=allow_unfinished,
     )
     roles = ClassRoles.of(opened.schema, label, scores, weight)
-    kinds = [m.scores for m in wanted if m.pooled]
+    kinds = [m.scores for m in requested if m.pooled]
     roles = replace(roles, score_kind=max(["number", *kinds], key=SCORE_KINDS.index))
-    one = roles.form == "one"
-    decide = ("argmax" if one else "threshold") if decide is None else decide
+    has_one_class = roles.form == "one"
+    decide = ("argmax" if has_one_class else "threshold") if decide is None else decide
     check_choice("decide", decide, DECIDE)
-    if decide == "argmax" and not one:
+    if decide == "argmax" and not has_one_class:
         raise ArgumentError(
             "decide='argmax' predicts one class, but rows may have several: decide='threshold'."
         )
     plan = ClassPlan(
         roles,
-        tuple(m for m in wanted if isinstance(m, PooledMeasure)),
+        tuple(m for m in requested if isinstance(m, PooledMeasure)),
         averages,
         {},
         decide == "argmax",
         policies,
         at_least_one("threads", threads, processors()),
     )
-    plan = replace(plan, by_row=_by_row(wanted, plan))
-    _check(wanted, plan)
+    plan = replace(plan, by_row=_row_measures(requested, plan))
+    _check_measures(requested, plan)
     states = ClassStates(plan)
-    chosen = at_least_one("batch_rows", batch_rows, None)
+    requested_rows = at_least_one("batch_rows", batch_rows, None)
 
-    def rows_at_a_time(usual: int) -> int:
-        return int(chosen or max(usual // len(roles.classes), _LEAST_ROWS))
+    def rows_at_a_time(default: int) -> int:
+        return int(requested_rows or max(default // len(roles.classes), _MIN_ROWS))
 
     with reporting_to(progress):
         each_work_batch(
@@ -404,40 +416,42 @@ def evaluate_classes(
         "average": averages,
         "undefined": undefined_text(policies),
         "weight": weight,
-        "measures": {str(m): _options(m, plan) for m in wanted},
+        "measures": {str(m): _options(m, plan) for m in requested},
     }
     if where is not None:
         conventions["where"] = str(where)
     if limit is not None:
         conventions["limit"] = limit
-    lines = sorted(values.lines(), key=lambda line: _place(line.measure, wanted))
+    sorted_values = sorted(values.rows(), key=lambda value: _position(value.measure, requested))
     table = _per_class(plan, states, values)
-    seconds, fresh = perf_counter() - started, compilations() - compiled
+    seconds, new_kernels = perf_counter() - started, compilations() - compiled
     return ClassResult(
-        lines,
+        sorted_values,
         table,
         None if states.confusion is None else states.confusion.matrix(),
-        Meta(__version__, states.rows, len(roles.classes), conventions, seconds, fresh),
+        Meta(__version__, states.rows, len(roles.classes), conventions, seconds, new_kernels),
         name,
-        [str(m) for m in wanted],
+        [str(m) for m in requested],
         roles.classes,
     )
 
 
-def _averages(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    if given is None:
+def _read_averages(average: str | Sequence[str] | None) -> tuple[str, ...]:
+    if average is None:
         return ()
-    words = [word.strip() for word in given.split(",")] if isinstance(given, str) else list(given)
+    words = (
+        [word.strip() for word in average.split(",")] if isinstance(average, str) else list(average)
+    )
     for word in words:
         check_choice("average", word, AVERAGES)
     return tuple(dict.fromkeys(words))
 
 
-def _by_row(wanted: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
-    """By the text of each measure that takes a row for a group, the measure of groups."""
+def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
+    """Map measures that take rows for groups to measures of groups."""
     weight = {"weight": ROW_WEIGHT} if plan.weighted else {}
-    found: dict[str, Measure] = {}
-    for m in wanted:
+    row_measures: dict[str, Measure] = {}
+    for m in requested:
         if not m.pooled:
             refusal = m.refuses("expected")
             if refusal or m.weight not in GROUP_WEIGHTS:
@@ -445,24 +459,24 @@ def _by_row(wanted: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
                     f"{m} cannot be taken of rows as groups of their classes: "
                     f"{refusal or 'its weight is no column of them'}."
                 )
-            found[str(m)] = m if "weight" in m.given else m(**weight)
+            row_measures[str(m)] = m if "weight" in m.given else m(**weight)
         elif "samples" not in plan.averages or plan.overall(m):
             continue
         elif isinstance(m, PooledAUC) and m.max_fpr is None:
-            found[str(m)] = GAUC(**{"rel": m.rel, "weight": "uniform", **weight})
+            row_measures[str(m)] = GAUC(**{"rel": m.rel, "weight": "uniform", **weight})
         elif f"Group{m.name}" in registry:
-            found[str(m)] = registry[f"Group{m.name}"](**m.chosen, **weight)
-    return found
+            row_measures[str(m)] = registry[f"Group{m.name}"](**m.chosen, **weight)
+    return row_measures
 
 
-def _check(wanted: tuple[Measure, ...], plan: ClassPlan) -> None:
-    """Refuse measures that get no value, and options that have no meaning."""
-    for m in wanted:
+def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
+    """Raise if a measure gets no value, or an option has no meaning."""
+    for m in requested:
         if m.chosen.get("rel", 1) != 1:
             raise ArgumentError(f"{m}: a row belongs to a class or does not; leave out rel.")
         if isinstance(m, PooledMeasure) and m.columns_named():
             raise ArgumentError(
-                f"{m} reads a further column, which rows of several classes do not bring; evaluate "
+                f"{m} reads a further column, which rows of several classes do not have; evaluate "
                 "one class at a time with evaluate()."
             )
         if isinstance(m, PooledAUC) and m.se == "clustered":
@@ -478,15 +492,15 @@ def _check(wanted: tuple[Measure, ...], plan: ClassPlan) -> None:
             )
         if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
             raise ArgumentError(f"{m}: of several classes none is sampled; leave it out.")
-        has = {average for average in plan.averages if _takes(m, average, plan)}
-        if plan.averages and m.pooled and not has and not plan.overall(m):
+        available = {average for average in plan.averages if _has_average(m, average, plan)}
+        if plan.averages and m.pooled and not available and not plan.overall(m):
             raise ArgumentError(
                 f"{m} has no average {', '.join(map(repr, plan.averages))}; it has "
-                f"{', '.join(repr(a) for a in AVERAGES if _takes(m, a, plan))}."
+                f"{', '.join(repr(a) for a in AVERAGES if _has_average(m, a, plan))}."
             )
 
 
-def _takes(measure: Measure, average: str, plan: ClassPlan) -> bool:
+def _has_average(measure: Measure, average: str, plan: ClassPlan) -> bool:
     if average in OVER_PAIRS:
         return over_pairs(measure) and plan.roles.form == "one"
     if average == "samples":
@@ -495,15 +509,15 @@ def _takes(measure: Measure, average: str, plan: ClassPlan) -> bool:
 
 
 def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
-    """Those in force: none has a threshold where the highest score decides."""
+    """List the options in force, without a threshold if argmax decides."""
     options = measure.options_in_force()
     if plan.argmax and isinstance(measure, Decision | GroupDecision):
         del options["threshold"]
     return options
 
 
-def _place(text: str, wanted: Sequence[Measure]) -> int:
-    return [str(m) for m in wanted].index(text)
+def _position(text: str, requested: Sequence[Measure]) -> int:
+    return [str(m) for m in requested].index(text)
 
 
 def _per_class(plan: ClassPlan, states: ClassStates, values: ClassValues) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Rows with a score for each class: what class they belong to, and which one is predicted."""
+"""Read rows with a score for each class."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from fastrank_eval.io.validate import columns_of
 
 @dataclass(frozen=True, slots=True)
 class ClassRoles:
-    """Which columns tell and score which class.
+    """The label and score columns of each class.
 
     Parameters
     ----------
     classes : tuple of str
-        As text.
+        Classes as text.
     values : pyarrow.Array
-        The same as the label column has them.
+        Classes in the type of the label column.
     labels : tuple of str
-        The column of the class of each row, or of the list of its classes; or a column of 0 and 1
+        A column of the class of each row, or of the list of its classes; or a column of 0 and 1
         for each class.
     scores : tuple of str
-        The column of each class.
+        A column for each class.
     weight : str or None
         Row weight.
     form : str
-        ``"one"`` class a row, a ``"list"`` of classes, or a ``"column"`` a class.
+        ``"one"``: one class a row; ``"list"``: a list of classes a row; ``"column"``: a label
+        column for each class.
     score_kind : str
-        What measures take scores for.
+        How measures interpret scores.
     """
 
     classes: tuple[str, ...]
@@ -55,8 +56,8 @@ class ClassRoles:
 
     @classmethod
     def of(cls, schema: pa.Schema, label: Any, scores: Any, weight: str | None) -> ClassRoles:
-        """From the arguments of `evaluate_classes`."""
-        columns = column_names("scores", tuple(scores.values()) if _maps(scores) else scores)
+        """Read the arguments of `evaluate_classes`."""
+        columns = column_names("scores", tuple(scores.values()) if _is_mapping(scores) else scores)
         weight = None if weight is None else column_name("weight", weight)
         if isinstance(label, str):
             labels: tuple[str, ...] = (column_name("label", label),)
@@ -64,14 +65,14 @@ class ClassRoles:
             kind = schema.field(label).type
             form = "list" if _is_list(kind) else "one"
             kind = plain_type(kind.value_type if form == "list" else kind)
-            classes = _texts(scores) if _maps(scores) else _usual_classes(kind, columns)
-            values = _values(classes, kind, label)
+            classes = _texts(scores) if _is_mapping(scores) else _default_classes(kind, columns)
+            values = _class_values(classes, kind, label)
         else:
-            labels = column_names("label", tuple(label.values()) if _maps(label) else label)
-            form, classes = "column", _texts(label) if _maps(label) else labels
-            if _maps(label) and _maps(scores):
-                classes, columns, labels = _paired(label, scores)
-            elif _maps(label) or _maps(scores):
+            labels = column_names("label", tuple(label.values()) if _is_mapping(label) else label)
+            form, classes = "column", _texts(label) if _is_mapping(label) else labels
+            if _is_mapping(label) and _is_mapping(scores):
+                classes, columns, labels = _pair_columns(label, scores)
+            elif _is_mapping(label) or _is_mapping(scores):
                 raise ArgumentError(
                     "label and scores: give both by class, or both as lists of columns."
                 )
@@ -87,9 +88,9 @@ class ClassRoles:
         return cls(classes, values, labels, columns, weight, form)
 
     def by_column(self) -> dict[str, str]:
-        """Each needed column with the part it plays."""
-        parts = dict.fromkeys(self.labels, "label") | dict.fromkeys(self.scores, "score")
-        return parts if self.weight is None else {**parts, self.weight: "weight"}
+        """Map each needed column to its role."""
+        roles = dict.fromkeys(self.labels, "label") | dict.fromkeys(self.scores, "score")
+        return roles if self.weight is None else {**roles, self.weight: "weight"}
 
     def rows_of(self, batch: pa.RecordBatch, first_row: int) -> ClassRows:
         """Validate a batch.
@@ -97,8 +98,8 @@ class ClassRoles:
         Raises
         ------
         ColumnError
-            As `columns_of` does; a null label, a class without a score, an indicator other than 0
-            and 1.
+            As `columns_of` does; also for a null label, a class without a score, and an indicator
+            other than 0 and 1.
         """
         indicators: Iterable[Any] = [batch.column(name) for name in self.labels]
         codes = None
@@ -115,27 +116,33 @@ class ClassRoles:
             weight = None if k else self.weight
             roles = Roles((), label, (name,), weight, score_kind=self.score_kind)
             needed = list(roles.by_column())
-            part = pa.RecordBatch.from_arrays(
+            class_batch = pa.RecordBatch.from_arrays(
                 [indicator, *(batch.column(other) for other in needed[1:])], needed
             )
-            columns.append(columns_of(part, roles, first_row))
+            columns.append(columns_of(class_batch, roles, first_row))
             if self.form == "column":
                 _refuse_grades(columns[-1].label, label, first_row)
-        # Scores of all classes are compared with each other: in one type.
-        kind = np.result_type(*(part.scores[0].dtype for part in columns))
+        # Scores of all classes are compared with each other, so they need one type.
+        score_type = np.result_type(*(class_batch.scores[0].dtype for class_batch in columns))
         return ClassRows(
             first_row,
-            [frozen(np.ascontiguousarray(part.label != 0).view(np.uint8)) for part in columns],
-            [frozen(part.scores[0].astype(kind, copy=False)) for part in columns],
+            [
+                frozen(np.ascontiguousarray(class_batch.label != 0).view(np.uint8))
+                for class_batch in columns
+            ],
+            [
+                frozen(class_batch.scores[0].astype(score_type, copy=False))
+                for class_batch in columns
+            ],
             columns[0].weight,
             codes,
         )
 
     def _codes(self, column: pa.Array, parents: np.ndarray | None, first_row: int) -> np.ndarray:
-        """The number of each value's class; `parents` are their rows, if several have the same."""
+        """Find the class index of each value; `parents` has rows of items."""
         import pyarrow.compute as pc
 
-        def found(column: pa.Array) -> pa.Array:
+        def class_index(column: pa.Array) -> pa.Array:
             column = decoded(column)
             if column.type != self.values.type:
                 column = column.cast(self.values.type)
@@ -143,18 +150,18 @@ class ClassRoles:
 
         def count(column: pa.Array) -> int:
             column = decoded(column)
-            return int(found(column.flatten() if self.form == "list" else column).null_count)
+            return int(class_index(column.flatten() if self.form == "list" else column).null_count)
 
-        codes = found(column)
+        codes = class_index(column)
         if codes.null_count:
-            missing = np.flatnonzero(as_array(codes.is_null()))
-            value = column[int(missing[0])].as_py()
-            row = missing if parents is None else parents[missing]
+            unknown = np.flatnonzero(as_array(codes.is_null()))
+            value = column[int(unknown[0])].as_py()
+            row = unknown if parents is None else parents[unknown]
             name = self.labels[0]
             fault = f"label column '{name}' "
             fault += "is null" if value is None else "holds a class that scores does not name"
-            told = "" if value is None else f", value {value!r}"
-            remedy = f"{told}; name the column of its score, or leave these rows out with where"
+            note = "" if value is None else f", value {value!r}"
+            remedy = f"{note}; name the column of its score, or leave these rows out with where"
             raise BadRows(name, fault, remedy, first_row + int(row[0]), len(np.unique(row)), count)
         return as_array(codes).astype(np.int64)
 
@@ -180,19 +187,19 @@ class ClassRoles:
 
 @dataclass(frozen=True)
 class ClassRows:
-    """Some rows.
+    """A batch of rows.
 
     Parameters
     ----------
     first_row : int
-        Number of the first one in the whole input.
+        Index of the first row in the input.
     labels : list of ndarray of uint8, shape (rows,)
-        For each class whether a row belongs to it.
+        For each class: whether the row belongs to it.
     scores : list of ndarray of float32 or float64, shape (rows,)
         For each class.
     weight : ndarray of float64, shape (rows,), or None
     codes : ndarray of int64, shape (rows,), or None
-        The class of each row; None where a row may have several.
+        The class of each row; None if a row may have several.
     """
 
     first_row: int
@@ -208,34 +215,34 @@ class ClassRows:
 
     @cached_property
     def best(self) -> np.ndarray:
-        """The class of the highest score, of several the first one. int64, shape (rows,)."""
+        """The class of the highest score, the first of ties: int64, shape (rows,)."""
         best = np.zeros(self.rows, np.int64)
-        most = self.scores[0].copy()
+        highest = self.scores[0].copy()
         for k, score in enumerate(self.scores):
-            best[score > most] = k
-            np.maximum(most, score, out=most)
+            best[score > highest] = k
+            np.maximum(highest, score, out=highest)
         return best
 
     def decided(self, k: int) -> np.ndarray:
-        """1.0 where a class is `best`, else 0.0. float32, shape (rows,)."""
+        """Get 1.0 where a class is `best`, else 0.0: float32, shape (rows,)."""
         return (self.best == k).astype(np.float32)
 
     @cached_property
     def members(self) -> list[np.ndarray]:
-        """The rows of each class, ascending."""
+        """Indices of the rows of each class, ascending."""
         return [np.flatnonzero(label) for label in self.labels]
 
 
 def scored_rows(label: np.ndarray, score: np.ndarray, weight: np.ndarray | None) -> Scored:
-    """Rows of one class against others, as measures of all rows take them."""
+    """Build the rows of one class against the others."""
     columns = Columns(0, (), frozen(label), (frozen(score),), (None,), weight, None, ())
     starts = np.array([0, len(label)])
     labels = Labels.of(columns.label, starts, skip_empty=False)
     return Scored.of(Chunk(columns, starts, grouped=False), 0, labels)
 
 
-def _maps(given: object) -> bool:
-    return isinstance(given, Mapping)
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -244,16 +251,16 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _text(given: object) -> str:
-    return str(bool(given)).lower() if isinstance(given, bool | np.bool_) else str(given)
+def _text(value: object) -> str:
+    return str(bool(value)).lower() if isinstance(value, bool | np.bool_) else str(value)
 
 
 def _texts(by_class: Mapping[Any, str]) -> tuple[str, ...]:
     return tuple(map(_text, by_class))
 
 
-def _usual_classes(kind: pa.DataType, columns: Sequence[str]) -> tuple[str, ...]:
-    """The classes of columns in a list: numbers from 0, false and true, or called as columns."""
+def _default_classes(kind: pa.DataType, columns: Sequence[str]) -> tuple[str, ...]:
+    """Choose default classes: numbers from 0, false and true, or column names."""
     numbers = [str(k) for k in range(len(columns))]
     if pa.types.is_boolean(kind):
         return ("false", "true", *numbers[2:])[: len(columns)]
@@ -262,7 +269,7 @@ def _usual_classes(kind: pa.DataType, columns: Sequence[str]) -> tuple[str, ...]
     return tuple(columns)
 
 
-def _values(classes: Sequence[str], kind: pa.DataType, label: str) -> pa.Array:
+def _class_values(classes: Sequence[str], kind: pa.DataType, label: str) -> pa.Array:
     values = bytes_column([name.encode() for name in classes], pa.string())
     for k, name in enumerate(classes):
         try:
@@ -278,15 +285,15 @@ def _values(classes: Sequence[str], kind: pa.DataType, label: str) -> pa.Array:
     return values
 
 
-def _paired(
+def _pair_columns(
     label: Mapping[Any, str], scores: Mapping[Any, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Classes, their score columns and their label columns, in the order of the scores."""
+    """Pair label and score columns by class, in the order of the scores."""
     texts, columns = _texts(scores), dict(zip(_texts(label), label.values(), strict=True))
-    alone = sorted(set(texts) ^ set(columns))
-    if alone:
+    single = sorted(set(texts) ^ set(columns))
+    if single:
         raise ArgumentError(
-            f"class {alone[0]!r} is in one of label and scores; each class needs a column in both."
+            f"class {single[0]!r} is in one of label and scores; each class needs a column in both."
         )
     return texts, tuple(scores.values()), tuple(columns[text] for text in texts)
 
@@ -300,12 +307,12 @@ def _refuse_grades(label: np.ndarray, name: str, first_row: int) -> None:
 
     wrong = find(label)
     if wrong.any():
-        at = int(np.argmax(wrong))
+        first = int(np.argmax(wrong))
         raise BadRows(
             name,
             f"label column '{name}' is neither 0 nor 1",
-            f", value {label[at]!s}; a column a class tells whether rows belong to it",
-            first_row + at,
+            f", value {label[first]!s}; a column a class tells whether rows belong to it",
+            first_row + first,
             int(np.count_nonzero(wrong)),
             lambda column: count(decoded(column)),
         )

@@ -27,16 +27,16 @@ from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, undefined
 from fastrank_eval.stats.row_sums import RowSums
 
-#: Bits of a mantissa that are summed apart, so that sums of 2^26 of them are doubles.
+#: Low bits of a mantissa, summed apart: sums of 2^26 of them are exact doubles.
 _LOW_BITS = 27
-#: Added to binary exponents, so that none is negative; and more than any comes to.
+#: Offset of binary exponents, so that none is negative; and a bound on shifted exponents.
 _SHIFT, _SPAN = 1100, 2200
 
 
 class ClassConfusion:
-    """Rows by their class and the one predicted: int64 counts, or exact sums of weights.
+    """A confusion matrix of several classes: counts, or exact sums of weights.
 
-    Threads may add at the same time; the order in which they do does not matter.
+    Threads may add at the same time; their order does not matter.
 
     Parameters
     ----------
@@ -64,42 +64,42 @@ class ClassConfusion:
         Parameters
         ----------
         actual, predicted : ndarray of int64, shape (rows,)
-            Numbers of classes.
+            Class indices.
         weight : ndarray of float64, shape (rows,), or None
         """
         cells = actual * self.classes + predicted
         counts = np.bincount(cells, minlength=len(self._counts))
-        parts: list[tuple[int, int]] = []
+        amounts: list[tuple[int, int]] = []
         if weight is not None:
             mantissa, exponent = np.frexp(weight)
-            whole = np.ldexp(mantissa, 53).astype(np.int64)
-            keys, at = np.unique(cells * _SPAN + (exponent + _SHIFT), return_inverse=True)
-            high = np.bincount(at, whole >> _LOW_BITS, len(keys))
-            low = np.bincount(at, whole & ((1 << _LOW_BITS) - 1), len(keys))
+            integer = np.ldexp(mantissa, 53).astype(np.int64)
+            keys, inverse = np.unique(cells * _SPAN + (exponent + _SHIFT), return_inverse=True)
+            high = np.bincount(inverse, integer >> _LOW_BITS, len(keys))
+            low = np.bincount(inverse, integer & ((1 << _LOW_BITS) - 1), len(keys))
             sums = zip(keys.tolist(), high.tolist(), low.tolist(), strict=True)
-            parts = [(key, (int(upper) << _LOW_BITS) + int(lower)) for key, upper, lower in sums]
+            amounts = [(key, (int(upper) << _LOW_BITS) + int(lower)) for key, upper, lower in sums]
         with self._lock:
             self._counts += counts
-            for key, part in parts:
-                self._sums[key] = self._sums.get(key, 0) + part
+            for key, amount in amounts:
+                self._sums[key] = self._sums.get(key, 0) + amount
 
     def exact(self) -> list[list[Fraction]]:
-        """The rows of the matrix, as fractions."""
+        """Get the rows of the matrix as fractions."""
         cells = [Fraction(count) for count in self._counts.tolist()]
         if self.weighted:
             cells = [Fraction(0)] * len(cells)
-            for key, whole in self._sums.items():
+            for key, amount in self._sums.items():
                 cell, exponent = divmod(key, _SPAN)
-                cells[cell] += whole * Fraction(2) ** (exponent - _SHIFT - 53)
+                cells[cell] += amount * Fraction(2) ** (exponent - _SHIFT - 53)
         return [cells[k : k + self.classes] for k in range(0, len(cells), self.classes)]
 
     def matrix(self) -> np.ndarray:
-        """What belongs to class i and is predicted j.
+        """Get the rows of class i with prediction j.
 
         Returns
         -------
         ndarray of int64 or float64, shape (classes, classes)
-            Of weights the sums, each rounded once.
+            Counts, or sums of weights, each rounded once.
         """
         if not self.weighted:
             return self._counts.reshape(self.classes, self.classes).copy()
@@ -107,7 +107,7 @@ class ClassConfusion:
 
 
 def accuracy(cells: list[list[Fraction]]) -> PooledValue:
-    """The share of rows that are predicted right."""
+    """Compute the share of rows with the right prediction."""
     total = sum(map(sum, cells))
     if not total:
         return undefined("zero_weight")
@@ -115,7 +115,7 @@ def accuracy(cells: list[list[Fraction]]) -> PooledValue:
 
 
 def error_rate(cells: list[list[Fraction]]) -> PooledValue:
-    """The share of rows that are predicted wrong."""
+    """Compute the share of rows with a wrong prediction."""
     total = sum(map(sum, cells))
     if not total:
         return undefined("zero_weight")
@@ -123,7 +123,7 @@ def error_rate(cells: list[list[Fraction]]) -> PooledValue:
 
 
 def balanced_accuracy(cells: list[list[Fraction]]) -> PooledValue:
-    """The mean, over the classes that have rows, of the share of them that is predicted right."""
+    """Compute the mean recall over the classes that have rows."""
     shares = [row[k] / sum(row) for k, row in enumerate(cells) if sum(row)]
     if not shares:
         return undefined("zero_weight")
@@ -131,10 +131,10 @@ def balanced_accuracy(cells: list[list[Fraction]]) -> PooledValue:
 
 
 def matthews(cells: list[list[Fraction]]) -> PooledValue:
-    """Gorodkin's R_K, the correlation of the predicted class with the class.
+    """Compute Gorodkin's R_K, the correlation of predicted and actual class.
 
     ``(s c - sum_k p_k t_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))`` with s rows, c of them
-    right, t_k of class k and p_k predicted so.
+    predicted right, t_k rows of class k and p_k rows predicted as k.
 
     References
     ----------
@@ -146,14 +146,14 @@ def matthews(cells: list[list[Fraction]]) -> PooledValue:
     actual = [sum(row) / total for row in cells]
     predicted = [sum(column) / total for column in zip(*cells, strict=True)]
     right = sum(row[k] for k, row in enumerate(cells)) / total
-    of_actual = 1 - sum(share * share for share in actual)
-    of_predicted = 1 - sum(share * share for share in predicted)
-    if not of_actual:
+    actual_spread = 1 - sum(share * share for share in actual)
+    predicted_spread = 1 - sum(share * share for share in predicted)
+    if not actual_spread:
         return undefined("single_class")
-    if not of_predicted:
+    if not predicted_spread:
         return undefined("single_class_predicted")
-    together = right - sum(p * t for p, t in zip(predicted, actual, strict=True))
-    value = float(together) / math.sqrt(float(of_actual) * float(of_predicted))
+    covariance = right - sum(p * t for p, t in zip(predicted, actual, strict=True))
+    value = float(covariance) / math.sqrt(float(actual_spread) * float(predicted_spread))
     return PooledValue(min(max(value, -1.0), 1.0))
 
 
@@ -164,36 +164,36 @@ def _rounded(cell: Fraction) -> float:
         return math.inf
 
 
-#: What the column of row weights is called where a row is a group.
+#: Name of the weight column where a row is a group.
 ROW_WEIGHT = "row weight"
 #: Averages over pairs of classes.
 OVER_PAIRS = ("ovo", "ovo_weighted", "mu")
 
 
 def over_pairs(measure: Measure) -> bool:
-    """Whether a measure has averages over pairs of classes.
+    """Tell whether a measure has averages over pairs of classes.
 
-    It must be read off the ranking alone: a probability among all classes is none among two.
+    It must depend on the ranking alone: a probability among all classes is not one among two.
     """
     return isinstance(measure, OrderedMeasure) and measure.scores != "probability"
 
 
 @dataclass(frozen=True)
 class ClassPlan:
-    """What to compute of rows with several classes.
+    """What to compute for rows with several classes.
 
     Parameters
     ----------
     roles : ClassRoles
     measures : tuple of PooledMeasure
-        Of each class against the others.
+        Measures of each class against the others.
     averages : tuple of str
     by_row : mapping of str to Measure
-        By the text of the measure asked for, the one whose groups are rows.
+        Measures that take rows for groups, by the text of the requested measure.
     argmax : bool
-        Whether the class of the highest score is predicted; else those at a threshold.
+        Predict the class of the highest score; otherwise all classes at or above a threshold.
     policies : mapping of str to str
-        For undefined values, as `undefined_policies` gives them.
+        Policies for undefined values, from `undefined_policies`.
     threads : int
     """
 
@@ -211,19 +211,19 @@ class ClassPlan:
         return self.roles.weight is not None
 
     def overall(self, measure: Measure) -> bool:
-        """Whether a measure is defined for all classes at once."""
+        """Tell whether a measure is defined for all classes at once."""
         if isinstance(measure, LogarithmicLoss):
             return self.roles.form == "one"
-        at_once = ("Accuracy", "ErrorRate")
-        return measure.name in ((*at_once, "BalancedAccuracy", "MCC") if self.argmax else at_once)
+        names = ("Accuracy", "ErrorRate")
+        return measure.name in ((*names, "BalancedAccuracy", "MCC") if self.argmax else names)
 
     @cached_property
     def row_plan(self) -> Plan:
-        """For rows as groups of their classes."""
-        kept = self.policies
-        policies = {**kept, **{f"Group{name}": kept[name] for name in kept if name != "*"}}
-        if "AUC" in kept:
-            policies["GAUC"] = kept["AUC"]
+        """Plan of the measures that take rows for groups."""
+        own = self.policies
+        policies = {**own, **{f"Group{name}": own[name] for name in own if name != "*"}}
+        if "AUC" in own:
+            policies["GAUC"] = own["AUC"]
         return Plan(
             Roles(
                 ("row",),
@@ -239,14 +239,14 @@ class ClassPlan:
 
 
 class States:
-    """States of some measures, one for those that share it."""
+    """States of measures; measures with the same key share one."""
 
     def __init__(self, measures: Sequence[PooledMeasure], plan: ClassPlan) -> None:
         self._plan = plan
         self._measures: dict[Hashable, PooledMeasure] = {}
         for m in measures:
-            for kept in m.keeps():
-                self._measures.setdefault(kept.state_key(), kept)
+            for shared in m.keeps():
+                self._measures.setdefault(shared.state_key(), shared)
         self._states: dict[Hashable, Any] = {
             key: m.new_state(plan.weighted, plan.threads) for key, m in self._measures.items()
         }
@@ -255,14 +255,14 @@ class States:
         return measure.state_in(self._states)
 
     def add(self, scored: Scored, decided: Scored | None = None) -> None:
-        """Add rows; those of measures of decisions apart, if given."""
+        """Add rows; measures of decisions use `decided`, if any."""
         for key, m in self._measures.items():
-            apart = decided is not None and isinstance(m, Decision)
-            m.add_rows(self._states[key], decided if apart and decided else scored)
+            uses_decisions = decided is not None and isinstance(m, Decision)
+            m.add_rows(self._states[key], decided if uses_decisions and decided else scored)
 
 
 class ClassStates:
-    """What is kept of all rows; threads may add at the same time.
+    """Sums over all rows, by class; threads may add at the same time.
 
     Parameters
     ----------
@@ -271,15 +271,15 @@ class ClassStates:
 
     def __init__(self, plan: ClassPlan) -> None:
         self.plan = plan
-        many, averages = len(plan.roles.classes), plan.averages
+        class_count, averages = len(plan.roles.classes), plan.averages
         self._lock = threading.Lock()
         self.rows = 0
-        self.positives = np.zeros(many, np.int64)
-        self.weights = RowSums(many)
-        self.each = [States(plan.measures, plan) for _ in range(many)]
+        self.positives = np.zeros(class_count, np.int64)
+        self.weights = RowSums(class_count)
+        self.each = [States(plan.measures, plan) for _ in range(class_count)]
         self.micro = States(plan.measures if "micro" in averages else (), plan)
         ordered = [m for m in plan.measures if over_pairs(m)]
-        numbers = range(many)
+        numbers = range(class_count)
         ovo = not {"ovo", "ovo_weighted"}.isdisjoint(averages)
         self.pairs = {
             (i, j): States(ordered, plan) for i in numbers for j in numbers if ovo and i != j
@@ -290,23 +290,23 @@ class ClassStates:
             for j in numbers
             if "mu" in averages and i < j
         }
-        self.confusion = ClassConfusion(many, plan.weighted) if plan.argmax else None
-        at_once = [m for m in plan.measures if plan.overall(m)]
-        #: By threshold, rows all of whose classes are predicted right, as the second of two.
+        self.confusion = ClassConfusion(class_count, plan.weighted) if plan.argmax else None
+        overall = [m for m in plan.measures if plan.overall(m)]
+        #: By threshold: counts of rows whose classes are all predicted right (second column).
         self.right = {
             float(m.threshold): ClassConfusion(2, plan.weighted)
-            for m in at_once
+            for m in overall
             if isinstance(m, Decision) and not plan.argmax
         }
-        #: The score of the class of each row, as a probability of what is so.
-        self.own = States([m for m in at_once if isinstance(m, LogarithmicLoss)], plan)
+        #: Score of the class of each row, as the probability of a positive.
+        self.own = States([m for m in overall if isinstance(m, LogarithmicLoss)], plan)
         self.by_row = ThreadTotals(plan.row_plan)
 
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
         """Add the rows of a batch."""
         rows = self.plan.roles.rows_of(batch, first_row)
-        everything = range(len(rows.labels))
-        for k in everything:
+        classes = range(len(rows.labels))
+        for k in classes:
             label, weight = rows.labels[k], rows.weight
             scored = scored_rows(label, rows.scores[k], weight)
             decided = None
@@ -314,11 +314,11 @@ class ClassStates:
                 decided = scored_rows(label, rows.decided(k), weight)
             self.each[k].add(scored, decided)
             self.micro.add(scored, decided)
-            here = rows.members[k]
+            members = rows.members[k]
             if weight is not None:
-                self.weights.add(k, weight[here])
+                self.weights.add(k, weight[members])
             with self._lock:
-                self.positives[k] += len(here)
+                self.positives[k] += len(members)
         with self._lock:
             self.rows += rows.rows
         for i, j in self.pairs:
@@ -333,25 +333,25 @@ class ClassStates:
                     "their difference; leave out average 'mu', or give finite scores."
                 )
             self._add_pair(self.mu[i, j], rows, i, j, difference)
-        self._add_at_once(rows)
+        self._add_overall(rows)
         if self.plan.by_row and rows.rows:
             self._add_by_row(rows)
 
     def support(self) -> np.ndarray:
-        """The rows of each class, or their weight. float64, shape (classes,)."""
+        """Get the rows of each class, or their weight: float64, shape (classes,)."""
         if self.plan.weighted:
             return np.array([self.weights.total(k) for k in range(len(self.positives))])
         return self.positives.astype(np.float64)
 
     def _add_pair(self, states: States, rows: ClassRows, i: int, j: int, score: np.ndarray) -> None:
-        """Rows of class i against those of class j."""
+        """Add the rows of class i against those of class j."""
         both = np.concatenate([rows.members[i], rows.members[j]])
         label = np.zeros(len(both), np.uint8)
         label[: len(rows.members[i])] = 1
         weight = None if rows.weight is None else frozen(rows.weight[both])
         states.add(scored_rows(label, score[both], weight))
 
-    def _add_at_once(self, rows: ClassRows) -> None:
+    def _add_overall(self, rows: ClassRows) -> None:
         if self.confusion is not None and rows.codes is not None:
             self.confusion.add(rows.codes, rows.best, rows.weight)
         for threshold, state in self.right.items():
@@ -361,23 +361,23 @@ class ClassStates:
             state.add(np.ones(rows.rows, np.int64), right.astype(np.int64), rows.weight)
         if rows.codes is not None:
             own = np.empty_like(rows.scores[0])
-            for here, score in zip(rows.members, rows.scores, strict=True):
-                own[here] = score[here]
+            for members, score in zip(rows.members, rows.scores, strict=True):
+                own[members] = score[members]
             self.own.add(scored_rows(np.ones(rows.rows, np.uint8), own, rows.weight))
 
     def _add_by_row(self, rows: ClassRows) -> None:
-        """Each row as a group of its classes."""
-        many = len(rows.labels)
+        """Add each row as a group of its classes."""
+        class_count = len(rows.labels)
         label = frozen(np.stack(rows.labels, axis=1).ravel())
         scores = [frozen(np.stack(rows.scores, axis=1).ravel())]
         plan = self.plan.row_plan
         if self.plan.argmax:
             scores.append(
-                frozen((np.arange(many) == rows.best[:, None]).astype(np.float32).ravel())
+                frozen((np.arange(class_count) == rows.best[:, None]).astype(np.float32).ravel())
             )
-        weights = () if rows.weight is None else (frozen(np.repeat(rows.weight, many)),)
+        weights = () if rows.weight is None else (frozen(np.repeat(rows.weight, class_count)),)
         columns = Columns(0, (), label, tuple(scores), (None,) * len(scores), None, None, weights)
-        starts = np.arange(0, len(label) + 1, many)
+        starts = np.arange(0, len(label) + 1, class_count)
 
         def name(group: int) -> str:
             return f"row={rows.first_row + group}"

@@ -1,4 +1,4 @@
-"""States of rows with several classes -> a value of each class, and their averages."""
+"""Compute values of classes and their averages from states."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
 from fastrank_eval.stats.means import MeanState
 
-#: Measures of all classes at once, by the matrix of what is and what is predicted.
-_AT_ONCE: Mapping[str, Callable[[list[list[Fraction]]], PooledValue]] = {
+#: Measures of all classes at once, computed from the confusion matrix.
+_OVERALL: Mapping[str, Callable[[list[list[Fraction]]], PooledValue]] = {
     "Accuracy": multiclass_totals.accuracy,
     "ErrorRate": multiclass_totals.error_rate,
     "BalancedAccuracy": multiclass_totals.balanced_accuracy,
@@ -36,69 +36,76 @@ _AT_ONCE: Mapping[str, Callable[[list[list[Fraction]]], PooledValue]] = {
 
 
 class ClassValues:
-    """What the rows come to.
+    """Values of each class and their averages.
 
     Parameters
     ----------
     plan : ClassPlan
     states : ClassStates
     name : str
-        What lines call the model.
+        Name of the model in the values.
     """
 
     def __init__(self, plan: ClassPlan, states: ClassStates, name: str) -> None:
         self._plan, self._states, self._name = plan, states, name
         self._jobs = partial(in_order, plan.threads)
         self._support = states.support()
-        #: Of each measure, the values of the classes.
+        #: Values of the classes by measure.
         self.each = {m: [self._value(m, of) for of in states.each] for m in plan.measures}
 
     def _value(self, measure: PooledMeasure, states: States) -> PooledValue:
         return measure.pooled_value(states[measure], self._jobs)
 
     def of_classes(self, measure: PooledMeasure) -> np.ndarray:
-        """Its value of each class, NaN where undefined. float64, shape (classes,)."""
-        return np.array([self._settled(measure, value)[0] for value in self.each[measure]])
+        """Get the value of each class: float64, shape (classes,)."""
+        return np.array([self._apply_policy(measure, value)[0] for value in self.each[measure]])
 
-    def lines(self) -> Iterator[MeasureValue]:
-        """Lines of a measure of all rows: for all classes at once, or its averages."""
+    def rows(self) -> Iterator[MeasureValue]:
+        """Yield the values of all classes at once, then the averages."""
         for measure in self._plan.measures:
             if self._plan.overall(measure):
-                yield self._at_once(measure)
+                yield self._overall_value(measure)
                 continue
             for average in self._plan.averages:
                 if average in OVER_PAIRS:
                     if over_pairs(measure):
-                        yield self._over_pairs(measure, average)
+                        yield self._mean_over_pairs(measure, average)
                 elif average == "micro":
-                    yield self._line(measure, average, self._value(measure, self._states.micro))
+                    yield self._pooled_value(
+                        measure, average, self._value(measure, self._states.micro)
+                    )
                 elif average != "samples":
-                    yield self._over_classes(measure, average)
-        yield from self._over_rows()
+                    yield self._mean_over_classes(measure, average)
+        yield from self._means_over_rows()
 
-    def _settled(self, measure: PooledMeasure, found: PooledValue) -> tuple[float, str | None]:
-        """The value under the policy for undefined ones, and why there is none."""
-        if not found.reason:
-            return found.value, None
+    def _apply_policy(
+        self, measure: PooledMeasure, computed: PooledValue
+    ) -> tuple[float, str | None]:
+        """Apply the policy for undefined values; return value and reason."""
+        if not computed.reason:
+            return computed.value, None
         policies = self._plan.policies
         policy = policies.get(measure.name, policies["*"])
         if policy == "error":
             raise UndefinedError(
-                f"{measure} is undefined ({found.reason}) for a class, a pair of classes or all of "
-                "them, and undefined values are an error; choose undefined='skip', 'zero' or 'one'."
+                f"{measure} is undefined ({computed.reason}) for a class, a pair of classes or all "
+                "of them, and undefined values are an error; choose undefined='skip', 'zero' or "
+                "'one'."
             )
         if policy == "skip":
-            return found.value, found.reason
+            return computed.value, computed.reason
         return {"zero": 0.0, "one": 1.0}[policy], None
 
-    def _line(self, measure: PooledMeasure, part: str, found: PooledValue) -> MeasureValue:
-        """One value of all classes together."""
-        value, reason = self._settled(measure, found)
+    def _pooled_value(
+        self, measure: PooledMeasure, average: str, computed: PooledValue
+    ) -> MeasureValue:
+        """Build the value of all classes together."""
+        value, reason = self._apply_policy(measure, computed)
         classes = len(self._plan.roles.classes)
         share = 0.0 if reason else 1.0
         return MeasureValue(
             score=self._name,
-            slice=part,
+            slice=average,
             measure=str(measure),
             value=value,
             groups=classes,
@@ -107,18 +114,18 @@ class ClassValues:
             rows_share=share if self._states.rows else float("nan"),
             positives_share=share if self._states.positives.any() else float("nan"),
             aggregate="pooled",
-            details=dict(found.details),
+            details=dict(computed.details),
             caution="classes",
         )
 
-    def _at_once(self, measure: PooledMeasure) -> MeasureValue:
+    def _overall_value(self, measure: PooledMeasure) -> MeasureValue:
         states = self._states
         if isinstance(measure, LogarithmicLoss):
-            return self._line(measure, "all", self._value(measure, states.own))
+            return self._pooled_value(measure, "all", self._value(measure, states.own))
         state = states.confusion or states.right[float(measure.threshold)]
-        return self._line(measure, "all", _AT_ONCE[measure.name](state.exact()))
+        return self._pooled_value(measure, "all", _OVERALL[measure.name](state.exact()))
 
-    def _over_classes(self, measure: PooledMeasure, average: str) -> MeasureValue:
+    def _mean_over_classes(self, measure: PooledMeasure, average: str) -> MeasureValue:
         positives = self._states.positives
         return self._mean(
             measure,
@@ -129,7 +136,7 @@ class ClassValues:
             positives,
         )
 
-    def _over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
+    def _mean_over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
         positives, numbers = self._states.positives, range(len(self._support))
         pairs = [(i, j) for i in numbers for j in numbers if i < j]
         values = []
@@ -137,11 +144,11 @@ class ClassValues:
             if average == "mu":
                 values.append(self._value(measure, self._states.mu[i, j]))
                 continue
-            one, other = (
+            left, right = (
                 self._value(measure, self._states.pairs[pair]) for pair in ((i, j), (j, i))
             )
-            reason = one.reason or other.reason
-            values.append(PooledValue((one.value + other.value) / 2, reason))
+            reason = left.reason or right.reason
+            values.append(PooledValue((left.value + right.value) / 2, reason))
         rows = np.array([positives[i] + positives[j] for i, j in pairs], np.int64)
         weights = None
         if average == "ovo_weighted":
@@ -152,16 +159,16 @@ class ClassValues:
         self,
         measure: PooledMeasure,
         average: str,
-        found: Sequence[PooledValue],
+        computed: Sequence[PooledValue],
         weights: np.ndarray | None,
         rows: np.ndarray,
         positives: np.ndarray,
     ) -> MeasureValue:
-        """The mean of those that are defined."""
+        """Average the defined values."""
         state = MeanState(1)
-        values = np.empty(len(found))
-        for at, value in enumerate(found):
-            values[at], reason = self._settled(measure, value)
+        values = np.empty(len(computed))
+        for index, value in enumerate(computed):
+            values[index], reason = self._apply_policy(measure, value)
             if reason:
                 state.drop(0, reason, 1)
         if weights is not None:
@@ -178,7 +185,7 @@ class ClassValues:
             slice=average,
             measure=str(measure),
             value=state.mean(0, weights is not None),
-            groups=len(found),
+            groups=len(computed),
             groups_used=state.used(0),
             dropped=state.dropped(0),
             rows_share=_share(state.rows(0), int(rows.sum())),
@@ -186,19 +193,19 @@ class ClassValues:
             caution="classes",
         )
 
-    def _over_rows(self) -> Iterator[MeasureValue]:
+    def _means_over_rows(self) -> Iterator[MeasureValue]:
         plan = self._plan
         if not plan.by_row:
             return
-        found = {
-            (line.measure, line.score): line
-            for line in summary_rows(plan.row_plan, self._states.by_row.merged())
+        rows = {
+            (row.measure, row.score): row
+            for row in summary_rows(plan.row_plan, self._states.by_row.merged())
         }
         for text, measure in plan.by_row.items():
             decides = plan.argmax and isinstance(measure, GroupDecision)
-            line = found[str(measure), "decided" if decides else "score"]
-            yield replace(line, score=self._name, slice="samples", measure=text)
+            row = rows[str(measure), "decided" if decides else "score"]
+            yield replace(row, score=self._name, slice="samples", measure=text)
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+def _share(count: int, total: int) -> float:
+    return count / total if total else float("nan")

@@ -1,4 +1,4 @@
-"""Write drawings as PNG, PDF and SVG."""
+"""Write plots as PNG, SVG and HTML."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["SUFFIXES", "check_picture", "draw_file", "inline_svg"]
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
-#: Nothing of when, where and by which version a figure was made.
+#: No date, host or version in the file: equal figures give equal files.
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
-_LEFT_OUT = {"font-family", "font-style", "font-weight"}
+_OMITTED = {"font-family", "font-style", "font-weight"}
 _DEFAULTS = {("stroke-linecap", "butt"), ("opacity", "1"), ("stroke-opacity", "1")}
 
 
@@ -39,23 +39,23 @@ def inline_svg(
     colours: Mapping[str, str],
     marks: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """Give a figure as an ``<svg>`` element that a page without inline styles may hold.
+    """Convert a figure to an ``<svg>`` element without inline styles.
 
-    Styles become attributes, since a policy that allows a page's styles by their hash (CSP) allows
-    none in elements. Text is text, in the font of the page.
+    Styles become attributes, because a content security policy that allows style sheets by their
+    hash does not allow styles in elements. Text stays text, in the font of the page.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
-        Drawn in the style of `styled`.
+        A figure drawn inside `styled`.
     name : str
-        Unique in the page; ids of the figure begin with it.
+        Unique prefix of the ids of the figure in the page.
     label : str
-        What the figure shows, in words.
+        Description of the figure in words.
     colours : mapping of str to str
-        What takes the place of each colour: ``"var(--model-1)"`` of ``"#0072b2"``. Others stay.
+        Replacements of colours: ``{"#0072b2": "var(--model-1)"}``. Other colours stay.
     marks : mapping of str to sequence of str, optional
-        What the pointer is told at each mark of the line with this gid.
+        Tooltips of the marks of a line, by the gid of the line.
 
     Returns
     -------
@@ -66,11 +66,11 @@ def inline_svg(
     root = ET.fromstring(out.getvalue())  # noqa: S314 (it is matplotlib's)
     _prune(root)
     themed = {key.lower(): value for key, value in colours.items()}
-    told = marks or {}
+    tooltips = marks or {}
     for element in root.iter():
         element.tag = element.tag.removeprefix(_SVG)
-        if element.get("id") in told:
-            _tell(element, told[element.get("id", "")])
+        if element.get("id") in tooltips:
+            _add_tooltips(element, tooltips[element.get("id", "")])
         element.attrib = dict(_attributes(element, name, themed))
         element.tail = None
         if element.tag not in ("text", "title"):
@@ -85,7 +85,7 @@ def inline_svg(
 
 
 def _prune(root: ET.Element) -> None:
-    """Take out metadata and styles, and what is empty then."""
+    """Remove metadata, styles, and elements that are then empty."""
     for child in list(root):
         _prune(child)
         tag = child.tag.removeprefix(_SVG)
@@ -93,7 +93,7 @@ def _prune(root: ET.Element) -> None:
             root.remove(child)
 
 
-def _tell(line: ET.Element, texts: Sequence[str]) -> None:
+def _add_tooltips(line: ET.Element, texts: Sequence[str]) -> None:
     for use, text in zip(line.iter(f"{_SVG}use"), texts, strict=True):
         ET.SubElement(use, "title").text = printable(text)
 
@@ -103,7 +103,7 @@ def _attributes(
 ) -> Iterator[tuple[str, str]]:
     for key, value in element.attrib.items():
         if key == "style":
-            yield from _declared(value, colours)
+            yield from _style_attributes(value, colours)
         elif key == "id":
             if element.tag not in ("g", "text"):
                 yield key, f"{name}-{value}"
@@ -117,27 +117,27 @@ def _attributes(
             yield key, value
 
 
-def _declared(style: str, colours: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The declarations of a style, as attributes."""
+def _style_attributes(style: str, colours: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Convert the declarations of a style to attributes."""
     for declaration in style.lower().split(";"):
         key, _, value = (part.strip() for part in declaration.partition(":"))
-        if not key or key in _LEFT_OUT or (key, value) in _DEFAULTS:
+        if not key or key in _OMITTED or (key, value) in _DEFAULTS:
             continue
         if key == "font":
             yield "font-size", re.findall(r"[0-9.]+px", value)[0]
         else:
-            yield key, _COLOUR.sub(lambda found: colours.get(found[0], found[0]), value)
+            yield key, _COLOUR.sub(lambda match: colours.get(match[0], match[0]), value)
 
 
-#: What the name of a picture may end in.
+#: Suffixes of picture files.
 SUFFIXES = (".png", ".svg", ".html")
 DPI = 150
-# Nothing of when, where and by which version a picture was made: equal curves, equal files.
-_NO_METADATA_OF = {
+# No date, host or version in the file: equal curves give equal files.
+_FILE_METADATA = {
     ".png": {"Software": None},
     ".svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
 }
-# For inline SVG, no script and no request: the page works from a disk, and for good.
+# Inline SVG, no script and no request: the page works offline from a local file.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:56rem;padding:0 1rem;"
@@ -148,18 +148,18 @@ _STYLE = (
 
 
 def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
-    """Refuse a picture that cannot be drawn, before the work for it.
+    """Check that a picture can be drawn, before any work.
 
     Parameters
     ----------
     path : str or path
     argument : str
-        What names it.
+        Name of the argument, for messages.
 
     Raises
     ------
     OutputError
-        If the name tells no format.
+        If the suffix is unknown.
     ArgumentError
         If matplotlib is not installed.
     """
@@ -170,16 +170,18 @@ def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
         )
 
 
-def draw_file(curve: Drawable, part: Path, shown: str, title: str | None = None) -> None:
-    """Draw a curve to `part` in the format that the suffix of `shown` names.
+def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = None) -> None:
+    """Draw a curve to a file in the format of the suffix of `path`.
 
     Parameters
     ----------
     curve : Drawable
-    part : Path
-    shown : str
+    temporary : Path
+        File to write.
+    path : str
+        Final path.
     title : str, optional
-        By default what kind of curve it is.
+        By default the kind of the curve.
 
     Raises
     ------
@@ -194,32 +196,32 @@ def draw_file(curve: Drawable, part: Path, shown: str, title: str | None = None)
         )
     from fastrank_eval.analysis.plots import caption_of, figure_of, styled, title_of
 
-    suffix = Path(shown).suffix.lower()
+    suffix = Path(path).suffix.lower()
     with styled(), warnings.catch_warnings():
-        # A sign of a column's name that the font lacks is drawn as a box, and no reason to stop.
+        # A character of a column's name that the font lacks is drawn as a box, without a warning.
         warnings.filterwarnings("ignore", message="Glyph")
         figure = figure_of(curve, title)
         if suffix == ".html":
             page = _page(curve, _svg(figure), title_of(curve, title), caption_of(curve))
-            part.write_text(page, encoding="utf-8")
+            temporary.write_text(page, encoding="utf-8")
         else:
-            _save(figure, part, suffix)
+            _save(figure, temporary, suffix)
 
 
-def _save(figure: Any, where: Any, suffix: str) -> None:
+def _save(figure: Any, target: Any, suffix: str) -> None:
     """Write the figure without the empty space around it."""
     figure.savefig(
-        where,
+        target,
         format=suffix[1:],
         dpi=DPI,
         bbox_inches="tight",
         pad_inches=0.15,
-        metadata=_NO_METADATA_OF[suffix],
+        metadata=_FILE_METADATA[suffix],
     )
 
 
 def _svg(figure: Any) -> str:
-    """The figure as an element of a page."""
+    """Convert the figure to an element of a page."""
     out = io.StringIO()
     _save(figure, out, ".svg")
     text = out.getvalue()
@@ -241,10 +243,11 @@ def _page(curve: Drawable, svg: str, title: str, caption: str) -> str:
         cells = [f"{of[name]:.6g}" if name in of else reason or "" for name in names]
         numbers = "".join(f'<td class="n">{safe(cell)}</td>' for cell in cells)
         rows.append(f"<tr><td>{safe(score)}</td>{numbers or f'<td>{safe(reason)}</td>'}</tr>")
-    told = {**curve.choices, **curve.meta.conventions}
-    told.pop("measures", None)
+    conventions = {**curve.choices, **curve.meta.conventions}
+    conventions.pop("measures", None)
     choices = "".join(
-        f"<tr><td>{safe(name)}</td><td>{safe(value)}</td></tr>" for name, value in told.items()
+        f"<tr><td>{safe(name)}</td><td>{safe(value)}</td></tr>"
+        for name, value in conventions.items()
     )
     svg = re.sub(r"<svg ", f'<svg role="img" aria-label="{safe(title)}" ', svg, count=1)
     return (

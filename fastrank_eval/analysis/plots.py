@@ -1,4 +1,4 @@
-"""Draw curves."""
+"""Draw curves with matplotlib."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ __all__ = [
     "roc",
     "shortened",
     "styled",
-    "thinned",
+    "thin",
     "title_of",
 ]
 
 
-# Okabe & Ito (2008), without the yellow, which white paper swallows.
+# Okabe & Ito (2008), without yellow, which is hard to see on white.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _MARKS = "osD^vP"
-#: Of what is no data: grids, diagonals, captions.
+#: Colour of everything but data: grids, diagonals, captions.
 DIM = "#666666"
-#: A line of what chance, or a perfect model, would give.
+#: Style of reference lines: chance, or a perfect model.
 CHANCE: dict[str, Any] = {"color": DIM, "linewidth": 1.0, "linestyle": (0, (2, 2))}
-_LONGEST = 44
-#: Fonts that hold what the first lacks, where they are installed.
+_MAX_LENGTH = 44
+#: Fallback fonts for characters that the first font lacks, if installed.
 _MORE_FONTS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -78,10 +78,10 @@ _SETTINGS = {
     "grid.linewidth": 0.7,
     "legend.frameon": False,
     "lines.linewidth": 1.8,
-    # Text of an SVG stays text, which can be searched and read aloud.
+    # Text in SVG stays text: it can be searched and read by screen readers.
     "svg.fonttype": "none",
     "svg.hashsalt": "fastrank_eval",
-    # A column may be called $x_1$; that is its name and no formula.
+    # A column may be named $x_1$: this is a name, not a formula.
     "text.parse_math": False,
     "text.usetex": False,
     "xtick.color": "#333333",
@@ -91,7 +91,7 @@ _SETTINGS = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw in our style, whatever the user's own settings are, and leave those as they were."""
+    """Use our style in a context, then restore the user's settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -102,22 +102,22 @@ def styled() -> Iterator[None]:
 
 
 def colour(model: int) -> str:
-    """The colour of a model, by its place."""
+    """Get the colour of a model by its index."""
     return _PALETTE[model % len(_PALETTE)]
 
 
 def dash(model: int) -> Any:
-    """The dashes of a model's line, so that one under another still shows."""
+    """Get the dashes of a model's line: overlapping lines stay visible."""
     return _DASHES[model % len(_DASHES)]
 
 
 def mark(model: int) -> str:
-    """The mark of a model's points."""
+    """Get the mark of a model's points."""
     return _MARKS[model % len(_MARKS)]
 
 
-def shortened(name: str, longest: int = _LONGEST) -> str:
-    """A name that fits, printable; the middle of a long one is left out."""
+def shortened(name: str, longest: int = _MAX_LENGTH) -> str:
+    """Shorten a name in its middle, and make it printable."""
     name = printable(name)
     if len(name) <= longest:
         return name
@@ -126,36 +126,36 @@ def shortened(name: str, longest: int = _LONGEST) -> str:
 
 
 def legend(figure: Any, entries: list[tuple[str, dict[str, Any]]]) -> None:
-    """Put a legend under the axes, where it covers no data.
+    """Draw a legend under the axes, where it covers no data.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
     entries : list of (str, dict)
-        Texts, and how their line looks.
+        Texts and the styles of their lines.
     """
     lines = [Line2D([], [], **look) for _, look in entries]
-    placed = figure.legend(
+    drawing = figure.legend(
         lines,
-        [str(place) for place in range(len(lines))],
+        [str(index) for index in range(len(lines))],
         loc="outside lower center",
         ncols=1 if max(len(text) for text, _ in entries) > 30 else min(2, len(entries)),
         handlelength=3,
     )
-    # Only now the texts: a label that begins with "_" would be left out.
-    for drawn, (text, _) in zip(placed.get_texts(), entries, strict=True):
-        drawn.set_text(text)
+    # Texts are set last: matplotlib leaves out labels that begin with "_".
+    for label, (text, _) in zip(drawing.get_texts(), entries, strict=True):
+        label.set_text(text)
 
 
 References = dict[str, dict[str, Any]]
-#: Steps that an axis can show.
+#: Number of steps that an axis can show.
 _STEPS = 2000
-#: Recall from which on precision is drawn: before, it is the luck of a few rows, on a sliver.
-_STEADY = 0.005
+#: Least recall at which precision is drawn: below, it depends on a few rows.
+_MIN_RECALL = 0.005
 
 
 class Drawable(Protocol):
-    """What is drawn of a curve."""
+    """The fields of a curve that are drawn."""
 
     @property
     def kind(self) -> str:
@@ -174,12 +174,12 @@ class Drawable(Protocol):
 
     @property
     def values(self) -> dict[str, dict[str, float]]:
-        """Numbers of the whole curve by model."""
+        """Summary values of the curve by model."""
         ...
 
     @property
     def undefined(self) -> dict[str, str]:
-        """Models without a curve, and why."""
+        """Models without a curve, with the reason."""
         ...
 
     @property
@@ -189,12 +189,12 @@ class Drawable(Protocol):
 
     @property
     def meta(self) -> Meta:
-        """What the curve rests on."""
+        """Provenance and conventions of the curve."""
         ...
 
     @property
     def source(self) -> str:
-        """What was read."""
+        """Name of the source."""
         ...
 
     def of(self, score: str | None = None) -> dict[str, np.ndarray]:
@@ -203,38 +203,38 @@ class Drawable(Protocol):
 
 
 def models(curve: Drawable) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:
-    """The models that have a curve, each with its place."""
-    for place, score in enumerate(curve.scores):
+    """Iterate over the models that have a curve, with their indices."""
+    for model, score in enumerate(curve.scores):
         if score not in curve.undefined:
-            yield place, score, curve.of(score)
+            yield model, score, curve.of(score)
 
 
-def thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Leave out points that a picture cannot show: those inside a run within one of its cells."""
+def thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Remove points that a picture cannot show."""
     if len(x) <= _STEPS:
         return x, y
     cells = []
     for values in (x, y):
-        span = float(np.ptp(values)) or 1.0
-        cells.append(np.floor((values - values.min()) / span * _STEPS))
+        width = float(np.ptp(values)) or 1.0
+        cells.append(np.floor((values - values.min()) / width * _STEPS))
     moves = (np.diff(cells[0]) != 0) | (np.diff(cells[1]) != 0)
-    kept = np.concatenate([[True], moves]) | np.concatenate([moves, [True]])
-    return x[kept], y[kept]
+    keep = np.concatenate([[True], moves]) | np.concatenate([moves, [True]])
+    return x[keep], y[keep]
 
 
-def draw(axes: Any, place: int, x: np.ndarray, y: np.ndarray, **look: Any) -> None:
-    """One model's line."""
+def draw(axes: Any, model: int, x: np.ndarray, y: np.ndarray, **look: Any) -> None:
+    """Draw the line of one model."""
     axes.plot(
-        *thinned(x, y),
-        color=colour(place),
-        linestyle=dash(place),
+        *thin(x, y),
+        color=colour(model),
+        linestyle=dash(model),
         solid_joinstyle="round",
         **look,
     )
 
 
 def square(figure: Any, across: str, up: str) -> Any:
-    """Axes of two shares of one."""
+    """Make square axes from 0 to 1."""
     figure.set_size_inches(6.4, 7.2)
     axes = figure.subplots()
     axes.set(xlabel=across, ylabel=up, xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
@@ -243,24 +243,24 @@ def square(figure: Any, across: str, up: str) -> Any:
 
 
 def roc(figure: Any, curve: Drawable) -> References:
-    """True over false positive rate, with the diagonal of chance."""
+    """Draw true over false positive rate, with the diagonal of chance."""
     axes = square(figure, "False positive rate", "True positive rate")
     axes.plot([0, 1], [0, 1], **CHANCE)
-    for place, _, columns in models(curve):
-        draw(axes, place, columns["fpr"], columns["tpr"])
+    for model, _, columns in models(curve):
+        draw(axes, model, columns["fpr"], columns["tpr"])
     return {"chance": CHANCE}
 
 
 def pr(figure: Any, curve: Drawable) -> References:
-    """Precision over recall, with the share of positives that every recall has by chance."""
+    """Draw precision over recall, with the share of positives as chance level."""
     axes = square(figure, "Recall", "Precision")
     highest = 0.0
-    for place, _, columns in models(curve):
-        steady = columns["recall"] >= _STEADY
-        recall, precision = columns["recall"][steady], columns["precision"][steady]
-        # Steps as high as their right ends: the area under them is the average precision.
-        first = np.append(0.0, recall), np.append(precision[0], precision)
-        draw(axes, place, *first, drawstyle="steps-pre")
+    for model, _, columns in models(curve):
+        is_steady = columns["recall"] >= _MIN_RECALL
+        recall, precision = columns["recall"][is_steady], columns["precision"][is_steady]
+        # The height of a step is that of its right end: the area is the average precision.
+        steps = np.append(0.0, recall), np.append(precision[0], precision)
+        draw(axes, model, *steps, drawstyle="steps-pre")
         highest = max(highest, float(precision.max()))
     rates = sorted({curve.values[score]["positive rate"] for _, score, _ in models(curve)})
     for rate in rates:
@@ -270,60 +270,58 @@ def pr(figure: Any, curve: Drawable) -> References:
 
 
 def det(figure: Any, curve: Drawable) -> References:
-    """Misses over false alarms, both on the scale of normal deviates."""
+    """Draw false negative over false positive rate, as normal deviates."""
     axes = square(figure, "False positive rate", "False negative rate")
     errors = [curve.values[score]["EER"] for _, score, _ in models(curve)]
-    some = [error for error in errors if error > 0]
-    least = 10 ** np.floor(np.log10(max(min(some, default=0.1) / 100, 1e-6)))
-    ends = deviates(np.array([least, 1 - least]))
-    for place, _, columns in models(curve):
-        # What is 0 or 1 lies beyond the frame.
-        x, y = (
-            deviates(np.clip(columns[name], least / 10, 1 - least / 10)) for name in ("fpr", "fnr")
-        )
-        draw(axes, place, x, y)
+    positive = [error for error in errors if error > 0]
+    low = 10 ** np.floor(np.log10(max(min(positive, default=0.1) / 100, 1e-6)))
+    ends = deviates(np.array([low, 1 - low]))
+    for model, _, columns in models(curve):
+        # Points at 0 or 1 are outside the frame.
+        x, y = (deviates(np.clip(columns[name], low / 10, 1 - low / 10)) for name in ("fpr", "fnr"))
+        draw(axes, model, x, y)
     axes.plot(ends, ends, **CHANCE)
-    for place, score, _ in models(curve):
+    for model, score, _ in models(curve):
         error = curve.values[score]["EER"]
-        if least < error < 1 - least:
-            at = deviates(np.array([error]))
-            axes.plot(at, at, "o", color=colour(place), markersize=6, zorder=3)
+        if low < error < 1 - low:
+            quantile = deviates(np.array([error]))
+            axes.plot(quantile, quantile, "o", color=colour(model), markersize=6, zorder=3)
     shares = np.array([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
     shown = np.append(shares, 1 - shares[:4])
-    shown = shown[(shown >= least) & (shown <= 1 - least)]
-    places, names = deviates(shown), [f"{100 * share:.10g}%" for share in shown]
-    axes.set_xticks(places, names, fontsize=9, rotation=0 if least >= 1e-3 else 60)
-    axes.set_yticks(places, names, fontsize=9)
+    shown = shown[(shown >= low) & (shown <= 1 - low)]
+    ticks, names = deviates(shown), [f"{100 * share:.10g}%" for share in shown]
+    axes.set_xticks(ticks, names, fontsize=9, rotation=0 if low >= 1e-3 else 60)
+    axes.set_yticks(ticks, names, fontsize=9)
     axes.set(xlim=ends, ylim=ends)
     return {"equal error rates": CHANCE}
 
 
 def deviates(shares: np.ndarray) -> np.ndarray:
-    """Where the standard normal distribution reaches each share, in ]0, 1[."""
-    reached = NormalDist().inv_cdf
-    return np.fromiter(map(reached, shares.tolist()), np.float64, len(shares))
+    """Compute standard normal quantiles of shares in ]0, 1[."""
+    quantile = NormalDist().inv_cdf
+    return np.fromiter(map(quantile, shares.tolist()), np.float64, len(shares))
 
 
-#: Predictions this many times apart are shown on logarithmic axes.
-_FAR_APART = 20
-_MOST_PANELS = 3
+#: Axes are logarithmic if the ratio of predictions is larger than this.
+_LOG_RATIO = 20
+_MAX_PANELS = 3
 _FEW_CUTOFFS = 8
-#: Of a normal distribution, 95% lie so many standard errors around its mean.
+#: Half the 95% interval of a normal distribution, in standard errors.
 _STANDARD_ERRORS = 1.96
 
 
 def lift(figure: Any, curve: Drawable) -> References:
-    """Cumulative gains, and lift beside them."""
+    """Draw cumulative gains, and lift next to them."""
     figure.set_size_inches(10.5, 6.2)
     gains, lifts = figure.subplots(1, 2)
-    depths = np.linspace(_STEADY, 1.0, 800)
+    depths = np.linspace(_MIN_RECALL, 1.0, 800)
     gains.plot([0, 1], [0, 1], **CHANCE)
     lifts.axhline(1.0, **CHANCE)
-    for place, _, columns in models(curve):
-        draw(gains, place, columns["depth"], columns["recall"])
-        # Gains are straight between points, lift is not.
+    for model, _, columns in models(curve):
+        draw(gains, model, columns["depth"], columns["recall"])
+        # Between points, gains are straight lines, lift is not.
         recall = np.interp(depths, columns["depth"], columns["recall"])
-        draw(lifts, place, depths, recall / depths)
+        draw(lifts, model, depths, recall / depths)
     depth = "Depth: share of rows, highest scores first"
     gains.set(xlabel=depth, ylabel="Recall: share of positives found")
     gains.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
@@ -335,22 +333,22 @@ def lift(figure: Any, curve: Drawable) -> References:
 
 
 def calibration(figure: Any, curve: Drawable) -> References:
-    """Observed rate over mean prediction, intervals, and the rows of bins of equal width."""
-    counted = curve.choices["binning"] == "equal-width"
-    figure.set_size_inches(6.4, 8.9 if counted else 7.2)
-    if counted:
+    """Draw observed rate over mean prediction, and rows of bins."""
+    has_counts = curve.choices["binning"] == "equal-width"
+    figure.set_size_inches(6.4, 8.9 if has_counts else 7.2)
+    if has_counts:
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
         below.set_box_aspect(0.22)
     else:
         axes = figure.subplots()
     axes.set_box_aspect(1)
-    found = [columns for _, _, columns in models(curve)]
-    means = np.concatenate([columns["mean_prediction"] for columns in found])
-    rates = np.concatenate([columns["observed_rate"] for columns in found])
-    log = min(means.min(), rates.min()) > 0 and means.max() / means.min() > _FAR_APART
+    columns_of_models = [columns for _, _, columns in models(curve)]
+    means = np.concatenate([columns["mean_prediction"] for columns in columns_of_models])
+    rates = np.concatenate([columns["observed_rate"] for columns in columns_of_models])
+    log = min(means.min(), rates.min()) > 0 and means.max() / means.min() > _LOG_RATIO
     both = np.concatenate([means, rates])
-    most = min(both.max() * 1.1, 1.0) or 1.0
-    ends = (-0.03 * most, 1.03 * most)
+    highest = min(both.max() * 1.1, 1.0) or 1.0
+    ends = (-0.03 * highest, 1.03 * highest)
     if log:
         ends = both.min() / 1.6, min(both.max() * 1.6, 1.12)
     if log:
@@ -360,25 +358,25 @@ def calibration(figure: Any, curve: Drawable) -> References:
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
             axis.minorticks_off()
     axes.plot(ends, ends, **CHANCE)
-    for place, _, columns in models(curve):
+    for model, _, columns in models(curve):
         x, y = columns["mean_prediction"], columns["observed_rate"]
-        # Wilson's interval holds the rate itself but for rounding.
-        spans = np.maximum([y - columns["low"], columns["high"] - y], 0.0)
+        # Wilson's interval includes the rate itself, except for rounding.
+        half_widths = np.maximum([y - columns["low"], columns["high"] - y], 0.0)
         axes.errorbar(
             x,
             y,
-            spans if np.isfinite(spans).all() else None,
-            color=colour(place),
-            linestyle=dash(place),
+            half_widths if np.isfinite(half_widths).all() else None,
+            color=colour(model),
+            linestyle=dash(model),
             marker="o",
             markersize=5,
             elinewidth=1.2,
             capsize=2.5,
         )
-        if counted:
+        if has_counts:
             rows = columns.get("rows", columns.get("weight"))
-            below.plot(x, rows, color=colour(place), linestyle=dash(place), marker="o", ms=4)
-    if counted:
+            below.plot(x, rows, color=colour(model), linestyle=dash(model), marker="o", ms=4)
+    if has_counts:
         below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
         below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     else:
@@ -388,21 +386,21 @@ def calibration(figure: Any, curve: Drawable) -> References:
 
 
 def by_cutoff(figure: Any, curve: Drawable) -> References:
-    """Each measure over its cutoff, a panel for each."""
+    """Draw each measure over its cutoff, one panel for each."""
     names = list(dict.fromkeys(curve.of(curve.scores[0])["measure"].tolist()))
-    across = 2 if len(names) == 4 else min(len(names), _MOST_PANELS)
+    across = 2 if len(names) == 4 else min(len(names), _MAX_PANELS)
     down = -(-len(names) // across)
     figure.set_size_inches(max(6.4, 4.2 * across), 1.4 + 3.6 * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
-        for place, _, columns in models(curve):
-            here = columns["measure"] == name
+        for model, _, columns in models(curve):
+            is_measure = columns["measure"] == name
             axes.plot(
-                columns["k"][here],
-                columns["value"][here],
-                color=colour(place),
-                linestyle=dash(place),
-                marker="o" if np.count_nonzero(here) <= 30 else "",
+                columns["k"][is_measure],
+                columns["value"][is_measure],
+                color=colour(model),
+                linestyle=dash(model),
+                marker="o" if np.count_nonzero(is_measure) <= 30 else "",
                 markersize=4,
             )
         axes.set(xlabel="Cutoff k", ylabel=f"{shortened(name, 40)}@k")
@@ -420,27 +418,27 @@ def by_cutoff(figure: Any, curve: Drawable) -> References:
 
 
 def activity(figure: Any, curve: Drawable) -> References:
-    """A measure over buckets of groups, with how many groups stand behind each."""
+    """Draw a measure over buckets of groups, with the number of groups."""
     figure.set_size_inches(8.0, 5.6)
     axes = figure.subplots()
     first = curve.of(curve.scores[0])
     buckets = np.arange(len(first["bucket"]))
-    many = len(curve.scores)
-    for place, _, columns in models(curve):
-        x = buckets + 0.6 * (place - (many - 1) / 2) / many
+    model_count = len(curve.scores)
+    for model, _, columns in models(curve):
+        x = buckets + 0.6 * (model - (model_count - 1) / 2) / model_count
         axes.errorbar(
             x,
             columns["value"],
             _STANDARD_ERRORS * np.nan_to_num(columns["standard_error"]),
-            color=colour(place),
+            color=colour(model),
             linestyle="",
-            marker=mark(place),
+            marker=mark(model),
             markersize=7,
             elinewidth=1.2,
             capsize=2.5,
         )
         for across, value in zip(x, columns["value"], strict=True):
-            if many <= _MOST_PANELS and np.isfinite(value):
+            if model_count <= _MAX_PANELS and np.isfinite(value):
                 axes.annotate(
                     f"{value:.3f}",
                     (across, value),
@@ -448,15 +446,18 @@ def activity(figure: Any, curve: Drawable) -> References:
                     textcoords="offset points",
                     va="center",
                     fontsize=9,
-                    color=colour(place),
+                    color=colour(model),
                 )
-    used = np.max([columns["groups_used"] for _, _, columns in models(curve)], axis=0)
+    groups_used = np.max([columns["groups_used"] for _, _, columns in models(curve)], axis=0)
     axes.set_xticks(
         buckets,
-        [f"{bucket}\n{int(n):,} groups" for bucket, n in zip(first["bucket"], used, strict=True)],
+        [
+            f"{bucket}\n{int(n):,} groups"
+            for bucket, n in zip(first["bucket"], groups_used, strict=True)
+        ],
     )
-    what = {"rows": "Rows of a group", "positives": "Positives of a group"}
-    axes.set_xlabel(f"{what[str(curve.choices['activity'])]}, and how many groups have a value")
+    labels = {"rows": "Rows of a group", "positives": "Positives of a group"}
+    axes.set_xlabel(f"{labels[str(curve.choices['activity'])]}, and how many groups have a value")
     axes.set_ylabel(shortened(str(curve.choices["measure"]), 50))
     axes.grid(visible=False, axis="x")
     axes.margins(x=0.1, y=0.1)
@@ -475,7 +476,7 @@ _TITLES = {
     "lift": "Cumulative gains and lift",
     "calibration": "Calibration",
 }
-_DRAWN: dict[str, Callable[[Any, Drawable], dict[str, dict[str, Any]]]] = {
+_DRAW: dict[str, Callable[[Any, Drawable], dict[str, dict[str, Any]]]] = {
     "roc": roc,
     "pr": pr,
     "det": det,
@@ -484,12 +485,12 @@ _DRAWN: dict[str, Callable[[Any, Drawable], dict[str, dict[str, Any]]]] = {
     "k": by_cutoff,
     "gauc-by-activity": activity,
 }
-#: Values that the axes show, not the legend.
-_ON_AXES = ("positive rate",)
+#: Values that only the axes show.
+_AXIS_VALUES = ("positive rate",)
 
 
 def title_of(curve: Drawable, title: str | None = None) -> str:
-    """What stands above the picture."""
+    """Write the title of the picture."""
     if title is not None:
         return shortened(title, 90)
     if curve.kind == "k":
@@ -503,33 +504,33 @@ def title_of(curve: Drawable, title: str | None = None) -> str:
 
 
 def caption_of(curve: Drawable) -> str:
-    """What the data are."""
+    """Describe the data: source, rows, groups, conventions."""
     conditions = curve.meta.conventions
-    told = [shortened(curve.source)] if curve.source else []
+    texts = [shortened(curve.source)] if curve.source else []
     rows, groups = curve.meta.rows, curve.meta.groups
-    told.append(f"{rows:,} rows in {groups:,} group{'' if groups == 1 else 's'}")
+    texts.append(f"{rows:,} rows in {groups:,} group{'' if groups == 1 else 's'}")
     rates = [of["positive rate"] for of in curve.values.values() if "positive rate" in of]
     if rates:
-        told.append(f"{100 * rates[0]:.3g}% positive")
+        texts.append(f"{100 * rates[0]:.3g}% positive")
     if curve.kind == "calibration":
-        told.append(f"{curve.choices['bins']} {curve.choices['binning']} bins")
+        texts.append(f"{curve.choices['bins']} {curve.choices['binning']} bins")
         if conditions.get("weight") is None:
-            told.append(f"bars: {100 * float(str(curve.choices['confidence'])):.6g}% intervals")
+            texts.append(f"bars: {100 * float(str(curve.choices['confidence'])):.6g}% intervals")
     if curve.kind == "gauc-by-activity":
-        told.append("bars: 1.96 standard errors")
-    told += [
+        texts.append("bars: 1.96 standard errors")
+    texts += [
         f"{name} {shortened(str(conditions[name]), 60)}"
         for name in ("weight", "where", "limit")
         if conditions.get(name) is not None
     ]
-    return ", ".join(told)
+    return ", ".join(texts)
 
 
 def figure_of(curve: Drawable, title: str | None = None) -> Figure:
-    """All models of a curve in one figure."""
+    """Draw all models of a curve in one figure."""
     figure = Figure(layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
-    references = _DRAWN[curve.kind](figure, curve)
+    references = _DRAW[curve.kind](figure, curve)
     first = figure.axes[0]
     wide = int(figure.get_figwidth() * 12)
     caption = textwrap.fill(caption_of(curve), wide)
@@ -544,7 +545,7 @@ def figure_of(curve: Drawable, title: str | None = None) -> Figure:
     points = curve.kind == "gauc-by-activity"
     entries = [
         (
-            _entry(curve, score),
+            _legend_text(curve, score),
             {"color": colour(i), "linestyle": "" if points else dash(i)}
             | ({"marker": mark(i), "markersize": 7} if points else {}),
         )
@@ -554,20 +555,20 @@ def figure_of(curve: Drawable, title: str | None = None) -> Figure:
     return figure
 
 
-def _entry(curve: Drawable, score: str) -> str:
-    """A model and what its curve comes to."""
+def _legend_text(curve: Drawable, score: str) -> str:
+    """Write the legend text of a model: its name and summary values."""
     reason = curve.undefined.get(score)
     if reason is not None:
         return f"{shortened(score)}  undefined: {reason.replace('_', ' ')}"
-    told = [
-        f"{shortened(name)} {_number(value)}"
+    texts = [
+        f"{shortened(name)} {_number_text(value)}"
         for name, value in curve.values[score].items()
-        if name not in _ON_AXES
+        if name not in _AXIS_VALUES
     ]
-    return f"{shortened(score)}  {', '.join(told)}"
+    return f"{shortened(score)}  {', '.join(texts)}"
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     if np.isnan(value):
         return "undefined"
     return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Choose and describe a threshold."""
+"""Choose the best threshold; count decisions at thresholds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastrank_eval.measures.decisions import PositivePredictiveValue
 from fastrank_eval.results.format import printable
 from fastrank_eval.stats.score_table import ScoreTable
 
-#: Criteria, each with the options it takes.
+#: Options of each criterion.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "f1": (),
     "fbeta": ("beta",),
@@ -31,21 +31,21 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "recall": ("target",),
     "cost": ("costs", "pos"),
 }
-#: Options without which a criterion means nothing.
-_NEEDED = ("beta", "target", "costs")
+#: Options that a criterion requires.
+_REQUIRED = ("beta", "target", "costs")
 _CELLS = ("tp", "fp", "fn", "tn")
-_READ = {
+_PARSERS = {
     "beta": number(above=0),
     "target": number(above=0, most=1),
     "pos": number(above=0, below=1),
 }
-#: What leaves a criterion without a value.
-_NEEDS_POSITIVES = ("f1", "fbeta", "precision", "recall")
+#: Criteria that are undefined without positives.
+_POSITIVE_CRITERIA = ("f1", "fbeta", "precision", "recall")
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """What the best threshold is best by.
+    """A criterion of the best threshold.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class Criterion:
         * ``"youden"``: TPR + 1 - FPR is highest (Youden's J plus 1);
         * ``"product"``: TPR (1 - FPR) is highest;
         * ``"closest"``: the distance of (FPR, TPR) from (0, 1) is lowest;
-        * ``"accuracy"``: pos TPR + (1 - pos) (1 - FPR) is highest, `pos` the share of positives
-          where the threshold will be used, by default that of the rows: where an iso-accuracy line
-          touches the ROC curve;
+        * ``"accuracy"``: pos TPR + (1 - pos) (1 - FPR) is highest: an iso-accuracy line touches the
+          ROC curve there. `pos` is the share of positives where the threshold will be used, by
+          default that of the rows;
         * ``"precision"``: TPR is highest where precision is at least `target`;
         * ``"recall"``: precision is highest where TPR is at least `target`;
         * ``"cost"``: the mean cost of a row is lowest (`costs`, `pos` as for accuracy).
@@ -67,13 +67,13 @@ class Criterion:
     pos : float, optional
         In ]0, 1[.
     costs : mapping of str to float, optional
-        What a row costs by its cell, ``{"fp": 1, "fn": 5}``; of "tp", "fp", "fn", "tn", those left
-        out cost 0. A gain is a cost below 0.
+        Cost of a row by its cell, ``{"fp": 1, "fn": 5}``; cells of "tp", "fp", "fn", "tn" that are
+        left out cost 0. A gain is a cost below 0.
 
     Raises
     ------
     ArgumentError
-        If an option is missing, out of range, or one that the criterion does not take.
+        If an option is missing, out of range, or does not apply to the criterion.
 
     Notes
     -----
@@ -91,14 +91,14 @@ class Criterion:
     def __post_init__(self) -> None:
         check_choice("by", self.by, tuple(OPTIONS))
         for name in ("beta", "target", "pos", "costs"):
-            value, taken = getattr(self, name), name in OPTIONS[self.by]
+            value, applies = getattr(self, name), name in OPTIONS[self.by]
             if value is None:
-                if taken and name in _NEEDED:
+                if applies and name in _REQUIRED:
                     example = {"beta": "beta=2", "target": "target=0.9"}.get(
                         name, "costs={'fp': 1, 'fn': 5}"
                     )
                     raise ArgumentError(f"by={self.by!r} needs {name}: {example}.")
-            elif not taken:
+            elif not applies:
                 takers = [by for by, names in OPTIONS.items() if name in names]
                 raise ArgumentError(
                     f"by={self.by!r} takes no {name}; {', '.join(map(repr, takers))} "
@@ -108,32 +108,32 @@ class Criterion:
                 object.__setattr__(self, name, _read_costs(value))
             else:
                 try:
-                    object.__setattr__(self, name, float(_READ[name](value)))
-                except ValueError as wrong:
-                    raise ArgumentError(f"{name}={value!r} is not {wrong}.") from None
+                    object.__setattr__(self, name, float(_PARSERS[name](value)))
+                except ValueError as error:
+                    raise ArgumentError(f"{name}={value!r} is not {error}.") from None
 
     def __str__(self) -> str:
-        given: list[str] = []
+        texts: list[str] = []
         for name in OPTIONS[self.by]:
             value = getattr(self, name)
             if name == "costs":
-                given += [f"{cell}={cost:g}" for cell, cost in value.items()]
+                texts += [f"{cell}={cost:g}" for cell, cost in value.items()]
             elif value is not None:
-                given.append(f"{name}={value:g}")
-        return f"{self.by}({', '.join(given)})" if given else self.by
+                texts.append(f"{name}={value:g}")
+        return f"{self.by}({', '.join(texts)})" if texts else self.by
 
     @property
     def lowest(self) -> bool:
-        """Whether the best value is the lowest."""
+        """Whether the lowest value is the best."""
         return self.by in ("closest", "cost")
 
     @property
     def falls_with_fp(self) -> bool:
-        """Whether predicting one more negative positive never makes it better."""
+        """Whether one more false positive never improves the criterion."""
         return self.costs is None or self.costs.get("fp", 0.0) >= self.costs.get("tn", 0.0)
 
     def undefined(self, positive: float, negative: float) -> str | None:
-        """Why rows of these classes have no best threshold, or None.
+        """Give the reason why these rows have no best threshold, or None.
 
         Parameters
         ----------
@@ -142,14 +142,14 @@ class Criterion:
         """
         if not (positive > 0 or negative > 0):
             return "zero_weight"
-        if self.by in _NEEDS_POSITIVES:
+        if self.by in _POSITIVE_CRITERIA:
             return None if positive > 0 else "all_negative"
         if self.by in ("accuracy", "cost") and self.pos is None:
             return None
         return None if positive > 0 and negative > 0 else "single_class"
 
     def values(self, confusion: Confusion) -> np.ndarray:
-        """The criterion of each matrix of the same rows; NaN where it has none.
+        """Compute the criterion for confusion matrices, NaN where undefined.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class Criterion:
         classes = c.positive * c.negative
         if self.by in ("f1", "fbeta"):
             return f_score(c, 1.0 if self.beta is None else self.beta)
-        # Products first, quotients last: equal values stay equal, whole numbers being exact.
+        # Products first, quotients last: products of counts are exact, so equal values stay equal.
         if self.by == "youden":
             return ratio(c.tp * c.negative + c.tn * c.positive, classes)
         if self.by == "product":
@@ -172,45 +172,47 @@ class Criterion:
         if self.by == "accuracy":
             if self.pos is None:
                 return ratio(c.tp + c.tn, c.all)
-            right = self.pos * (c.tp * c.negative) + (1 - self.pos) * (c.tn * c.positive)
-            return ratio(right, classes)
+            weighted = self.pos * (c.tp * c.negative) + (1 - self.pos) * (c.tn * c.positive)
+            return ratio(weighted, classes)
         if self.by == "cost":
             costs = self.costs or {}
             tp, fp, fn, tn = (costs.get(cell, 0.0) for cell in _CELLS)
-            of_positives, of_negatives = tp * c.tp + fn * c.fn, fp * c.fp + tn * c.tn
+            positive_costs, negative_costs = tp * c.tp + fn * c.fn, fp * c.fp + tn * c.tn
             if self.pos is None:
-                return ratio(of_positives + of_negatives, c.all)
-            spent = self.pos * (of_positives * c.negative)
-            return ratio(spent + (1 - self.pos) * (of_negatives * c.positive), classes)
+                return ratio(positive_costs + negative_costs, c.all)
+            expected = self.pos * (positive_costs * c.negative)
+            return ratio(expected + (1 - self.pos) * (negative_costs * c.positive), classes)
         precision, recall = ratio(c.tp, c.predicted), ratio(c.tp, c.positive)
         if self.by == "precision":
             return np.where(precision >= self.target, recall, np.nan)
         return np.where(recall >= self.target, precision, np.nan)
 
 
-def _read_costs(given: Any) -> dict[str, float]:
-    if not isinstance(given, Mapping) or not given:
+def _read_costs(costs: Any) -> dict[str, float]:
+    if not isinstance(costs, Mapping) or not costs:
         raise ArgumentError(
-            f"costs={given!r} is not a mapping of cells to numbers, such as {{'fp': 1, 'fn': 5}}."
+            f"costs={costs!r} is not a mapping of cells to numbers, such as {{'fp': 1, 'fn': 5}}."
         )
-    read = {}
-    for cell, cost in given.items():
+    numbers = {}
+    for cell, cost in costs.items():
         if cell not in _CELLS:
             raise ArgumentError(f"costs: {cell!r} is not one of {', '.join(map(repr, _CELLS))}.")
         try:
-            read[cell] = float(number(least=-1e100, most=1e100)(cost))
-        except ValueError as wrong:
-            raise ArgumentError(f"costs: {cell}={cost!r} is not {wrong}.") from None
-    return read
+            numbers[cell] = float(number(least=-1e100, most=1e100)(cost))
+        except ValueError as error:
+            raise ArgumentError(f"costs: {cell}={cost!r} is not {error}.") from None
+    return numbers
 
 
-#: Which of equally good thresholds is taken.
+#: Choices among equally good thresholds.
 PREFER = ("highest", "lowest")
 
 
 @dataclass(frozen=True, slots=True)
 class BestThreshold:
-    """The best threshold of a model: a row is predicted positive if its score is at least that.
+    """The best threshold of a model, with its confusion matrix.
+
+    A row is predicted positive if its score is at least the threshold.
 
     Parameters
     ----------
@@ -219,14 +221,14 @@ class BestThreshold:
     by : str
         The criterion with its options.
     threshold : float or None
-        A score of some row. None: it is best to predict no row positive; NaN where undefined.
+        The score of a row. None: it is best to predict no row positive. NaN where undefined.
     value : float
-        What the criterion comes to there; NaN where undefined.
+        The criterion at the threshold; NaN where undefined.
     tp, fp, fn, tn : int or float
-        Rows in each cell of the confusion matrix, or their weight. Where undefined, as if no row
-        were predicted positive.
+        Rows in each cell of the confusion matrix, or their weight. If the threshold is undefined,
+        no row is predicted positive.
     reason : str or None
-        Why there is none.
+        Why there is no threshold.
     """
 
     score: str
@@ -239,13 +241,13 @@ class BestThreshold:
     tn: float
     reason: str | None = None
 
-    def _share(self, above: float, below: float) -> float:
-        defined = self.reason is None and below > 0
-        return above / below if defined else math.nan
+    def _share(self, numerator: float, denominator: float) -> float:
+        is_defined = self.reason is None and denominator > 0
+        return numerator / denominator if is_defined else math.nan
 
     @property
     def precision(self) -> float:
-        """TP / (TP + FP); NaN where undefined, as are all that follow."""
+        """TP / (TP + FP); NaN where undefined, like all shares below."""
         return self._share(self.tp, self.tp + self.fp)
 
     @property
@@ -270,11 +272,11 @@ class BestThreshold:
 
     @property
     def accuracy(self) -> float:
-        """Share of the rows that are predicted right."""
+        """Share of rows with the right prediction."""
         return self._share(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain Python values, for JSON: NaN is None."""
+        """Convert to plain Python values for JSON, NaN to None."""
         numbers = {
             "threshold": self.threshold,
             "value": self.value,
@@ -294,7 +296,7 @@ class BestThreshold:
         score = printable(self.score)
         if self.reason is not None:
             return f"{score}: no threshold by {self.by} ({self.reason})"
-        at = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
+        threshold = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
         shares = ", ".join(f"{name} {getattr(self, name):.6g}" for name in _SHARES)
         cells = ", ".join(
             f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.6g}"
@@ -302,7 +304,7 @@ class BestThreshold:
                 ("TP", self.tp), ("FP", self.fp), ("FN", self.fn), ("TN", self.tn),
             )
         )  # fmt: skip
-        return f"{score}: {at}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
+        return f"{score}: {threshold}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
 
 
 _SHARES = ("precision", "recall", "fpr", "specificity", "f1", "accuracy")
@@ -334,34 +336,35 @@ def best_threshold(
     weight: str | None = None,
     **options: Any,
 ) -> BestThreshold | dict[str, BestThreshold]:
-    """The threshold that is best by a criterion, exactly: every distinct score is tried.
+    """Find the best threshold by a criterion among all distinct scores.
 
-    Scores of rows that weigh nothing are left out.
+    The result is exact. Scores of rows of weight 0 are left out.
 
     Parameters
     ----------
     source : object
-        As `evaluate` takes it; no group is needed.
+        As in `evaluate`; no group is needed.
     label : str
     score : str or sequence of str
-        One column a model; higher is more likely positive. Scores are taken for numbers.
+        One column for each model; a higher score is more likely positive. Scores need not be
+        probabilities.
     by, beta, target, pos, costs
         See `Criterion`.
     prefer : {"highest", "lowest"}
-        Which of equally good thresholds is taken: the highest, which predicts the fewest rows
-        positive (none at all is higher than any score), or the lowest.
+        The choice among equally good thresholds: the highest, which predicts the fewest rows
+        positive (to predict none is higher than any score), or the lowest.
     rel : float
-        The least label of a positive row, above 0.
+        Least label of a positive row, above 0.
     weight : str, optional
         Row weight: 0, or from 1e-30 to 1e30.
     **options
         ``unretrieved``, ``unjudged``, ``score_type``, ``where``, ``limit``, ``threads``,
-        ``format``, ``allow_unfinished``, ``progress``, as `evaluate` takes them.
+        ``format``, ``allow_unfinished``, ``progress``, as in `evaluate`.
 
     Returns
     -------
     BestThreshold, or dict of str to BestThreshold
-        By score column where `score` is a sequence.
+        By score column if `score` is a sequence.
 
     Raises
     ------
@@ -379,15 +382,17 @@ def best_threshold(
     criterion = Criterion(by, beta, target, pos, costs)
     check_choice("prefer", prefer, PREFER)
     check_options("best_threshold", {"label", "score", "weight", *options}, states_of)
-    tables = score_tables(source, label=label, score=score, weight=weight, rel=_rel(rel), **options)
-    found = {name: best_of(table, criterion, prefer, name) for name, table in tables.items()}
-    return found[score] if isinstance(score, str) else found
+    tables = score_tables(
+        source, label=label, score=score, weight=weight, rel=_read_rel(rel), **options
+    )
+    results = {name: best_of(table, criterion, prefer, name) for name, table in tables.items()}
+    return results[score] if isinstance(score, str) else results
 
 
 def best_of(
     table: ScoreTable, criterion: Criterion, prefer: str = "highest", score: str = "score"
 ) -> BestThreshold:
-    """The best threshold of a table of scores; see `best_threshold`.
+    """Find the best threshold in a table of scores; see `best_threshold`.
 
     Parameters
     ----------
@@ -395,53 +400,60 @@ def best_of(
     criterion : Criterion
     prefer : {"highest", "lowest"}
     score : str
-        What the result calls the score.
+        Name of the score in the result.
     """
     check_choice("prefer", prefer, PREFER)
     tp, fp = (
-        np.concatenate([[0], np.cumsum(part, dtype=part.dtype)])
-        for part in (table.positives, table.others)
+        np.concatenate([[0], np.cumsum(counts, dtype=counts.dtype)])
+        for counts in (table.positives, table.others)
     )
-    tried = None
+    candidates = None
     if prefer == "highest" and criterion.falls_with_fp:
-        # Where a score has no positive, the next higher one is at least as good.
-        tried = np.append(0, np.flatnonzero(table.positives) + 1)
+        # A score without positives is never better than the next higher score.
+        candidates = np.append(0, np.flatnonzero(table.positives) + 1)
     elif tp.dtype.kind == "f":
-        # What weighs nothing is no threshold, or rows of weight 0 would move the lowest one.
-        tried = np.append(0, np.flatnonzero(table.positives + table.others) + 1)
-    at, value = 0, math.nan
+        # Scores of weight 0 are left out, or they would change the lowest threshold.
+        candidates = np.append(0, np.flatnonzero(table.positives + table.others) + 1)
+    index, value = 0, math.nan
     positive, negative = tp[-1], fp[-1]
     reason: str | None = "no_rows"
     if len(table.score):
         reason = criterion.undefined(float(positive), float(negative))
     if reason is None:
-        hits, false = (part if tried is None else part[tried] for part in (tp, fp))
-        cells = (hits, false, positive - hits, negative - false)
+        true_positives, false_positives = (
+            counts if candidates is None else counts[candidates] for counts in (tp, fp)
+        )
+        cells = (
+            true_positives,
+            false_positives,
+            positive - true_positives,
+            negative - false_positives,
+        )
         values = criterion.values(Confusion(*(cell.astype(np.float64) for cell in cells)))
         if np.isnan(values).all():
             reason = "target_not_reached"
         else:
             best = np.nanmin(values) if criterion.lowest else np.nanmax(values)
             ties = np.flatnonzero(values == best)
-            at, value = int(ties[0] if prefer == "highest" else ties[-1]), float(best)
-            at = at if tried is None else int(tried[at])
+            index, value = int(ties[0] if prefer == "highest" else ties[-1]), float(best)
+            index = index if candidates is None else int(candidates[index])
     threshold: float | None = math.nan
     if reason is None:
-        threshold = float(table.score[at - 1]) if at else None
+        threshold = float(table.score[index - 1]) if index else None
     return BestThreshold(
         score,
         str(criterion),
         threshold,
         value,
-        _plain(tp[at], table.scale),
-        _plain(fp[at], table.scale),
-        _plain(positive - tp[at], table.scale),
-        _plain(negative - fp[at], table.scale),
+        _cell_value(tp[index], table.scale),
+        _cell_value(fp[index], table.scale),
+        _cell_value(positive - tp[index], table.scale),
+        _cell_value(negative - fp[index], table.scale),
         reason,
     )
 
 
-def _plain(cell: Any, scale: float) -> float:
+def _cell_value(cell: Any, scale: float) -> float:
     return int(cell) if isinstance(cell, np.integer) else float(cell) / scale
 
 
@@ -456,12 +468,12 @@ def confusion(
     weight: str | None = None,
     **options: Any,
 ) -> pa.Table:
-    """Count what thresholds decide: a confusion matrix for each model and threshold.
+    """Count decisions: a confusion matrix for each model and threshold.
 
     Parameters
     ----------
     source, label, score, rel, weight, **options
-        As `best_threshold` takes them.
+        As in `best_threshold`.
     threshold : float or iterable of float
         A row is predicted positive if its score is at least this, compared as float64.
 
@@ -469,7 +481,7 @@ def confusion(
     -------
     pyarrow.Table
         ``score`` (string), ``threshold`` (float64), ``tp``, ``fp``, ``fn``, ``tn``: int64 rows, or
-        with weights their float64 sums, exact but for one rounding.
+        with weights their float64 sums, each rounded once.
 
     Raises
     ------
@@ -483,22 +495,26 @@ def confusion(
     >>> fr.confusion(log, label="click", score="pctr", threshold=[0.5, 0.75]).to_pylist()[1]
     {'score': 'pctr', 'threshold': 0.75, 'tp': 1, 'fp': 1, 'fn': 1, 'tn': 2}
     """
-    given: object = threshold
-    if isinstance(given, str):
-        raise ArgumentError(f"threshold={given!r} is not a number, nor several.")
-    several = threshold if isinstance(threshold, Iterable) else [threshold]
-    measures = [PositivePredictiveValue(threshold=one, rel=_rel(rel)) for one in several]
+    requested: object = threshold
+    if isinstance(requested, str):
+        raise ArgumentError(f"threshold={requested!r} is not a number, nor several.")
+    thresholds = threshold if isinstance(threshold, Iterable) else [threshold]
+    measures = [
+        PositivePredictiveValue(threshold=value, rel=_read_rel(rel)) for value in thresholds
+    ]
     if not measures:
         raise ArgumentError("threshold names none: give a number, or several.")
     check_options("confusion", {"label", "score", "weight", *options}, states_of)
-    found = states_of(source, measures, label=label, score=score, weight=weight, **options)
+    states_by_score = states_of(
+        source, measures, label=label, score=score, weight=weight, **options
+    )
     rows = [
         {
             "score": name,
             "threshold": float(measure.threshold),
             **{cell.lower(): number for cell, number in state.details().items()},
         }
-        for name, states in found.items()
+        for name, states in states_by_score.items()
         for measure, state in zip(measures, states, strict=True)
     ]
     number = pa.int64() if weight is None else pa.float64()
@@ -507,8 +523,8 @@ def confusion(
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
 
-def _rel(given: Any) -> Any:
+def _read_rel(rel: Any) -> Any:
     try:
-        return REL.read(given)
-    except ValueError as wrong:
-        raise ArgumentError(f"rel={given!r} is not {wrong}.") from None
+        return REL.read(rel)
+    except ValueError as error:
+        raise ArgumentError(f"rel={rel!r} is not {error}.") from None

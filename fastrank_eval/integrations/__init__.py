@@ -1,4 +1,4 @@
-"""The engine inside other libraries: metrics for training loops, scikit-learn, ir_measures.
+"""Use the engine in training loops, scikit-learn and ir_measures.
 
 ::
 
@@ -10,7 +10,7 @@
     fe.integrations.ir_measures.register()
     sklearn.metrics.make_scorer(fe.integrations.scorer("GAUC"), response_method="predict_proba")
 
-None of these libraries is imported here, nor needed for what another one calls.
+This module imports none of these libraries; each function needs only its own library.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from fastrank_eval.integrations.sklearn import group_score, scorer
 
 _SCIKIT_LEARN = "fastrank_eval.integrations.sklearn"
-_TRAINING = "fastrank_eval.integrations.boosting"
+_BOOSTING = "fastrank_eval.integrations.boosting"
 
-_HOME = {
-    "catboost_metric": _TRAINING,
+_MODULES = {
+    "catboost_metric": _BOOSTING,
     "group_score": _SCIKIT_LEARN,
     "ir_measures": "fastrank_eval.integrations.ir_measures",
-    "lightgbm_metric": _TRAINING,
+    "lightgbm_metric": _BOOSTING,
     "scorer": _SCIKIT_LEARN,
-    "xgboost_metric": _TRAINING,
+    "xgboost_metric": _BOOSTING,
 }
 
 __all__ = [
@@ -50,12 +50,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from the file that holds it, once."""
-    home = _HOME.get(name)
-    if home is None:
+    """Import a public name from its module."""
+    module_name = _MODULES.get(name)
+    if module_name is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(home)
-    return module if home == f"{__name__}.{name}" else getattr(module, name)
+    module = import_module(module_name)
+    return module if module_name == f"{__name__}.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

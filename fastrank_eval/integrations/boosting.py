@@ -1,4 +1,4 @@
-"""Metrics for the training loops of LightGBM, XGBoost and CatBoost."""
+"""Make metrics for the training loops of LightGBM, XGBoost and CatBoost."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import shown, typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.integrations.grouped_labels import Grouped, Grouping, groupings, several
+from fastrank_eval.integrations.grouped_labels import (
+    GroupedMeasure,
+    Grouping,
+    by_data_set,
+    groupings,
+)
 from fastrank_eval.measures import Measure
 
 __all__ = ["CatBoostMetric", "catboost_metric", "lightgbm_metric", "xgboost_metric"]
 
 
-class _Training:
-    """A measure, and the groups of the data sets that a training loop evaluates it on."""
+class _TrainingMetric:
+    """A measure and the groups of the data sets of a training loop."""
 
     def __init__(
         self,
@@ -27,17 +32,17 @@ class _Training:
         name: str | None,
         options: dict[str, Any],
     ) -> None:
-        self._grouped = Grouped(measure, options)
-        self._given = groupings(group, sizes)
-        self._own: dict[int, tuple[np.ndarray, Grouping]] = {}
+        self._measure = GroupedMeasure(measure, options)
+        self._groupings = groupings(group, sizes)
+        self._own_groupings: dict[int, tuple[np.ndarray, Grouping]] = {}
         self._weighted = weighted
-        self.name = str(self._grouped.measure) if name is None else name
-        self.higher_is_better = self._grouped.measure.higher_is_better
+        self.name = str(self._measure.measure) if name is None else name
+        self.higher_is_better = self._measure.measure.higher_is_better
 
     def value(
         self, predicted: object, label: object, weight: object, own: np.ndarray | None
     ) -> float:
-        """The measure of a data set.
+        """Compute the measure of a data set.
 
         Parameters
         ----------
@@ -45,7 +50,7 @@ class _Training:
         label : array, shape (rows,)
         weight : array, shape (rows,), or None
         own : ndarray of int or None
-            Sizes of the groups that the data set itself knows.
+            Sizes of the groups, if the data set has them.
         """
         score = np.asarray(predicted)
         if score.ndim != 1:
@@ -56,30 +61,30 @@ class _Training:
         if self._weighted and weight is None:
             raise ArgumentError("weighted=True, but the data set has no weights: give it some.")
         grouping = self._grouping(len(score), own)
-        return self._grouped.value(grouping, label, score, weight if self._weighted else None)
+        return self._measure.value(grouping, label, score, weight if self._weighted else None)
 
     def _grouping(self, rows: int, own: np.ndarray | None) -> Grouping:
-        if self._given:
-            if rows not in self._given:
-                known = ", ".join(f"{known:,}" for known in self._given)
+        if self._groupings:
+            if rows not in self._groupings:
+                row_counts = ", ".join(f"{row_counts:,}" for row_counts in self._groupings)
                 raise ArgumentError(
                     f"{self.name}: no groups were given for a data set of {rows:,} rows, only for "
-                    f"{known}. Pass those of every data set that is evaluated, training data "
+                    f"{row_counts}. Pass those of every data set that is evaluated, training data "
                     "included: group=[of_training, of_validation]."
                 )
-            return self._given[rows]
+            return self._groupings[rows]
         if own is None or not len(own):
             raise ArgumentError(
                 f"{self.name}: groups are not known. Pass group=, an id a row, or sizes=, the rows "
                 "of each group; or give the data set groups of its own."
             )
-        kept = self._own.get(rows)
-        if kept is None or not np.array_equal(kept[0], own):
-            kept = self._own[rows] = (own, Grouping.of_sizes(own))
-        return kept[1]
+        cached = self._own_groupings.get(rows)
+        if cached is None or not np.array_equal(cached[0], own):
+            cached = self._own_groupings[rows] = (own, Grouping.of_sizes(own))
+        return cached[1]
 
 
-class _LightGBMMetric(_Training):
+class _LightGBMMetric(_TrainingMetric):
     def __call__(self, preds: Any, eval_data: Any) -> tuple[str, float, bool]:
         sizes = eval_data.get_group()
         value = self.value(
@@ -91,7 +96,7 @@ class _LightGBMMetric(_Training):
         return self.name, value, self.higher_is_better
 
 
-class _XGBoostMetric(_Training):
+class _XGBoostMetric(_TrainingMetric):
     def __call__(self, predt: Any, dmatrix: Any) -> tuple[str, float]:
         ends = np.asarray(dmatrix.get_uint_info("group_ptr"), np.int64)
         weight = dmatrix.get_weight()
@@ -101,25 +106,25 @@ class _XGBoostMetric(_Training):
         return self.name, value
 
 
-class CatBoostMetric(_Training):
-    """What CatBoost takes as an `eval_metric`; made by `catboost_metric`."""
+class CatBoostMetric(_TrainingMetric):
+    """An `eval_metric` of CatBoost, made by `catboost_metric`."""
 
     labels: dict[int, np.ndarray]
 
     def is_max_optimal(self) -> bool:
-        """Whether more is better."""
+        """Tell whether higher is better."""
         return self.higher_is_better
 
     def evaluate(self, approxes: Sequence[Any], target: Any, weight: Any) -> tuple[float, float]:
-        """The measure of one data set, as an error of weight 1."""
+        """Compute the measure of a data set, as an error of weight 1."""
         if len(approxes) != 1:
             raise ArgumentError(
                 f"the model predicts {len(approxes)} values a row: ranking needs one. "
                 "Choose a loss with one."
             )
         label = np.asarray(target)
-        wanted = self.labels.get(len(label))
-        if wanted is not None and not np.array_equal(wanted, label):
+        expected = self.labels.get(len(label))
+        if expected is not None and not np.array_equal(expected, label):
             raise ArgumentError(
                 f"{self.name}: the rows of the data set of {len(label):,} rows do not come in the "
                 "order of label. CatBoost shuffles training data where boosting is ordered or "
@@ -128,7 +133,7 @@ class CatBoostMetric(_Training):
         return self.value(np.asarray(approxes[0]), label, weight, None), 1.0
 
     def get_final_error(self, error: float, weight: float) -> float:
-        """The measure itself."""
+        """Return the measure itself."""
         return error
 
 
@@ -142,39 +147,39 @@ def lightgbm_metric(
     name: str | None = None,
     **options: Any,
 ) -> _LightGBMMetric:
-    """A measure as `feval` of ``lightgbm.train``.
+    """Make a `feval` for ``lightgbm.train``.
 
-    Groups are found once, not in every round.
+    Rows are grouped once, not in every round.
 
     Parameters
     ----------
     measure : str or Measure
         One measure, such as ``"GAUC"`` or ``"nDCG@10"``.
-    group : array of ids, shape (rows,), or list of such, optional
-        The group of each row; integers, text, dates or bools, not null; in any order. For several
-        data sets a list of arrays, told apart by their number of rows. Without `group` and `sizes`
-        the groups of the data set (``Dataset(group=...)``) hold.
-    sizes : sequence of int, or list of such, optional
-        Instead: the rows of each group, one group after the other.
+    group : array of ids, shape (rows,), or list of arrays, optional
+        Group id of each row; integers, text, dates or bools, not null; in any order. For several
+        data sets a list of arrays; their numbers of rows must differ. Without `group` and `sizes`
+        the groups of the data set (``Dataset(group=...)``) are used.
+    sizes : sequence of int, or list of sequences, optional
+        Instead of ids: the number of rows of each group, one group after the other.
     weighted : bool
-        Take the weights of the data set as row weights; otherwise they are left out.
+        Use the weights of the data set as row weights; otherwise they are ignored.
     name : str, optional
-        What to report the measure as; its text by default.
+        Name in the report; by default the text of the measure.
     **options
-        profile, ties, undefined, groups, weight_rows, score_type and threads, as `evaluate` has
-        them.
+        profile, ties, undefined, groups, weight_rows, score_type and threads, as in
+        `evaluate`.
 
     Returns
     -------
     callable
         ``(preds, dataset) -> (name, value, is_higher_better)``; the value is NaN where undefined.
-        It raises `ArgumentError` where no groups of as many rows are known.
+        It raises `ArgumentError` for a data set without groups.
 
     Raises
     ------
     ArgumentError
-        If both `group` and `sizes` are given, two data sets are of one length, groups are no ids,
-        or an option is unknown.
+        If there are both `group` and `sizes`, two data sets have the same length, groups are not
+        ids, or an option is unknown.
     MeasureError
         If there is no such measure.
 
@@ -201,19 +206,19 @@ def xgboost_metric(
     name: str | None = None,
     **options: Any,
 ) -> _XGBoostMetric:
-    """A measure as `custom_metric` of ``xgboost.train``.
+    """Make a `custom_metric` for ``xgboost.train``.
 
-    XGBoost does not ask which way is better: early stopping needs ``maximize=True``, but for
-    measures that are better the lower they are (LogLoss, Brier, ECE ...). It keeps six decimals.
-    It takes blanks and colons in the name of a metric for the end of it, so the name has none:
-    blanks are left out, a colon becomes ``=``.
+    XGBoost does not know whether higher is better: early stopping needs ``maximize=True``, except
+    for measures of which lower is better (LogLoss, Brier, ECE ...). It rounds to six decimals. A
+    blank or a colon ends the name of a metric, so the name has none: blanks are removed, a colon
+    becomes ``=``.
 
     Parameters
     ----------
     measure, group, sizes, weighted, name, **options
-        As of `lightgbm_metric`; without `group` and `sizes` the groups of the DMatrix (``qid=``)
-        hold. Where it has such, XGBoost's weights are those of groups, not of rows: `weighted`
-        refuses them.
+        As in `lightgbm_metric`; without `group` and `sizes` the groups of the DMatrix (``qid=``)
+        are used. With them, XGBoost's weights are weights of groups, not of rows, and `weighted`
+        is an error.
 
     Returns
     -------
@@ -249,21 +254,21 @@ def catboost_metric(
     weighted: bool = False,
     **options: Any,
 ) -> CatBoostMetric:
-    """A measure as `eval_metric` of CatBoost.
+    """Make an `eval_metric` for CatBoost.
 
-    CatBoost hands no groups to metrics in Python, and evaluates them on the training data too:
-    give the groups of each data set, ``group=[of_training, of_validation]``. It shuffles training
-    data where boosting is ordered or features are categorical, unless ``has_time=True``; the groups
-    then belong to other rows, which only `label` can tell. It reports the metric as
-    ``CatBoostMetric``, and warns that it cannot compile it, which does not matter.
+    CatBoost passes no groups to metrics in Python, and evaluates them on the training data too:
+    pass the groups of each data set, ``group=[of_training, of_validation]``. It shuffles training
+    data if boosting is ordered or features are categorical, unless ``has_time=True``. The groups
+    then belong to other rows; only `label` can detect this. CatBoost reports the metric as
+    ``CatBoostMetric``. It warns that it cannot compile the metric; this has no effect.
 
     Parameters
     ----------
     measure, group, sizes, weighted, **options
-        As of `lightgbm_metric`; one of `group` and `sizes` is needed.
-    label : array of numbers, shape (rows,), or list of such, optional
-        The labels of each data set, as CatBoost is given them: if its rows come in another order,
-        the metric raises `ArgumentError`.
+        As in `lightgbm_metric`; either `group` or `sizes` is required.
+    label : array of numbers, shape (rows,), or list of arrays, optional
+        The labels of each data set, as passed to CatBoost. If rows come in another order, the
+        metric raises `ArgumentError`.
 
     Returns
     -------
@@ -274,7 +279,7 @@ def catboost_metric(
     Raises
     ------
     ArgumentError, MeasureError
-        As `lightgbm_metric` does, and if no groups are given.
+        As `lightgbm_metric` does, and if there are no groups.
 
     References
     ----------
@@ -294,13 +299,17 @@ def catboost_metric(
         )
     metric = CatBoostMetric(measure, group, sizes, weighted, None, options)
     try:
-        given = [] if label is None else [np.asarray(one, np.float32) for one in several(label)]
+        labels = (
+            []
+            if label is None
+            else [np.asarray(values, np.float32) for values in by_data_set(label)]
+        )
     except (TypeError, ValueError, OverflowError):
-        given = [np.empty((), np.float32)]
-    if any(one.ndim != 1 for one in given):
+        labels = [np.empty((), np.float32)]
+    if any(values.ndim != 1 for values in labels):
         raise ArgumentError(
             "label: must be an array of numbers, one a row, or a list of such, got "
             f"{shown(label)}; pass the labels of each data set."
         )
-    metric.labels = {len(one): one for one in given}
+    metric.labels = {len(values): values for values in labels}
     return metric

@@ -1,4 +1,4 @@
-"""Groups that stay while scores change: found once, then every call is one evaluation."""
+"""Group rows once and evaluate them for many scores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fastrank_eval.io import open_source
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.results.evaluate import evaluate
 
-__all__ = ["Grouped", "Grouping", "groupings", "several"]
+__all__ = ["GroupedMeasure", "Grouping", "by_data_set", "groupings"]
 
-#: What a caller may choose besides the measure; the rest follows from there being arrays.
+#: Options that a caller may pass; the others do not apply to arrays.
 _OPTIONS = (
     "profile",
     "ties",
@@ -29,12 +29,12 @@ _OPTIONS = (
 
 
 class Grouping:
-    """Which rows form a group; rows whose groups are scattered are put in order here, once.
+    """The groups of rows; rows of scattered groups are sorted once.
 
     Parameters
     ----------
     number : ndarray of int64, shape (rows,)
-        The number of each row's group.
+        Group index of each row.
     """
 
     def __init__(self, number: np.ndarray) -> None:
@@ -42,19 +42,19 @@ class Grouping:
         runs = int(np.count_nonzero(number[1:] != number[:-1])) + (self.rows > 0)
         self._order = None
         if runs != len(np.unique(number)):
-            # Stable, because ties="input" means the order in which rows were given.
+            # Stable, because ties="input" means the order of the rows.
             self._order = np.argsort(number, kind="stable")
             number = number[self._order]
         self.number = arrow_column(np.ascontiguousarray(number))
 
     @classmethod
     def of_ids(cls, group: object) -> Grouping:
-        """Rows grouped by an id each.
+        """Group rows by an id for each row.
 
         Raises
         ------
         ArgumentError
-            If the ids are no array, no ids, or null somewhere.
+            If the ids are not an array, not of a type of ids, or null.
         """
         batches = list(open_source({"group": group}).batches(["group"]))
         columns = [decoded(batch.column("group")) for batch in batches]
@@ -74,12 +74,12 @@ class Grouping:
 
     @classmethod
     def of_sizes(cls, sizes: object) -> Grouping:
-        """Rows that stand group after group, so many each.
+        """Group contiguous rows by the sizes of groups.
 
         Raises
         ------
         ArgumentError
-            If a size is no whole number of at least 0.
+            If a size is not a whole number of at least 0.
         """
         counts = np.asarray(sizes)
         if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
@@ -88,30 +88,30 @@ class Grouping:
             )
         return cls(np.repeat(np.arange(len(counts)), counts))
 
-    def arranged(self, values: np.ndarray) -> np.ndarray:
-        """Values of the rows, groups being contiguous."""
+    def sort(self, values: np.ndarray) -> np.ndarray:
+        """Sort values of rows by group."""
         return values if self._order is None else values[self._order]
 
 
-class Grouped:
-    """A measure of rows whose groups are known.
+class GroupedMeasure:
+    """A measure with options, for rows with known groups.
 
     Parameters
     ----------
-    measure : str or Measure
+    measure_or_text : str or Measure
     options : mapping
         Arguments of `evaluate`.
 
     Raises
     ------
     ArgumentError
-        If an option is not one of those that arrays leave open.
+        If an option does not apply to arrays.
     MeasureError
         If there is no such measure.
     """
 
-    def __init__(self, of: str | Measure, options: Mapping[str, Any]) -> None:
-        self.measure = measure(of)
+    def __init__(self, measure_or_text: str | Measure, options: Mapping[str, Any]) -> None:
+        self.measure = measure(measure_or_text)
         for name in options:
             if name not in _OPTIONS:
                 raise ArgumentError(
@@ -122,12 +122,12 @@ class Grouped:
     def value(
         self, grouping: Grouping, label: object, score: object, weight: object = None
     ) -> float:
-        """The measure over all groups; NaN where undefined.
+        """Compute the measure over all groups, NaN where undefined.
 
         Raises
         ------
         ArgumentError
-            If there is not one label, score and weight a row.
+            If there is not one label, score and weight for each row.
         FastRankEvalError
             As `evaluate` does.
         """
@@ -135,14 +135,14 @@ class Grouped:
         if weight is not None:
             columns["weight"] = weight
         source: dict[str, object] = {"group": grouping.number}
-        for part, values in columns.items():
+        for name, values in columns.items():
             array = np.asarray(values)
             if array.shape != (grouping.rows,):
                 raise ArgumentError(
-                    f"{part} has shape {array.shape}, but the groups are those of "
-                    f"{grouping.rows:,} rows: pass one {part} a row."
+                    f"{name} has shape {array.shape}, but the groups are those of "
+                    f"{grouping.rows:,} rows: pass one {name} a row."
                 )
-            source[part] = grouping.arranged(array)
+            source[name] = grouping.sort(array)
         result = evaluate(
             source,
             group="group",
@@ -158,14 +158,14 @@ class Grouped:
 
 
 def groupings(group: object, sizes: object) -> dict[int, Grouping]:
-    """The groups of each data set, by its number of rows; none where none are given.
+    """Build the groups of each data set, by its number of rows.
 
     Parameters
     ----------
     group : array, or list or tuple of arrays, or None
-        An id a row, of one data set or of several.
+        An id for each row, of one data set or of several.
     sizes : sequence of int, or list or tuple of such, or None
-        Instead: the rows of each group.
+        Instead of ids: the number of rows of each group.
 
     Raises
     ------
@@ -177,26 +177,26 @@ def groupings(group: object, sizes: object) -> dict[int, Grouping]:
     if group is None and sizes is None:
         return {}
     if sizes is None:
-        each = [Grouping.of_ids(one) for one in several(group)]
+        each = [Grouping.of_ids(item) for item in by_data_set(group)]
     else:
-        each = [Grouping.of_sizes(one) for one in several(sizes)]
-    found: dict[int, Grouping] = {}
+        each = [Grouping.of_sizes(item) for item in by_data_set(sizes)]
+    groupings_by_rows: dict[int, Grouping] = {}
     for grouping in each:
-        if grouping.rows in found:
+        if grouping.rows in groupings_by_rows:
             raise ArgumentError(
                 f"two data sets have {grouping.rows:,} rows, and only their length tells them "
                 "apart: make a metric for each and train with one of them."
             )
-        found[grouping.rows] = grouping
-    return found
+        groupings_by_rows[grouping.rows] = grouping
+    return groupings_by_rows
 
 
-def several(given: Any) -> list[Any]:
-    """What is given of each data set: a list of things that have a length is of several."""
+def by_data_set(argument: Any) -> list[Any]:
+    """Split an argument by data set: a list of items with a length is several."""
     if (
-        isinstance(given, list | tuple)
-        and len(given) > 0
-        and all(hasattr(one, "__len__") and not isinstance(one, str | bytes) for one in given)
+        isinstance(argument, list | tuple)
+        and len(argument) > 0
+        and all(hasattr(item, "__len__") and not isinstance(item, str | bytes) for item in argument)
     ):
-        return list(given)
-    return [given]
+        return list(argument)
+    return [argument]

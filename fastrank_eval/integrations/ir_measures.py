@@ -1,4 +1,4 @@
-"""Run measures of ir_measures."""
+"""Compute measures of ir_measures."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ from fastrank_eval.results.evaluate import evaluate
 if TYPE_CHECKING:
     from fastrank_eval.measures import Measure
 
-__all__ = ["NAME", "Wanted", "register", "unregister", "wanted"]
+__all__ = ["NAME", "EquivalentMeasure", "equivalent", "register", "unregister"]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A measure of ours, and what it is to be computed on.
+class EquivalentMeasure:
+    """A measure here that equals one of ir_measures, and its rows and grades.
 
     Parameters
     ----------
     measure : Measure
     judged_only : bool
-        Leave out documents that nobody judged; later ones move up.
+        Leave out unjudged documents; later ones move up.
     regrade : tuple or None
-        The scale that grades are put on first: ``("gains", grade, gain, ...)`` replaces grades,
-        ``("share", least, most)`` maps [least, most] to [0, 1].
+        Scale of the grades: ``("gains", grade, gain, ...)`` replaces grades, ``("share", least,
+        most)`` maps [least, most] to [0, 1].
     """
 
     measure: Measure
@@ -69,11 +69,11 @@ class Wanted:
 
     @property
     def rows(self) -> tuple[Any, ...]:
-        """Measures with an equal one can be evaluated together."""
+        """Key of rows and grades; equal keys are evaluated together."""
         return self.judged_only, self.regrade
 
     def new_grades(self, grades: np.ndarray) -> np.ndarray:
-        """Distinct grades on the other scale."""
+        """Convert distinct grades to the scale."""
         values = grades.astype(np.float64)
         if self.regrade is None:
             return values
@@ -86,86 +86,86 @@ class Wanted:
         return values
 
 
-def wanted(measure: Any) -> Wanted | None:
-    """What a measure of ir_measures is here.
+def equivalent(measure: Any) -> EquivalentMeasure | None:
+    """Convert a measure of ir_measures.
 
     Parameters
     ----------
     measure : ir_measures.Measure
-        Its parameters being valid.
+        A measure with valid parameters.
 
     Returns
     -------
-    Wanted or None
-        None if there is no measure here of the same value.
+    EquivalentMeasure or None
+        None if no measure here has the same value.
     """
     options = {
         name: measure.params.get(name, param.default)
         for name, param in measure.SUPPORTED_PARAMS.items()
     }
-    # A parameter that is not given is a bare object of ir_measures' own.
+    # ir_measures marks a parameter without a value by a bare object.
     options = {name: value for name, value in options.items() if type(value) is not object}
     cutoff = options.pop("cutoff", None)
     judged_only = bool(options.pop("judged_only", False))
-    made = _MEASURES.get(measure.NAME)
-    if made is None:
+    convert = _MEASURES.get(measure.NAME)
+    if convert is None:
         return None
     try:
-        found = made(options)
-        if found is None:
+        result = convert(options)
+        if result is None:
             return None
-        ours = found.measure if cutoff is None else found.measure @ cutoff
+        ours = result.measure if cutoff is None else result.measure @ cutoff
         ours.check_complete()
     except MeasureError:
         return None
-    return Wanted(ours, judged_only, found.regrade)
+    return EquivalentMeasure(ours, judged_only, result.regrade)
 
 
-def _same(ours: Measure) -> Callable[[dict[str, Any]], Wanted | None]:
-    return lambda options: Wanted(ours(**options))
+def _same(ours: Measure) -> Callable[[dict[str, Any]], EquivalentMeasure | None]:
+    return lambda options: EquivalentMeasure(ours(**options))
 
 
-def _user_model(ours: Measure) -> Callable[[dict[str, Any]], Wanted | None]:
-    def made(options: dict[str, Any]) -> Wanted | None:
+def _user_model(ours: Measure) -> Callable[[dict[str, Any]], EquivalentMeasure | None]:
+    def convert(options: dict[str, Any]) -> EquivalentMeasure | None:
         least, most = options.pop("min_rel"), options.pop("max_rel", None)
         options.pop("dcg", None)
         if most is None or not least < most:
             return None
-        return Wanted(ours(gain="label", **options), regrade=("share", least, most))
+        return EquivalentMeasure(ours(gain="label", **options), regrade=("share", least, most))
 
-    return made
+    return convert
 
 
-def _ndcg(options: dict[str, Any]) -> Wanted | None:
+def _ndcg(options: dict[str, Any]) -> EquivalentMeasure | None:
     gains: Mapping[Any, Any] | None = options.pop("gains", None)
     if options.pop("dcg") == "exp-log2":
-        return None if gains is not None else Wanted(nDCG)
+        return None if gains is not None else EquivalentMeasure(nDCG)
     if gains is None:
-        return Wanted(nDCG(gain="linear"))
+        return EquivalentMeasure(nDCG(gain="linear"))
     numbers = [number for pair in sorted(gains.items()) for number in pair]
     if not all(isinstance(number, int | np.integer) for number in numbers):
         return None
-    return Wanted(nDCG(gain="linear"), regrade=("gains", *numbers))
+    return EquivalentMeasure(nDCG(gain="linear"), regrade=("gains", *numbers))
 
 
-def _set_precision(options: dict[str, Any]) -> Wanted | None:
-    return Wanted((RelP if options.pop("relative") else P)(**options))
+def _set_precision(options: dict[str, Any]) -> EquivalentMeasure | None:
+    return EquivalentMeasure((RelP if options.pop("relative") else P)(**options))
 
 
-def _set_f(options: dict[str, Any]) -> Wanted | None:
-    # ir_measures hands its beta to trec_eval, which takes it for the square of beta.
-    return Wanted(F(alpha=1 / (1 + options["beta"]), rel=options["rel"]))
+def _set_f(options: dict[str, Any]) -> EquivalentMeasure | None:
+    # ir_measures passes beta to trec_eval, which reads it as the square of beta.
+    return EquivalentMeasure(F(alpha=1 / (1 + options["beta"]), rel=options["rel"]))
 
 
-def _retrieved(options: dict[str, Any]) -> Wanted | None:
-    return Wanted(NumRelRet(**options) if options else NumRet)
+def _retrieved(options: dict[str, Any]) -> EquivalentMeasure | None:
+    return EquivalentMeasure(NumRelRet(**options) if options else NumRet)
 
 
-def _rbp(options: dict[str, Any]) -> Wanted | None:
-    return Wanted(RBP(**options)) if "rel" in options else None
+def _rbp(options: dict[str, Any]) -> EquivalentMeasure | None:
+    return EquivalentMeasure(RBP(**options)) if "rel" in options else None
 
 
-_MEASURES: Mapping[str, Callable[[dict[str, Any]], Wanted | None]] = {
+_MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = {
     "AP": _same(AP),
     "BPM": _user_model(BPM),
     "Bpref": _same(bpref),
@@ -192,7 +192,7 @@ _MEASURES: Mapping[str, Callable[[dict[str, Any]], Wanted | None]] = {
     "nDCG": _ndcg,
 }
 
-#: What the provider is called in ir_measures' registry.
+#: Name of the provider in the registry of ir_measures.
 NAME = "fastrank_eval"
 
 
@@ -200,17 +200,17 @@ def register(*, first: bool = True) -> Any:
     """Let ir_measures evaluate with this engine.
 
     Measures are those of ir_measures, under trec_eval's conventions (profile ``"ir_measures"``):
-    scores are compared as float32 and tied documents stand by descending id, for every measure.
-    (ir_measures' own RR@k and Judged rank tied documents by ascending id, those of cwl_eval in
-    the order of the run.) ERR and ``nDCG(dcg='exp-log2')`` are not rounded to five decimals. What
-    is not supported stays with the other providers: diversity measures, INSQ, INST and NERR11
-    (cwl_eval cuts them at rank 1000), Accuracy, Compat, RBP without `rel`, NumQ.
+    for every measure, scores are compared as float32, and tied documents are ordered by descending
+    id. (RR@k and Judged of ir_measures order tied documents by ascending id, measures of cwl_eval
+    in the order of the run.) ERR and ``nDCG(dcg='exp-log2')`` are not rounded to five decimals.
+    Other providers still compute the measures that are not supported: diversity measures, INSQ,
+    INST and NERR11 (cwl_eval cuts them at rank 1000), Accuracy, Compat, RBP without `rel`, NumQ.
 
     Parameters
     ----------
     first : bool
-        Ask this provider before all others in ``ir_measures.calc_aggregate``, ``iter_calc``,
-        ``calc`` and ``evaluator``. Otherwise it is only found by its name, in
+        Try this provider before all others in ``ir_measures.calc_aggregate``, ``iter_calc``,
+        ``calc`` and ``evaluator``. Otherwise it is used only by its name,
         ``ir_measures.providers.registry["fastrank_eval"]``.
 
     Returns
@@ -242,7 +242,7 @@ def register(*, first: bool = True) -> Any:
 
 
 def unregister() -> None:
-    """Take the provider out of ir_measures again, where it is registered."""
+    """Remove the provider from ir_measures, if it is registered."""
     import ir_measures
 
     ir_measures.providers.registry.pop(NAME, None)
@@ -251,12 +251,12 @@ def unregister() -> None:
 
 
 def _provider() -> Any:
-    """A provider; its classes are made here because their bases are ir_measures'."""
+    """Make a provider; its base classes need ir_measures, an optional library."""
     import ir_measures
     from ir_measures import providers
 
     class Evaluator(providers.Evaluator):  # type: ignore[misc]
-        """Judgements read once, for any number of runs."""
+        """Judgements, read once, for any number of runs."""
 
         def __init__(self, measures: Iterable[Any], qrels: object) -> None:
             self._judgements = _Judgements(list(measures), qrels)
@@ -273,7 +273,7 @@ def _provider() -> Any:
 
         def supports(self, measure: Any) -> bool:
             measure.validate_params()
-            return wanted(measure) is not None
+            return equivalent(measure) is not None
 
         def _evaluator(self, measures: Iterable[Any], qrels: object) -> Evaluator:
             return Evaluator(measures, qrels)
@@ -292,12 +292,12 @@ class _Judgements:
 
     def __init__(self, measures: list[Any], qrels: object) -> None:
         self.measures = measures
-        self._wanted: dict[tuple[Any, ...], list[tuple[Any, Wanted]]] = {}
+        self._measures_by_rows: dict[tuple[Any, ...], list[tuple[Any, EquivalentMeasure]]] = {}
         for measure in measures:
-            found = wanted(measure)
-            if found is None:
+            equal = equivalent(measure)
+            if equal is None:
                 raise ValueError(f"unsupported measure {measure}")
-            self._wanted.setdefault(found.rows, []).append((measure, found))
+            self._measures_by_rows.setdefault(equal.rows, []).append((measure, equal))
         self._table = read_qrels(
             _pairs(qrels, "relevance"),
             query="query_id",
@@ -310,7 +310,7 @@ class _Judgements:
             self.queries.update(map(str, qrels))
 
     def values(self, run: object) -> Iterator[tuple[str, Any, float]]:
-        """Each query's value of each measure."""
+        """Yield the value of each query and measure."""
         retrieved = read_run(
             _pairs(run, "score"),
             query="query_id",
@@ -319,27 +319,27 @@ class _Judgements:
             duplicates="last",
         )
         joined = join(retrieved, self._table).table
-        for measures in self._wanted.values():
+        for measures in self._measures_by_rows.values():
             yield from _values(joined, measures)
 
 
 def _values(
-    joined: pa.Table, measures: list[tuple[Any, Wanted]]
+    joined: pa.Table, measures: list[tuple[Any, EquivalentMeasure]]
 ) -> Iterator[tuple[str, Any, float]]:
-    """Values of measures that see the same rows and grades."""
+    """Yield values of measures with the same rows and grades."""
     import pyarrow.compute as pc
 
     rows = measures[0][1]
     if rows.regrade is not None:
         joined = joined.set_column(
-            joined.schema.get_field_index("grade"), "grade", _regraded(joined["grade"], rows)
+            joined.schema.get_field_index("grade"), "grade", _regrade(joined["grade"], rows)
         )
     if rows.judged_only:
-        # trec_eval takes a negative grade for none there: the document is left out.
+        # trec_eval takes a negative grade as unjudged: the document is left out.
         joined = joined.filter(pc.fill_null(pc.greater_equal(joined["grade"], 0), True))
     if not joined.num_rows:
         return
-    ours: list[Measure] = [found.measure for _, found in measures]
+    ours: list[Measure] = [equal.measure for _, equal in measures]
     choices: dict[str, Any] = dict(PROFILES["ir_measures"].choices)
     if rows.judged_only:
         choices["unjudged"] = "drop"
@@ -354,29 +354,29 @@ def _values(
         **choices,
     )
     queries = result.per_group["query"].to_pylist()
-    for measure, found in measures:
-        # What is undefined counts as the measure's value of an empty list, as in ir_measures.
-        for query, value in zip(queries, result[found.measure].tolist(), strict=True):
+    for measure, equal in measures:
+        # An undefined value becomes the measure's default, as in ir_measures.
+        for query, value in zip(queries, result[equal.measure].tolist(), strict=True):
             yield query, measure, measure.DEFAULT if value != value else value
 
 
-def _regraded(grades: pa.ChunkedArray, rows: Wanted) -> pa.Array:
-    """Grades by another scale; those that nobody gave stay null."""
+def _regrade(grades: pa.ChunkedArray, rows: EquivalentMeasure) -> pa.Array:
+    """Convert grades to a scale; null stays null."""
     import pyarrow.compute as pc
 
-    null = as_array(grades.is_null().combine_chunks()).view(np.bool_)
-    given = as_array(pc.fill_null(grades, 0).combine_chunks())
-    old, at = np.unique(given, return_inverse=True)
-    return column_with_nulls(rows.new_grades(old)[at], null)
+    is_null = as_array(grades.is_null().combine_chunks()).view(np.bool_)
+    filled = as_array(pc.fill_null(grades, 0).combine_chunks())
+    distinct, inverse = np.unique(filled, return_inverse=True)
+    return column_with_nulls(rows.new_grades(distinct)[inverse], is_null)
 
 
 def _pairs(source: Any, number: str) -> object:
-    """What ir_measures takes as runs and judgements, as something that read_run takes."""
+    """Convert runs and judgements of ir_measures to a source of `read_run`."""
     if hasattr(source, "itertuples"):
         return source[["query_id", "doc_id", number]]
     if isinstance(source, Mapping):
         return source
     nested: dict[Any, dict[Any, Any]] = {}
-    for one in source:
-        nested.setdefault(one.query_id, {})[one.doc_id] = getattr(one, number)
+    for item in source:
+        nested.setdefault(item.query_id, {})[item.doc_id] = getattr(item, number)
     return nested

@@ -1,4 +1,4 @@
-"""Measures of groups as metrics and scorers of scikit-learn."""
+"""Make metrics and scorers of scikit-learn from measures of groups."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.integrations.grouped_labels import Grouped, Grouping
+from fastrank_eval.integrations.grouped_labels import GroupedMeasure, Grouping
 from fastrank_eval.measures import Measure
 
 __all__ = ["GroupScore", "group_score", "scorer"]
 
 
 class GroupScore:
-    """A metric as scikit-learn calls them; made by `scorer`, and can be pickled.
+    """A picklable metric in the signature of scikit-learn.
 
     Parameters
     ----------
@@ -25,14 +25,14 @@ class GroupScore:
     """
 
     def __init__(self, measure: str | Measure, options: dict[str, Any]) -> None:
-        self._grouped = Grouped(measure, options)
-        #: Part of what make_scorer prints.
-        self.__name__ = str(self._grouped.measure)
+        self._measure = GroupedMeasure(measure, options)
+        #: make_scorer prints this name.
+        self.__name__ = str(self._measure.measure)
 
     def __call__(
         self, y_true: Any, y_score: Any, *, groups: Any = None, sample_weight: Any = None
     ) -> float:
-        """The measure over all groups; NaN where undefined."""
+        """Compute the measure over all groups, NaN where undefined."""
         label, score = np.asarray(y_true), np.asarray(y_score)
         for name, values in (("y_true", label), ("y_score", score)):
             if values.ndim != 1:
@@ -41,7 +41,7 @@ class GroupScore:
                     "probabilities that is the column of the relevant class."
                 )
         if groups is None:
-            if not self._grouped.measure.pooled:
+            if not self._measure.measure.pooled:
                 raise ArgumentError(
                     f"{self.__name__} got no groups. Pass groups=, an id a row; behind "
                     "make_scorer they come by metadata routing: set_score_request(groups=True)."
@@ -49,7 +49,7 @@ class GroupScore:
             grouping = Grouping(np.zeros(len(label), np.int64))
         else:
             grouping = Grouping.of_ids(groups)
-        return self._grouped.value(grouping, label, score, sample_weight)
+        return self._measure.value(grouping, label, score, sample_weight)
 
 
 @typed
@@ -62,21 +62,21 @@ def group_score(
     sample_weight: Any = None,
     **options: Any,
 ) -> float:
-    """A measure over groups of rows, called as the metrics of scikit-learn are.
+    """Compute a measure over groups of rows, as metrics of scikit-learn do.
 
     Parameters
     ----------
     y_true : array of shape (rows,)
         Labels: bool, integer grades or finite gains, not null.
     y_score : array of shape (rows,)
-        Scores, higher ranks first; not NaN.
+        Scores, not NaN; the highest score ranks first.
     groups : array of ids, shape (rows,)
         Integers, text, dates or bools, not null; in any order.
     measure : str or Measure
     sample_weight : array of shape (rows,), optional
         Row weights, 0 or from 1e-30 to 1e30; measures of rank positions refuse them.
     **options
-        profile, ties, undefined, weight_rows, score_type and threads, as `evaluate` has them.
+        profile, ties, undefined, weight_rows, score_type and threads, as in `evaluate`.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def group_score(
     Raises
     ------
     ArgumentError
-        If arrays are not of one length, groups are no ids, or an option is unknown.
+        If arrays differ in length, groups are not ids, or an option is unknown.
     FastRankEvalError
         As `evaluate` does.
 
@@ -105,28 +105,30 @@ def group_score(
 
 @typed
 def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
-    """A measure as a metric ``(y_true, y_score, *, groups=None, sample_weight=None) -> float``.
+    """Make a metric of a measure.
 
-    With ``sklearn.set_config(enable_metadata_routing=True)`` it goes into cross-validation::
+    Its signature is ``(y_true, y_score, *, groups=None, sample_weight=None) -> float``.
+
+    With ``sklearn.set_config(enable_metadata_routing=True)`` it works in cross-validation::
 
         gauc = make_scorer(scorer("GAUC"), response_method="predict_proba")
         cross_validate(model, X, y, cv=GroupKFold(), params={"groups": users},
                        scoring=gauc.set_score_request(groups=True))
 
-    Of measures that are better the lower they are (LogLoss, Brier, ECE ...), ``make_scorer`` has to
-    be told: ``greater_is_better=False``.
+    Measures of which lower is better (LogLoss, Brier, ECE ...) need
+    ``make_scorer(..., greater_is_better=False)``.
 
     Parameters
     ----------
     measure : str or Measure
     **options
-        profile, ties, undefined, groups, weight_rows, score_type and threads, as `evaluate` has
-        them.
+        profile, ties, undefined, groups, weight_rows, score_type and threads, as in
+        `evaluate`.
 
     Returns
     -------
     GroupScore
-        It raises `ArgumentError` without groups, but for measures that pool all rows (AUC).
+        It raises `ArgumentError` without groups, except for measures that pool all rows (AUC).
 
     Raises
     ------

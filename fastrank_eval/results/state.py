@@ -364,7 +364,7 @@ class State(StateHeader):
         ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
         >>> state = fe.evaluate(log, group="user", label="click", score=["old", "new"],
         ...                     measures="GAUC", baseline="old", keep_state=True).state
-        >>> round(state.compare().line("GAUC").delta, 4)
+        >>> round(state.compare().find("GAUC").delta, 4)
         0.3333
         """
         from fastrank_eval.analysis.compare import compare_states

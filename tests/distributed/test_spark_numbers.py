@@ -283,4 +283,4 @@ def test_compare__with_auc_and_slices(frame, log) -> None:
     found = fe.spark.compare(frame, partitions=3, **options)
     expected = fe.compare(log, **options)
     assert [repr(line) for line in found] == [repr(line) for line in expected]
-    assert found.line("AUC").se > 0
+    assert found.find("AUC").se > 0

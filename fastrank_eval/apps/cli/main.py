@@ -336,11 +336,11 @@ def trec(
     check_standard_output()
     with defer_signals():
         from fastrank_eval.integrations.trec.report import trec_report
-        from fastrank_eval.integrations.trec.tables import keyed_qrels
+        from fastrank_eval.integrations.trec.tables import pairs_of_qrels
 
     import json
 
-    judged = keyed_qrels(qrels, duplicates)
+    judged = pairs_of_qrels(qrels, duplicates)
     shown = {"single": single or only_single, "summary": not only_single}
     reports = []
     for path in runs:

@@ -495,9 +495,9 @@ def read_gates(
     chosen = None if profile is None else profile_of(profile)
     taken = requested
     if compared:
-        from fastrank_eval.analysis.compare import names_of_measures
+        from fastrank_eval.analysis.compare import with_clustered_errors
 
-        taken = names_of_measures(requested)
+        taken = with_clustered_errors(requested)
     measured = measures_in_force(taken, chosen, sampling_rate_of(sampling_rate))
     for each in gates:
         each.require([str(m) for m in measured], scores, requested_names(requested, measured))

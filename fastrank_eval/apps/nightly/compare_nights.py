@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrank_eval.analysis.compare_tests import Evidence, of_groups, of_pool
+from fastrank_eval.analysis.compare_tests import Evidence, group_evidence, pooled_evidence
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -183,9 +183,11 @@ def _evidence(done: Evaluation, place: Place, model: int, m: int) -> Evidence:
         return Evidence()
     if isinstance(measure, PooledMeasure):
         by_rows = sums.carriers(place.line)
-        return of_pool(place.pools, model, measure, plan.threads, sums.rows(place.line), by_rows)
+        return pooled_evidence(
+            place.pools, model, measure, plan.threads, sums.rows(place.line), by_rows
+        )
     means = sums.means[baseline], sums.means[model]
-    return of_groups(measure, m, *means, sums.pairs[model], place.line)
+    return group_evidence(measure, m, *means, sums.pairs[model], place.line)
 
 
 def _with_test(line: NightDifference, reach: float, base: float, p_value: float) -> NightDifference:

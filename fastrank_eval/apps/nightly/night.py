@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastrank_eval.analysis.compare import names_of_measures
+from fastrank_eval.analysis.compare import with_clustered_errors
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure
@@ -107,7 +107,9 @@ def taken(requested: Sequence[Measure]) -> tuple[Measure, ...]:
     asked : sequence of Measure
         ``AUC(se=None)`` asks for none.
     """
-    return tuple(requested) if any(map(_is_clustered, requested)) else names_of_measures(requested)
+    return (
+        tuple(requested) if any(map(_is_clustered, requested)) else with_clustered_errors(requested)
+    )
 
 
 def names_shown(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:

@@ -178,7 +178,7 @@ def _tables(done: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]
 def _roc(score: str, table: ScoreTable, done: Evaluation, auc: PooledAUC) -> CurveLine | None:
     if not len(table.score):
         return None
-    points = curve_points.of_thresholds("roc", Thresholds.of(table), _POINTS)
+    points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
     called = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
     label = f"{called} {next(_aucs(done, score, auc)):.4f}"
     return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
@@ -195,7 +195,7 @@ def _calibration(score: str, table: ScoreTable, done: Evaluation) -> CurveLine |
         return None
     rate = done.meta.conventions["sampling_rate"]
     try:
-        bins = curve_points.of_bins(
+        bins = curve_points.calibration_bins(
             table, score, bins=_BINS, binning="equal-count", confidence=0.95,
             sampling_rate=float(rate) if isinstance(rate, int | float) else 1.0,
         )  # fmt: skip

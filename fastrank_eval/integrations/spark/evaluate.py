@@ -1,4 +1,4 @@
-"""evaluate() and compare() of a DataFrame of Spark."""
+"""Evaluate and compare the models of a DataFrame."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fastrank_eval._lib.arguments import column_name, typed
 from fastrank_eval.analysis.compare import (
     choices_of,
     comparison_of,
-    names_of_measures,
-    names_of_scores,
+    requested_texts,
+    with_clustered_errors,
 )
 from fastrank_eval.analysis.compare_tests import refuse_pooled
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.integrations.spark.job import Job
-from fastrank_eval.integrations.spark.merge import Answer
+from fastrank_eval.integrations.spark.merge import JobResult
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.evaluate import result_of
@@ -74,49 +74,50 @@ def evaluate(
     keep_scores: bool = False,
     **options: Any,
 ) -> Result | DataFrame:
-    """Evaluate the rows of a DataFrame where they are, with the bits of `fastrank_eval.evaluate`.
+    """Evaluate a DataFrame inside Spark.
 
-    Spark brings the rows of each group together, in the order of one integer; each partition is
-    evaluated by the same engine and replies with the state of its groups, a few kilobytes; states
-    are added up exactly.
+    The result has the bits of `fastrank_eval.evaluate`.
+
+    Spark groups the rows by one integer column. The same engine evaluates each partition on its
+    worker, which replies with the state of its groups, a few kilobytes. States are merged exactly.
 
     Parameters
     ----------
     df : DataFrame
-        Of a classic session or of Spark Connect; one row per shown or judged item.
+        From a classic session or Spark Connect; one row per shown or judged item.
     group, label, score, measures
-        As `fastrank_eval.evaluate` takes them. Keys other than one integer column are told apart
-        by two 64-bit hashes.
+        As in `fastrank_eval.evaluate`. Keys other than one integer column are identified by two
+        64-bit hashes.
     partitions : int, optional
-        By default ``spark.sql.shuffle.partitions``. Two to four times the cores of the cluster, and
-        at most some ten million rows each. The result has the same bits for any number.
+        By default ``spark.sql.shuffle.partitions``. Use two to four times the cores of the cluster,
+        and at most some ten million rows each. The result has the same bits for any number.
     per_group : bool
         Return a DataFrame of the values of every group instead, with the columns of
-        `Result.per_group`; nothing is computed before it is asked for its rows.
+        `Result.per_group`. It is lazy: an action on it computes the rows.
     keep_groups : bool
-        Keep keys and values of every group in `Result.state`, which then comes to the driver.
+        Keep keys and values of every group in `Result.state`; the driver receives them.
     keep_scores : bool
         Keep every distinct score for `Result.curve`.
     **options
-        Any other argument of `fastrank_eval.evaluate` but those that Spark decides (`order`,
-        `threads`, `memory`, `limit` ...). ``ties="input"`` is refused: Spark keeps no order.
+        Any other argument of `fastrank_eval.evaluate`, except those that Spark decides (`order`,
+        `threads`, `memory`, `limit` ...) and ``ties="input"``, because Spark keeps no order.
 
     Returns
     -------
     Result or DataFrame
-        With `Result.state` always kept.
+        A result always has `Result.state`.
 
     Raises
     ------
     FastRankEvalError
-        As `fastrank_eval.evaluate` does, naming the group of a faulty row; `SparkError` where
-        workers lack the package, or a plan was changed so that groups may have been parted.
+        As `fastrank_eval.evaluate` does, with the group of a faulty row; `SparkError` if workers do
+        not have the package, or if Spark changed the plan so that groups may be split.
 
     Notes
     -----
-    Where the bytes of a batch are limited, Spark adds them up after each row that it sends to
-    Python. Batches have ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows at most anyway, so a
-    session may do without: ``spark.sql.execution.arrow.maxBytesPerBatch`` of 2147483647.
+    If the bytes of a batch are limited, Spark adds them up after each row that it sends to Python.
+    A batch has at most ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows anyway, so a session
+    can remove the limit: ``spark.sql.execution.arrow.maxBytesPerBatch`` of 2147483647.
 
     Examples
     --------
@@ -138,9 +139,9 @@ def evaluate(
     )
     if per_group:
         return job.group_values()
-    answer = job.answer()
-    done = _told(answer.state.evaluation(), answer, started)
-    return result_of(done, keep_scores, answer.state)
+    reply = job.run()
+    evaluation = _with_timing(reply.state.evaluation(), reply, started)
+    return result_of(evaluation, keep_scores, reply.state)
 
 
 @typed
@@ -161,20 +162,22 @@ def compare(
     per_group: bool = False,
     **options: Any,
 ) -> Comparison:
-    """Tell which models are better than a baseline, with the bits of `fastrank_eval.compare`.
+    """Compare models with a baseline inside Spark.
+
+    The result has the bits of `fastrank_eval.compare`.
 
     Parameters
     ----------
     df : DataFrame
     group, label, score, baseline, measures, test, correction, replicates, seed, confidence
-        As `fastrank_eval.compare` takes them. Tests that read the values of every group bring them
-        to the driver.
+        As in `fastrank_eval.compare`. If a test needs the values of every group, the driver
+        receives them.
     partitions : int, optional
-        As `evaluate` takes it.
+        As in `evaluate`.
     per_group : bool
-        Bring the values of every group to the driver, for `Comparison.movers`.
+        Send the values of every group to the driver, for `Comparison.movers`.
     **options
-        As `evaluate` takes them.
+        As in `evaluate`.
 
     Returns
     -------
@@ -197,7 +200,7 @@ def compare(
     column_name("baseline", baseline)
     choices = choices_of(test, correction, confidence, replicates, seed, None)
     requested = requested_measures(measures)
-    taken = names_of_measures(requested)
+    computed = with_clustered_errors(requested)
     refuse_pooled(choices.test, requested)
     options.pop("keep_state", None)
     job = Job.of(
@@ -207,7 +210,7 @@ def compare(
             "group": group,
             "label": label,
             "score": score,
-            "measures": taken,
+            "measures": computed,
             "baseline": baseline,
             "confidence": confidence,
             **options,
@@ -216,12 +219,14 @@ def compare(
         keep_groups=per_group or choices.needs_groups,
         keep_scores=False,
     )
-    answer = job.answer()
-    done = _told(answer.state.evaluation(), answer, started)
-    return comparison_of(done, choices, names_of_scores(requested, taken, done.requested), started)
+    reply = job.run()
+    evaluation = _with_timing(reply.state.evaluation(), reply, started)
+    return comparison_of(
+        evaluation, choices, requested_texts(requested, computed, evaluation.requested), started
+    )
 
 
-def _told(done: Evaluation, answer: Answer, started: float) -> Evaluation:
-    """With how long it took, and what workers compiled."""
-    meta = replace(done.meta, seconds=perf_counter() - started, compiled=answer.compiled)
-    return replace(done, meta=meta)
+def _with_timing(evaluation: Evaluation, reply: JobResult, started: float) -> Evaluation:
+    """Set the seconds of the job and the number of compiled kernels."""
+    meta = replace(evaluation.meta, seconds=perf_counter() - started, compiled=reply.compiled)
+    return replace(evaluation, meta=meta)

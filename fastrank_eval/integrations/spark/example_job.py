@@ -1,4 +1,4 @@
-r"""Evaluate click predictions where they lie, in Spark.
+r"""Evaluate click predictions in Spark.
 
 spark-submit --archives environment.tar.gz#environment \
     --conf spark.pyspark.python=environment/bin/python \
@@ -18,7 +18,7 @@ from fastrank_eval import spark as fastrank
 
 
 def main() -> int:
-    """Read a table, evaluate it, print the result; keep its state and the values of groups."""
+    """Evaluate a table, print the result, save state and group values."""
     from pyspark.sql import SparkSession
 
     parser = argparse.ArgumentParser(description="GAUC and calibration of a table of impressions")
@@ -34,30 +34,34 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, help="two to four times the cores")
     parser.add_argument("--state", help="file for the state, to be merged with other nights")
     parser.add_argument("--groups", help="folder for the values of every group")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
 
     session = SparkSession.builder.appName("fastrank_eval").getOrCreate()
-    rows = session.table(given.table) if given.table else session.read.parquet(given.parquet)
-    requested = {
-        "group": given.group,
-        "label": given.label,
-        "score": given.score,
-        "measures": given.measures,
-        "by": given.by,
-        "where": given.where,
-        "partitions": given.partitions,
+    rows = (
+        session.table(arguments.table)
+        if arguments.table
+        else session.read.parquet(arguments.parquet)
+    )
+    options = {
+        "group": arguments.group,
+        "label": arguments.label,
+        "score": arguments.score,
+        "measures": arguments.measures,
+        "by": arguments.by,
+        "where": arguments.where,
+        "partitions": arguments.partitions,
     }
     try:
-        result = fastrank.evaluate(rows, **requested)
+        result = fastrank.evaluate(rows, **options)
         sys.stdout.write(f"{result}\n")
-        if len(given.score) > 1:
-            found = fastrank.compare(rows, baseline=given.score[0], **requested)
-            sys.stdout.write(f"{found}\n")
-        if given.state:
-            result.state.save(given.state, overwrite=True)
-        if given.groups:
-            values = fastrank.evaluate(rows, per_group=True, **requested)
-            values.write.mode("overwrite").parquet(given.groups)
+        if len(arguments.score) > 1:
+            comparison = fastrank.compare(rows, baseline=arguments.score[0], **options)
+            sys.stdout.write(f"{comparison}\n")
+        if arguments.state:
+            result.state.save(arguments.state, overwrite=True)
+        if arguments.groups:
+            values = fastrank.evaluate(rows, per_group=True, **options)
+            values.write.mode("overwrite").parquet(arguments.groups)
     except fe.FastRankEvalError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -1,4 +1,4 @@
-"""Take columns of a DataFrame, and group its rows."""
+"""Select columns of a DataFrame, filter and group its rows."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = [
-    "Grouped",
+    "GroupedFrame",
     "arrow_schema",
     "check_frame",
+    "filter_rows",
     "functions_of",
-    "grouped",
-    "hashes",
-    "numbered",
-    "only",
-    "quoted",
+    "group_rows",
+    "hash_columns",
+    "numbered_columns",
+    "quote",
 ]
 
 
-_INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-#: What columns of types that Arrow does not know are taken for; no measure takes it.
+_INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+#: Arrow type of columns whose type Arrow does not have; no measure accepts it.
 _UNKNOWN = pa.struct([])
 
 
-class Grouped(NamedTuple):
-    """Rows of which each group lies in one partition, in order of its key.
+class GroupedFrame(NamedTuple):
+    """Rows partitioned and sorted by key: each group is in one partition.
 
     Parameters
     ----------
     frame : DataFrame
     key : str
-        The integer column that they are partitioned and sorted by.
+        The integer column to partition and sort by.
     key_bits : int
-        Its width.
+        Width of this column.
     group : tuple of str
-        The columns that tell groups apart there.
+        Key columns in `frame`.
     hashed : tuple of str
-        Key columns that two hashes stand for.
+        Key columns that two hashes replace.
     names : tuple of str
-        What its columns are called here; there they are numbered.
+        Original names of the columns; in `frame` they are numbered.
     """
 
     frame: DataFrame
@@ -64,7 +64,7 @@ class Grouped(NamedTuple):
 
 
 def check_frame(df: Any) -> None:
-    """Refuse what is no DataFrame of Spark, or one without an end."""
+    """Raise unless this is a DataFrame of Spark, and not a stream."""
     if not (type(df).__module__.startswith("pyspark.") and hasattr(df, "mapInArrow")):
         raise ArgumentError(
             f"fastrank_eval.spark takes a DataFrame of Spark, not {type(df).__name__}; "
@@ -72,33 +72,33 @@ def check_frame(df: Any) -> None:
         )
     if df.isStreaming:
         raise ArgumentError(
-            "the DataFrame is a stream, of which there is no last row: evaluate what has arrived, "
+            "the DataFrame is a stream, which has no last row: evaluate the rows of each batch, "
             "as in foreachBatch()."
         )
 
 
 def functions_of(df: DataFrame) -> Any:
-    """Functions on columns, of the kind of session that the DataFrame belongs to."""
+    """Get the module of column functions for the session of a DataFrame."""
     if ".connect." in type(df).__module__:
-        from pyspark.sql.connect import functions as connected
+        from pyspark.sql.connect import functions as connect_functions
 
-        return connected
+        return connect_functions
     from pyspark.sql import functions
 
     return functions
 
 
-def quoted(name: str) -> str:
-    """A column's name as Spark reads it, whatever signs are in it."""
+def quote(name: str) -> str:
+    """Quote the name of a column for Spark."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def arrow_schema(df: DataFrame) -> pa.Schema:
-    """The columns with the types that partitions will have."""
+    """Get the Arrow schema of the batches of partitions."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import to_arrow_type
 
-    # Spark 3.5 takes no time zone and always means UTC.
+    # Spark 3.5 has no time zone here and always uses UTC.
     zone: dict[str, Any] = (
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
     )
@@ -112,18 +112,18 @@ def arrow_schema(df: DataFrame) -> pa.Schema:
     return pa.schema(fields)
 
 
-def grouped(
+def group_rows(
     df: DataFrame,
     group: Sequence[str],
     columns: Iterable[str],
     partitions: int,
     *,
     keep_keys: bool,
-) -> Grouped:
-    """Have Spark bring the rows of each group together.
+) -> GroupedFrame:
+    """Have Spark partition and sort rows by group.
 
-    One integer column is what Spark sorts by radix; by anything else it compares row by row. Other
-    keys are therefore hashed, twice 64 bits, the second told from the first by a prefix.
+    Spark uses radix sort only for one integer column; for other keys it compares rows. Other keys
+    are therefore hashed twice to 64 bits; a prefix makes the second hash independent.
 
     Parameters
     ----------
@@ -131,60 +131,63 @@ def grouped(
     group : sequence of str
         Key columns.
     columns : iterable of str
-        Columns that are read beside them.
+        Further columns to read.
     partitions : int
     keep_keys : bool
-        Whether hashed keys themselves are wanted too.
+        Keep the columns of hashed keys.
 
     Notes
     -----
-    The number of partitions is always given: Spark merges partitions whose number it chose itself,
-    and those it has been asked to balance it cuts inside a key.
+    The number of partitions is always passed: Spark merges partitions if it chooses their number,
+    and splits keys if it balances partitions.
     """
     functions = functions_of(df)
-    kinds = {field.name: field.dataType.typeName() for field in df.schema.fields}
-    bits = _INTEGERS.get(kinds[group[0]], 0) if len(group) == 1 else 0
-    read = list(dict.fromkeys([*(group if bits or keep_keys else ()), *columns]))
-    taken = numbered(df, read)
+    types = {field.name: field.dataType.typeName() for field in df.schema.fields}
+    bits = _INTEGER_BITS.get(types[group[0]], 0) if len(group) == 1 else 0
+    column_names = list(dict.fromkeys([*(group if bits or keep_keys else ()), *columns]))
+    selected = numbered_columns(df, column_names)
     key = group[0]
     if not bits:
         key, bits = FIRST_HASH, 64
-        taken += [
-            each.alias(f"c{place}") for place, each in enumerate(hashes(df, group), len(read))
+        selected += [
+            column.alias(f"c{index}")
+            for index, column in enumerate(hash_columns(df, group), len(column_names))
         ]
-        read += [FIRST_HASH, SECOND_HASH]
-        names: tuple[str, ...] = tuple(group) if keep_keys else (FIRST_HASH, SECOND_HASH)
+        column_names += [FIRST_HASH, SECOND_HASH]
+        group_names: tuple[str, ...] = tuple(group) if keep_keys else (FIRST_HASH, SECOND_HASH)
         hashed = tuple(group)
     else:
-        names, hashed = tuple(group), ()
-    by = functions.col(f"c{read.index(key)}")
-    # Of a table in buckets of this very key the optimiser would drop the exchange, and then read
-    # it without its buckets: it must not see that this is the key.
-    home = by.bitwiseXOR(functions.lit(0))
-    rows = df.select(*taken).repartition(partitions, home).sortWithinPartitions(by)
-    return Grouped(rows, key, bits, names, hashed, tuple(read))
+        group_names, hashed = tuple(group), ()
+    key_column = functions.col(f"c{column_names.index(key)}")
+    # If the table has buckets by this key, the optimiser drops the exchange, then reads the table
+    # without its buckets. The expression hides the key from the optimiser.
+    partition_key = key_column.bitwiseXOR(functions.lit(0))
+    rows = (
+        df.select(*selected).repartition(partitions, partition_key).sortWithinPartitions(key_column)
+    )
+    return GroupedFrame(rows, key, bits, group_names, hashed, tuple(column_names))
 
 
-def numbered(df: DataFrame, names: Sequence[str]) -> list[Column]:
-    """Columns under names that every way into Python takes."""
+def numbered_columns(df: DataFrame, names: Sequence[str]) -> list[Column]:
+    """Rename columns to numbered names, which Spark always passes to Python."""
     functions = functions_of(df)
-    return [functions.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(names)]
+    return [functions.col(quote(name)).alias(f"c{index}") for index, name in enumerate(names)]
 
 
-def hashes(df: DataFrame, group: Sequence[str]) -> list[Column]:
-    """Two hashes of a key, null where a part of it is."""
+def hash_columns(df: DataFrame, group: Sequence[str]) -> list[Column]:
+    """Compute two hashes of a key, null if a column of the key is null."""
     functions = functions_of(df)
-    keys = [functions.col(quoted(name)) for name in group]
-    known = functions.lit(True)
+    keys = [functions.col(quote(name)) for name in group]
+    not_null = functions.lit(True)
     for key in keys:
-        known = known & key.isNotNull()
+        not_null = not_null & key.isNotNull()
     return [
-        functions.when(known, functions.xxhash64(*prefix, *keys)).alias(name)
+        functions.when(not_null, functions.xxhash64(*prefix, *keys)).alias(name)
         for prefix, name in (((), FIRST_HASH), ((functions.lit("second"),), SECOND_HASH))
     ]
 
 
-_COMPARE = {
+_OPERATORS = {
     "=": "__eq__",
     "!=": "__ne__",
     "<": "__lt__",
@@ -194,31 +197,31 @@ _COMPARE = {
 }
 
 
-def only(df: DataFrame, given: str | None, schema: pa.Schema) -> DataFrame:
-    """The rows that a condition selects: those for which it is true, neither false nor null.
+def filter_rows(df: DataFrame, condition: str | None, schema: pa.Schema) -> DataFrame:
+    """Select the rows for which a condition is true, neither false nor null.
 
     Parameters
     ----------
     df : DataFrame
-    given : str or None
+    condition : str or None
     schema : pyarrow.Schema
         Of the DataFrame.
 
     Raises
     ------
     ArgumentError
-        If it cannot be read, or a literal does not fit its column.
+        If the condition cannot be parsed, or a literal does not fit its column.
     """
-    if given is None:
+    if condition is None:
         return df
-    if isinstance(given, pc.Expression):
+    if isinstance(condition, pc.Expression):
         raise ArgumentError(
             "where: Spark cannot take an expression of pyarrow; write it as text, "
             "where=\"day = '2026-11-19'\", or filter the DataFrame."
         )
-    if not isinstance(given, str):
-        raise ArgumentError(f"where={given!r} is not text.")
-    node = filter_parser.parse(given)
+    if not isinstance(condition, str):
+        raise ArgumentError(f"where={condition!r} is not text.")
+    node = filter_parser.parse(condition)
     bind(node, schema)
     return df.where(_column(df, node, schema))
 
@@ -228,30 +231,30 @@ def _column(df: DataFrame, node: filter_parser.Node, schema: pa.Schema) -> Colum
         return ~_column(df, node.part, schema)
     if isinstance(node, filter_parser.And | filter_parser.Or):
         join = and_ if isinstance(node, filter_parser.And) else or_
-        return folded(join, [_column(df, part, schema) for part in node.parts])
+        return folded(join, [_column(df, operand, schema) for operand in node.parts])
     functions = functions_of(df)
-    column = functions.col(quoted(node.column))
+    column = functions.col(quote(node.column))
     if isinstance(node, filter_parser.IsNull):
         return column.isNull()
     if isinstance(node, filter_parser.Flag):
         return column
     kind = schema.field(node.column).type
     if pa.types.is_floating(kind):
-        # Files are not to be pruned: their statistics and dictionaries know no NaN, and two zeros.
+        # Prevents pruning of files: their statistics ignore NaN and distinguish two zeros.
         column = column + functions.lit(0.0)
     if isinstance(node, filter_parser.Among):
-        return column.isin([_literal(df, node.column, one, kind) for one in node.literals])
-    compared = getattr(column, _COMPARE[node.operator])(
+        return column.isin([_literal(df, node.column, literal, kind) for literal in node.literals])
+    comparison = getattr(column, _OPERATORS[node.operator])(
         _literal(df, node.column, node.literal, kind)
     )
     if pa.types.is_floating(kind) and node.operator in (">", ">="):
-        # NaN is greater than every number to Spark, and than none to IEEE 754 and here.
-        return compared & ~functions.isnan(column)
-    return compared
+        # In Spark, NaN is greater than every number. In IEEE 754 and here, it is not.
+        return comparison & ~functions.isnan(column)
+    return comparison
 
 
 def _literal(df: DataFrame, name: str, literal: filter_parser.Literal, kind: pa.DataType) -> Any:
-    """A literal of the column's own type, so that Spark casts the column to nothing else."""
+    """Cast a literal, so that Spark does not cast the column."""
     functions = functions_of(df)
     value = fit(literal, kind, name)
     plain: Any = value.as_py()

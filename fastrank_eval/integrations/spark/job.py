@@ -1,4 +1,4 @@
-"""A job of Spark's: arguments checked here, rows grouped there, each partition evaluated."""
+"""Run an evaluation as a job of Spark."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.frames import (
     arrow_schema,
     check_frame,
+    filter_rows,
     functions_of,
-    grouped,
-    hashes,
-    numbered,
-    only,
-    quoted,
+    group_rows,
+    hash_columns,
+    numbered_columns,
+    quote,
 )
-from fastrank_eval.integrations.spark.merge import Answer, merged
+from fastrank_eval.integrations.spark.merge import JobResult, merge_replies
 from fastrank_eval.integrations.spark.worker import (
     FIRST_HASH,
     REPLY,
     SECOND_HASH,
     VALUES,
     Task,
-    batch_in,
-    stream_of,
+    batch_from_bytes,
+    batch_to_bytes,
 )
 from fastrank_eval.io.keys import refuse_unhashable
 from fastrank_eval.measures.parser import requested_measures, spelled_out
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Job"]
 
-#: Arguments of `evaluate` that say how rows are read, and who says it here.
-_SPARKS = {
+#: Arguments of `evaluate` that Spark decides, with the remedy for messages.
+_SET_BY_SPARK = {
     "order": "Spark brings rows into the order of their groups",
     "presorted": "Spark brings rows into the order of their groups",
     "threads": "Spark runs as many tasks at once as it has cores",
@@ -70,37 +70,39 @@ _MANY_VALUES = (
     "The distinct values of the columns to be binned by quantiles are larger than "
     "spark.driver.maxResultSize: raise it, or give edges, by='age:18,35'."
 )
-_UNSPLIT = "ties='input' takes the order of the input, which Spark does not keep; name another."
+_NO_INPUT_ORDER = (
+    "ties='input' takes the order of the input, which Spark does not keep; name another."
+)
 
 
 @dataclass(frozen=True)
 class Job:
-    """An evaluation of a DataFrame, checked as far as it can be without reading a row.
+    """An evaluation of a DataFrame with checked arguments.
 
     Parameters
     ----------
     rows : DataFrame
-        Those that the condition selects.
+        The rows that the condition selects.
     group : tuple of str
         Key columns.
     where : str or None
     task : Task
-        What partitions are asked for, but for what hangs on how Spark groups rows.
-    planned : Evaluation
-        Of no rows.
+        Task of partitions, without the fields that depend on how Spark groups rows.
+    empty_run : Evaluation
+        An evaluation of no rows.
     """
 
     rows: DataFrame
     group: tuple[str, ...]
     where: str | None
     task: Task
-    planned: Evaluation
+    empty_run: Evaluation
 
     @classmethod
     def of(
         cls,
         df: DataFrame,
-        taker: str,
+        function: str,
         options: Mapping[str, Any],
         *,
         partitions: int | None,
@@ -112,47 +114,47 @@ class Job:
         Parameters
         ----------
         df : DataFrame
-        taker : str
-            Who takes them, for messages.
+        function : str
+            Name of the function, for messages.
         options : mapping of str to object
-            By name.
+            Arguments by name.
         partitions : int or None
         keep_groups, keep_scores : bool
 
         Raises
         ------
         FastRankEvalError
-            As `evaluate` does, and for what Spark cannot keep to.
+            As `evaluate` does; also for arguments that Spark does not support.
         """
         check_frame(df)
-        for name, remedy in _SPARKS.items():
+        for name, remedy in _SET_BY_SPARK.items():
             if name in options:
-                raise ArgumentError(f"{taker}() takes no {name} for Spark: {remedy}.")
-        check_options(taker, options, run, (*_SPARKS, "per_group", "keep_scores"))
+                raise ArgumentError(f"{function}() takes no {name} for Spark: {remedy}.")
+        check_options(function, options, run, (*_SET_BY_SPARK, "per_group", "keep_scores"))
         if options.get("ties") == "input":
-            raise ArgumentError(_UNSPLIT)
-        plain = dict(options)
-        where = plain.pop("where", None)
-        plain["measures"] = [spelled_out(m) for m in requested_measures(options["measures"])]
-        if plain.get("by"):
-            plain["by"] = [str(spec) for spec in requested_slicing(plain["by"])]
+            raise ArgumentError(_NO_INPUT_ORDER)
+        arguments = dict(options)
+        where = arguments.pop("where", None)
+        arguments["measures"] = [spelled_out(m) for m in requested_measures(options["measures"])]
+        if arguments.get("by"):
+            arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
         schema = arrow_schema(df)
-        rows = only(df, where, schema)
-        planned = run(
+        rows = filter_rows(df, where, schema)
+        empty_run = run(
             schema.empty_table(),
-            **plain,
+            **arguments,
             where=where,
             per_group=True,
             keep_scores=keep_scores,
         )
-        if planned.plan.ties == "input":
-            raise ArgumentError(_UNSPLIT)
+        if empty_run.plan.ties == "input":
+            raise ArgumentError(_NO_INPUT_ORDER)
         task = Task(
-            options=plain,
+            options=arguments,
             key="",
             key_bits=0,
             hashed=(),
-            partitions=_partitions(df, partitions),
+            partitions=_partition_count(df, partitions),
             names=(),
             edges={},
             keep_groups=keep_groups,
@@ -161,121 +163,123 @@ class Job:
         )
         group = column_names("group", options["group"])
         for name in group:
-            # What is hashed is not looked at any more.
+            # Hashed keys are not checked later.
             refuse_unhashable(pa.nulls(0, schema.field(name).type), name, "group")
-        return cls(rows, group, where, task, planned)
+        return cls(rows, group, where, task, empty_run)
 
-    def answer(self) -> Answer:
-        """Run it."""
-        task = replace(self.task, edges=_edges(self.rows, self.planned))
-        keyed, task = self._grouped(task, keep_keys=task.keep_groups)
-        replies = _collected(keyed.mapInArrow(partial(worker.partition_state, task), REPLY))
-        told = {
+    def run(self) -> JobResult:
+        """Run the job."""
+        task = replace(self.task, edges=_edges(self.rows, self.empty_run))
+        frame, task = self._group_rows(task, keep_keys=task.keep_groups)
+        replies = _collect(frame.mapInArrow(partial(worker.partition_state, task), REPLY))
+        provenance = {
             "sources": [f"{type(self.rows).__module__.partition('.')[0]}.DataFrame"],
             "where": self.where,
         }
-        nothing = state_of_run(
-            replace(self.planned, plan=replace(self.planned.plan, per_group=task.keep_groups)),
+        empty = state_of_run(
+            replace(self.empty_run, plan=replace(self.empty_run.plan, per_group=task.keep_groups)),
             "no rows",
             task.keep_groups,
         )
-        return merged(replies, nothing, task.partitions, told, self.group, self._group_of)
+        return merge_replies(
+            replies, empty, task.partitions, provenance, self.group, self._group_of
+        )
 
     def group_values(self) -> DataFrame:
-        """The values of every group, as `Result.per_group` has them, not computed yet."""
+        """Return a lazy DataFrame of the values of every group."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         options = {name: value for name, value in self.task.options.items() if name != "by"}
         unsliced = replace(self.task, options=options)
-        keyed, task = self._grouped(unsliced, keep_keys=True, sliced=False)
+        frame, task = self._group_rows(unsliced, keep_keys=True, sliced=False)
         schema = per_group_table(
-            self.planned.plan, self.planned.keys, self.planned.values, self.planned.schema
+            self.empty_run.plan, self.empty_run.keys, self.empty_run.values, self.empty_run.schema
         ).schema
-        named = schema.serialize().to_pybytes()
-        return keyed.mapInArrow(
-            partial(worker.group_values, task, named), from_arrow_schema(schema)
+        schema_bytes = schema.serialize().to_pybytes()
+        return frame.mapInArrow(
+            partial(worker.group_values, task, schema_bytes), from_arrow_schema(schema)
         )
 
-    def _grouped(
+    def _group_rows(
         self, task: Task, *, keep_keys: bool, sliced: bool = True
     ) -> tuple[DataFrame, Task]:
-        plan = self.planned.plan
+        plan = self.empty_run.plan
         slicing = () if plan.slicing is None or sliced else plan.slicing.columns
         fields = tuple(field for field in plan.roles.fields if field not in slicing)
-        # Key columns are read by themselves, unless they play another part too.
-        read = list(replace(plan.roles, group=(), fields=fields).by_column())
-        if task.options.get("subtopics") is not None and task.options["subtopics"] not in read:
-            read.append(task.options["subtopics"])
-        found = grouped(self.rows, self.group, read, task.partitions, keep_keys=keep_keys)
-        options = {**task.options, "group": list(found.group)}
-        settled = replace(
+        # Key columns are added separately, unless they have another role too.
+        names = list(replace(plan.roles, group=(), fields=fields).by_column())
+        if task.options.get("subtopics") is not None and task.options["subtopics"] not in names:
+            names.append(task.options["subtopics"])
+        rows = group_rows(self.rows, self.group, names, task.partitions, keep_keys=keep_keys)
+        options = {**task.options, "group": list(rows.group)}
+        grouped_task = replace(
             task,
             options=options,
-            key=found.key,
-            key_bits=found.key_bits,
-            hashed=found.hashed,
-            names=found.names,
+            key=rows.key,
+            key_bits=rows.key_bits,
+            hashed=rows.hashed,
+            names=rows.names,
         )
-        return found.frame, settled
+        return rows.frame, grouped_task
 
     def _group_of(self, first: int, second: int) -> str:
-        """The group that two hashes stand for, as messages name it."""
+        """Name the group of two hashes, for messages."""
         functions = functions_of(self.rows)
-        keys = [functions.col(quoted(name)) for name in self.group]
-        those = (functions.col(quoted(FIRST_HASH)) == first) & (
-            functions.col(quoted(SECOND_HASH)) == second
+        keys = [functions.col(quote(name)) for name in self.group]
+        is_group = (functions.col(quote(FIRST_HASH)) == first) & (
+            functions.col(quote(SECOND_HASH)) == second
         )
-        found = self.rows.select(*keys, *hashes(self.rows, self.group)).where(those).first()
-        if found is None:
+        row = self.rows.select(*keys, *hash_columns(self.rows, self.group)).where(is_group).first()
+        if row is None:
             return f"{FIRST_HASH}={first}, {SECOND_HASH}={second}"
-        return ", ".join(f"{name}={found[n]!r}" for n, name in enumerate(self.group))
+        return ", ".join(f"{name}={row[n]!r}" for n, name in enumerate(self.group))
 
 
-def _partitions(df: DataFrame, given: int | None) -> int:
-    chosen = df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")
-    # Some vendors let Spark choose ("auto"), but a partition must know how many there are.
-    otherwise = int(chosen) if chosen is not None and chosen.isdigit() else 200
-    return int(at_least_one("partitions", given, otherwise))
+def _partition_count(df: DataFrame, partitions: int | None) -> int:
+    configured = df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")
+    # Some vendors allow "auto", but a partition must know the number of partitions.
+    default = int(configured) if configured is not None and configured.isdigit() else 200
+    return int(at_least_one("partitions", partitions, default))
 
 
-def _edges(rows: DataFrame, planned: Evaluation) -> dict[str, bytes]:
-    """Edges of quantiles of all rows, from one more job over their columns."""
+def _edges(rows: DataFrame, empty_run: Evaluation) -> dict[str, bytes]:
+    """Compute edges of quantiles over all rows, in a job of its own."""
     parts: list[SliceColumn] = [
         part
-        for one in planned.plan.slicings
-        for part in one.spec.columns
+        for slicing in empty_run.plan.slicings
+        for part in slicing.spec.columns
         if isinstance(part.binning, Quantile)
     ]
     if not parts:
         return {}
     names = list(dict.fromkeys(part.column for part in parts))
-    met = {name: Distribution(planned.schema.field(name).type) for name in names}
-    columns = rows.select(*numbered(rows, names))
-    for reply in _collected(columns.mapInArrow(worker.distinct_values, VALUES), _MANY_VALUES):
-        counted = batch_in(bytes(reply["values"]))
-        met[names[reply["column"]]].add(counted.column(0), np.asarray(counted.column(1)))
+    distributions = {name: Distribution(empty_run.schema.field(name).type) for name in names}
+    columns = rows.select(*numbered_columns(rows, names))
+    for reply in _collect(columns.mapInArrow(worker.distinct_values, VALUES), _MANY_VALUES):
+        counts = batch_from_bytes(bytes(reply["values"]))
+        distributions[names[reply["column"]]].add(counts.column(0), np.asarray(counts.column(1)))
     edges = {}
     for part in parts:
-        found = met[part.column].edges(part.binning.bins)  # type: ignore[union-attr]
-        edges[str(part)] = stream_of(pa.record_batch({"edge": found}))
+        edges_of_part = distributions[part.column].edges(part.binning.bins)  # type: ignore[union-attr]
+        edges[str(part)] = batch_to_bytes(pa.record_batch({"edge": edges_of_part}))
     return edges
 
 
-def _collected(replies: DataFrame, too_large: str = _LARGE_STATES) -> Sequence[Any]:
-    """Run a job; what its workers lack, or the driver, is said in our words."""
+def _collect(replies: DataFrame, too_large: str = _LARGE_STATES) -> Sequence[Any]:
+    """Run a job, and explain missing packages or too large replies."""
     from pyspark.errors import PySparkException
 
     try:
         rows: Sequence[Any] = replies.collect()
     except PySparkException as error:
-        told = _lacking(str(error), too_large)
-        if told:
-            raise SparkError(told) from error
+        message = _missing_package(str(error), too_large)
+        if message:
+            raise SparkError(message) from error
         raise
     return rows
 
 
-def _lacking(message: str, too_large: str) -> str:
+def _missing_package(message: str, too_large: str) -> str:
     for package in ("fastrank_eval", "pyarrow", "numba", "numpy"):
         if f"No module named '{package}'" in message:
             return (

@@ -1,4 +1,4 @@
-"""Replies of partitions -> one state, or the error that stands for all that is wrong."""
+"""Merge the replies of partitions to one state, or raise their error."""
 
 from __future__ import annotations
 
@@ -12,58 +12,58 @@ from fastrank_eval._lib.errors import FastRankEvalError, SparkError
 from fastrank_eval.integrations.spark.worker import FIRST_HASH, SECOND_HASH
 from fastrank_eval.results.state import State
 
-__all__ = ["Answer", "merged"]
+__all__ = ["JobResult", "merge_replies"]
 
-#: States that are read at a time: each is added up with those before.
-_TOGETHER = 32
+#: States to read and merge at a time.
+_STATES_AT_ONCE = 32
 _HASHED_GROUP = re.compile(f"{FIRST_HASH}=(-?\\d+), {SECOND_HASH}=(-?\\d+)")
 
 
-class Answer(NamedTuple):
-    """What a job came to.
+class JobResult(NamedTuple):
+    """The result of a job.
 
     Parameters
     ----------
     state : State
-        Of all rows, as if one run had read them.
+        State of all rows, as if one run had read them.
     compiled : int
-        Kernels that workers had to compile because no cache held them.
+        Number of kernels that workers compiled because they were not in a cache.
     """
 
     state: State
     compiled: int
 
 
-def merged(
+def merge_replies(
     replies: Sequence[Any],
-    nothing: State,
+    empty: State,
     partitions: int,
-    told: Mapping[str, Any],
+    provenance: Mapping[str, Any],
     group: Sequence[str],
     group_of: Callable[[int, int], str],
-) -> Answer:
-    """Add up what partitions replied.
+) -> JobResult:
+    """Merge the replies of partitions.
 
     Parameters
     ----------
     replies : sequence of rows
-        As `task.REPLY` has them.
-    nothing : State
-        Of no rows.
+        Rows of `worker.REPLY`.
+    empty : State
+        State of no rows.
     partitions : int
-        How many there must be; none at all where there are no rows.
-    told : mapping of str to object
-        What the state says of its rows: sources and where.
+        Expected number of replies; there are none if there are no rows.
+    provenance : mapping of str to object
+        Provenance of the rows: sources and where.
     group : sequence of str
         Key columns.
     group_of : callable
-        The group of two hashes, as messages name it.
+        Gets the name of the group of two hashes, for messages.
 
     Raises
     ------
     FastRankEvalError
-        What a partition found wrong, of the first one that did; `SparkError` if some did not reply,
-        or twice.
+        The error of the first partition with one; `SparkError` if partitions did not reply, or
+        replied twice.
     """
     replies = sorted(replies, key=lambda reply: reply.partition)
     faults = [reply for reply in replies if reply.fault is not None]
@@ -78,14 +78,14 @@ def merged(
         )
     states = [bytes(reply.state) for reply in replies if reply.state is not None]
     total: State | None = None
-    for first in range(0, len(states), _TOGETHER):
-        read = [State.from_bytes(state) for state in states[first : first + _TOGETHER]]
-        one, *others = read if total is None else [total, *read]
-        # Small partitions may well hold equal rows of different groups.
+    for first in range(0, len(states), _STATES_AT_ONCE):
+        loaded = [State.from_bytes(state) for state in states[first : first + _STATES_AT_ONCE]]
+        one, *others = loaded if total is None else [total, *loaded]
+        # Small partitions may have equal rows in different groups.
         total = one.merge(*others, allow_repeated=True)
-    state = nothing if total is None else total
-    whole = state.as_one({"order": "spark", "limit": None, **told}, group)
-    return Answer(whole, sum(reply.compiled for reply in replies))
+    state = empty if total is None else total
+    result = state.as_one({"order": "spark", "limit": None, **provenance}, group)
+    return JobResult(result, sum(reply.compiled for reply in replies))
 
 
 def _error(
@@ -94,8 +94,8 @@ def _error(
     first = json.loads(faults[0].fault)
     kind = getattr(errors, first["kind"], FastRankEvalError)
     message = _HASHED_GROUP.sub(
-        lambda found: group_of(int(found[1]), int(found[2])), first["message"]
+        lambda match: group_of(int(match[1]), int(match[2])), first["message"]
     )
     if len(faults) > 1:
-        message += f" So it is, or the like, in {len(faults)} of {partitions} partitions."
+        message += f" {len(faults)} of {partitions} partitions have this error or another one."
     return kind(message)

@@ -1,4 +1,4 @@
-"""Evaluate a partition, and prove that its groups are whole."""
+"""Evaluate a partition, and check that its groups are complete."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ __all__ = [
     "SECOND_HASH",
     "VALUES",
     "Task",
-    "batch_in",
+    "batch_from_bytes",
+    "batch_to_bytes",
+    "complete_runs",
     "distinct_values",
-    "first_stray",
+    "first_misplaced",
     "group_values",
     "partition_of",
     "partition_state",
-    "stream_of",
-    "whole_runs",
 ]
 
 
-#: Columns that stand for keys which are not integers.
+#: Columns that replace keys of other types than integers.
 FIRST_HASH, SECOND_HASH = "first hash of the group", "second hash of the group"
-#: What a partition replies with: one row of a few counts and its state, or what is wrong.
+#: Schema of the reply of a partition: one row of counts and its state, or an error.
 REPLY = "partition long, rows long, compiled long, state binary, fault string"
-#: The distinct values of a column and their rows, as an Arrow stream.
+#: Schema of the distinct values of a column and their rows, an Arrow stream.
 VALUES = "column long, values binary"
 
 
@@ -59,26 +59,26 @@ class Task:
     Parameters
     ----------
     options : mapping of str to object
-        What `evaluate` takes, measures and slices as texts.
+        Arguments of `evaluate`, measures and slices as texts.
     key : str
-        The column that rows are partitioned and sorted by: an integer key, or its first hash.
+        Column to partition and sort by: an integer key, or the first hash of the key.
     key_bits : int
-        Its width.
+        Width of this column.
     hashed : tuple of str
-        Key columns that two hashes stand for; empty for an integer key.
+        Key columns that two hashes replace; empty for an integer key.
     partitions : int
-        How many there are.
+        Number of partitions.
     names : tuple of str
-        The columns of batches, which travel under other names: not all that a column may be called
-        is taken by Spark's ways into Python.
+        Names of the columns of batches. Batches travel under other names, because Spark does not
+        pass every name to Python.
     edges : mapping of str to bytes
-        Edges of quantiles, found before, each an Arrow stream of one column.
+        Edges of quantiles by column, each an Arrow stream of one column.
     keep_groups : bool
         Keep keys and values of every group.
     keep_scores : bool
         Keep scores as numbers, for curves.
     version : str
-        Of fastrank_eval where the job was made.
+        Version of fastrank_eval on the driver.
     """
 
     options: Mapping[str, Any]
@@ -93,73 +93,75 @@ class Task:
     version: str
 
 
-def stream_of(batch: pa.RecordBatch) -> bytes:
-    """A batch as bytes."""
+def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
+    """Write a batch as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def batch_in(stream: bytes) -> pa.RecordBatch:
-    """The batch that `stream_of` wrote."""
+def batch_from_bytes(stream: bytes) -> pa.RecordBatch:
+    """Read a batch that `batch_to_bytes` wrote."""
     with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
         return reader.read_next_batch()
 
 
 @kernel
 def _murmur(key: np.int64, wide: bool) -> np.uint64:
-    """Spark's hash of a 64-bit integer, or of a narrower one, as an unsigned 32-bit number."""
+    """Compute Spark's 32-bit hash (Murmur3) of a 64-bit or narrower integer."""
     mask = np.uint64(0xFFFFFFFF)
     bits = np.uint64(key)
-    found = np.uint64(42)
+    state = np.uint64(42)
     words = 2 if wide else 1
     for word in range(words):
-        part = (bits >> np.uint64(32 * word)) & mask
-        part = (part * np.uint64(0xCC9E2D51)) & mask
-        part = ((part << np.uint64(15)) | (part >> np.uint64(17))) & mask
-        part = (part * np.uint64(0x1B873593)) & mask
-        found ^= part
-        found = ((found << np.uint64(13)) | (found >> np.uint64(19))) & mask
-        found = (found * np.uint64(5) + np.uint64(0xE6546B64)) & mask
-    found ^= np.uint64(4 * words)
-    found ^= found >> np.uint64(16)
-    found = (found * np.uint64(0x85EBCA6B)) & mask
-    found ^= found >> np.uint64(13)
-    found = (found * np.uint64(0xC2B2AE35)) & mask
-    return found ^ (found >> np.uint64(16))
+        block = (bits >> np.uint64(32 * word)) & mask
+        block = (block * np.uint64(0xCC9E2D51)) & mask
+        block = ((block << np.uint64(15)) | (block >> np.uint64(17))) & mask
+        block = (block * np.uint64(0x1B873593)) & mask
+        state ^= block
+        state = ((state << np.uint64(13)) | (state >> np.uint64(19))) & mask
+        state = (state * np.uint64(5) + np.uint64(0xE6546B64)) & mask
+    state ^= np.uint64(4 * words)
+    state ^= state >> np.uint64(16)
+    state = (state * np.uint64(0x85EBCA6B)) & mask
+    state ^= state >> np.uint64(13)
+    state = (state * np.uint64(0xC2B2AE35)) & mask
+    return state ^ (state >> np.uint64(16))
 
 
 @kernel
 def _partition_of(key: np.int64, wide: bool, partitions: int) -> np.int64:
-    found = np.int64(_murmur(key, wide))
-    if found >= 1 << 31:
-        found -= 1 << 32
-    return found % partitions
+    hashed = np.int64(_murmur(key, wide))
+    if hashed >= 1 << 31:
+        hashed -= 1 << 32
+    return hashed % partitions
 
 
 @kernel
-def _first_stray(
-    keys: np.ndarray, before: np.int64, begun: bool, wide: bool, partitions: int, mine: int
+def _first_misplaced(
+    keys: np.ndarray, before: np.int64, has_before: bool, wide: bool, partitions: int, number: int
 ) -> int:
     for row in range(len(keys)):
-        if begun and keys[row] == before:
+        if has_before and keys[row] == before:
             continue
-        if (begun and keys[row] < before) or _partition_of(keys[row], wide, partitions) != mine:
+        if (has_before and keys[row] < before) or _partition_of(
+            keys[row], wide, partitions
+        ) != number:
             return row
         before = keys[row]
-        begun = True
+        has_before = True
     return -1
 
 
 def partition_of(key: int, bits: int, partitions: int) -> int:
-    """The partition that Spark puts a key into.
+    """Compute the partition that Spark assigns to a key.
 
     Parameters
     ----------
     key : int
     bits : int
-        64, or less for narrower integers, which are hashed otherwise.
+        64, or less for narrower integers, which have another hash.
     partitions : int
 
     Examples
@@ -170,41 +172,45 @@ def partition_of(key: int, bits: int, partitions: int) -> int:
     return int(_partition_of(np.int64(key), bits == 64, partitions))
 
 
-def first_stray(keys: np.ndarray, before: int | None, bits: int, partitions: int, mine: int) -> int:
-    """The first row whose key is less than the one before it, or belongs to another partition.
+def first_misplaced(
+    keys: np.ndarray, before: int | None, bits: int, partitions: int, number: int
+) -> int:
+    """Find the first row out of order, or of another partition.
+
+    A row is out of order if its key is less than the key before.
 
     Parameters
     ----------
     keys : ndarray of int64, shape (rows,)
     before : int or None
-        The key of the row before them.
+        The key of the row before the first one.
     bits : int
-        Of the key column.
-    partitions, mine : int
-        How many partitions there are, and the number of this one.
+        Width of the key column.
+    partitions, number : int
+        The number of partitions, and the index of this one.
 
     Returns
     -------
     int
-        -1 if there is none.
+        Its index, -1 if there is none.
     """
-    begun = before is not None
+    has_before = before is not None
     first = np.int64(0 if before is None else before)
-    return int(_first_stray(keys, first, begun, bits == 64, partitions, mine))
+    return int(_first_misplaced(keys, first, has_before, bits == 64, partitions, number))
 
 
-def whole_runs(
+def complete_runs(
     batches: Iterable[pa.RecordBatch], first: str, second: str
 ) -> Iterator[pa.RecordBatch]:
-    """Rows in order of a hash, so that those of one key stand together.
+    """Sort the rows of each hash, so that rows of a key are contiguous.
 
-    Of keys that share their first hash Spark leaves rows as they come; here they are put in order
-    of the second. The rows of the last hash of a batch wait for those that follow.
+    Spark sorts by the first hash only. Rows with the same first hash are sorted by the second one
+    here. The rows of the last hash of a batch wait for the next batch.
 
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        In order of their first hash, which is never null.
+        Sorted by the first hash, which is never null.
     first, second : str
         Columns of int64.
     """
@@ -213,28 +219,30 @@ def whole_runs(
         if not batch.num_rows:
             continue
         keys = as_array(batch.column(first))
-        start = int(np.searchsorted(keys, keys[-1], "left"))
-        if start or (waiting and keys[0] != as_array(waiting[-1].column(first))[-1]):
-            waiting.append(batch.slice(0, start))
-            yield from _apart(waiting, first, second)
+        last_start = int(np.searchsorted(keys, keys[-1], "left"))
+        if last_start or (waiting and keys[0] != as_array(waiting[-1].column(first))[-1]):
+            waiting.append(batch.slice(0, last_start))
+            yield from _sort_runs(waiting, first, second)
             waiting = []
-        waiting.append(batch.slice(start))
-    yield from _apart(waiting, first, second)
+        waiting.append(batch.slice(last_start))
+    yield from _sort_runs(waiting, first, second)
 
 
-def _apart(batches: list[pa.RecordBatch], first: str, second: str) -> Iterator[pa.RecordBatch]:
-    """Whole runs of the first hash, rows of each in order of the second."""
+def _sort_runs(batches: list[pa.RecordBatch], first: str, second: str) -> Iterator[pa.RecordBatch]:
+    """Sort complete runs of the first hash by the second one."""
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return
-    ones, others = (
+    first_hashes, second_hashes = (
         np.concatenate([as_array(batch.column(name)) for batch in batches])
         for name in (first, second)
     )
-    if not ((ones[1:] == ones[:-1]) & (others[1:] != others[:-1])).any():
+    if not (
+        (first_hashes[1:] == first_hashes[:-1]) & (second_hashes[1:] != second_hashes[:-1])
+    ).any():
         yield from batches
         return
-    order = pa.array(np.lexsort((others, ones)))
+    order = pa.array(np.lexsort((second_hashes, first_hashes)))
     yield from pa.Table.from_batches(batches).take(order).combine_chunks().to_batches()
 
 
@@ -247,30 +255,32 @@ _SCHEMA = pa.schema(
         ("fault", pa.string()),
     ]
 )
-#: Rows that are read ahead, and those that are remembered, so that a fault can name its group.
-_ROWS, _REMEMBERED = 1 << 18, 1 << 19
+#: Rows of a batch, and recent rows to keep, so that an error can name its group.
+_BATCH_ROWS, _RECENT_ROWS = 1 << 18, 1 << 19
 
 
-class _Rows:
-    """The rows of a partition, checked on their way to the engine.
+class _PartitionRows:
+    """The rows of a partition, checked while the engine reads them.
 
     Parameters
     ----------
     task : Task
     number : int
-        Of the partition.
+        Index of the partition.
     batches : iterable of pyarrow.RecordBatch
         At least one.
     """
 
     def __init__(self, task: Task, number: int, batches: Iterable[pa.RecordBatch]) -> None:
         self._task, self._number = task, number
-        batches = (_named(batch, task.names) for batch in batches)
+        batches = (_with_names(batch, task.names) for batch in batches)
         first = next(batches)
         self._batches = chain([first], batches)
         self._recent: deque[tuple[int, pa.RecordBatch]] = deque()
         self.rows = 0
-        edges = {part: batch_in(stream).column(0) for part, stream in task.edges.items()}
+        edges = {
+            column: batch_from_bytes(stream).column(0) for column, stream in task.edges.items()
+        }
         self.source = Source(
             f"partition {number}",
             first.schema,
@@ -280,7 +290,7 @@ class _Rows:
         )
 
     def group_of(self, row: int) -> str:
-        """The group of a row, as messages name it; "" if it was not remembered."""
+        """Name the group of a row for messages, "" if the row is not recent."""
         names = self._task.options["group"]
         for start, batch in self._recent:
             if start <= row < start + batch.num_rows:
@@ -289,9 +299,9 @@ class _Rows:
         return ""
 
     def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        checked = self._checked()
+        checked = self._checked_batches()
         if self._task.hashed:
-            checked = whole_runs(checked, FIRST_HASH, SECOND_HASH)
+            checked = complete_runs(checked, FIRST_HASH, SECOND_HASH)
         for batch in checked:
             self._remember(batch)
             self.rows += batch.num_rows
@@ -299,25 +309,25 @@ class _Rows:
 
     def _remember(self, batch: pa.RecordBatch) -> None:
         self._recent.append((self.rows, batch))
-        while len(self._recent) > 1 and self.rows - self._recent[1][0] > _REMEMBERED:
+        while len(self._recent) > 1 and self.rows - self._recent[1][0] > _RECENT_ROWS:
             self._recent.popleft()
 
-    def _checked(self) -> Iterator[pa.RecordBatch]:
-        """Batches whose keys are not null, ascend, and belong into this partition."""
+    def _checked_batches(self) -> Iterator[pa.RecordBatch]:
+        """Check that keys are not null, ascend and belong to this partition."""
         task, before = self._task, None
         for batch in self._batches:
             if not batch.num_rows:
                 continue
             column = batch.column(task.key)
             if column.null_count:
-                raise _null_keys(task, column.null_count)
+                raise _null_key_error(task, column.null_count)
             keys = as_array(column).astype(np.int64, copy=False)
-            stray = first_stray(keys, before, task.key_bits, task.partitions, self._number)
-            if stray >= 0:
+            row = first_misplaced(keys, before, task.key_bits, task.partitions, self._number)
+            if row >= 0:
                 raise SparkError(
                     f"partition {self._number} of {task.partitions} holds a row of a group that "
-                    f"belongs elsewhere ({task.key}={keys[stray]}): the plan was changed after the "
-                    "rows were grouped, so groups may have been parted, and no number would be "
+                    f"belongs elsewhere ({task.key}={keys[row]}): the plan was changed after the "
+                    "rows were grouped, so groups may have been split, and no number would be "
                     "right. Leave rules that rebalance or split partitions out of this session."
                 )
             before = int(keys[-1])
@@ -325,21 +335,21 @@ class _Rows:
 
 
 def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Evaluate one partition; its reply is one row of `task.REPLY`."""
-    number, compiled = _partition(), compilations()
+    """Evaluate a partition and reply with one row of `REPLY`."""
+    number, compiled = _partition_number(), compilations()
     fault, state, rows = None, None, 0
     try:
         _check_version(task)
-        met = next((batch for batch in batches if batch.num_rows), None)
-        if met is not None:
-            reading = _Rows(task, number, chain([met], batches))
-            done = _evaluated(task, reading, per_group=task.keep_groups)
-            state = state_of_run(done, reading.source, task.keep_groups).to_bytes()
-            rows = reading.rows
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is not None:
+            partition = _PartitionRows(task, number, chain([first], batches))
+            evaluation = _evaluate(task, partition, per_group=task.keep_groups)
+            state = state_of_run(evaluation, partition.source, task.keep_groups).to_bytes()
+            rows = partition.rows
     except FastRankEvalError as error:
         fault = json.dumps({"kind": type(error).__name__, "message": str(error)})
     compiled = compilations() - compiled
-    _spare_loaded()
+    _freeze_loaded()
     columns = [[number], [rows], [compiled], [state], [fault]]
     arrays = [pa.array(value, kind) for value, kind in zip(columns, _SCHEMA.types, strict=True)]
     yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
@@ -348,37 +358,37 @@ def partition_state(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 def group_values(
     task: Task, schema: bytes, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The values of every group of one partition, as `Result.per_group` has them."""
+    """Compute the values of the groups of a partition."""
     _check_version(task)
-    met = next((batch for batch in batches if batch.num_rows), None)
-    if met is None:
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
         return
-    reading = _Rows(task, _partition(), chain([met], batches))
-    done = _evaluated(task, reading, per_group=True)
-    _spare_loaded()
-    table = per_group_table(done.plan, done.keys, done.values, done.schema)
+    partition = _PartitionRows(task, _partition_number(), chain([first], batches))
+    evaluation = _evaluate(task, partition, per_group=True)
+    _freeze_loaded()
+    table = per_group_table(evaluation.plan, evaluation.keys, evaluation.values, evaluation.schema)
     yield from table.cast(pa.ipc.read_schema(pa.py_buffer(schema))).to_batches()
 
 
 def distinct_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The distinct values of each column of one partition, with their rows: `task.VALUES`."""
-    met: list[Distribution] = []
-    for batch in (_named(batch, batch.schema.names) for batch in batches):
-        if not met:
-            met = [Distribution(kind) for kind in batch.schema.types]
-        for distribution, column in zip(met, batch.columns, strict=True):
+    """Count the rows of the distinct values of each column: rows of `VALUES`."""
+    distributions: list[Distribution] = []
+    for batch in (_with_names(batch, batch.schema.names) for batch in batches):
+        if not distributions:
+            distributions = [Distribution(kind) for kind in batch.schema.types]
+        for distribution, column in zip(distributions, batch.columns, strict=True):
             distribution.add(column)
-    for number, distribution in enumerate(met):
+    for number, distribution in enumerate(distributions):
         values, rows = distribution.values()
         if not len(values):
             continue
-        counted = pa.record_batch(
+        counts = pa.record_batch(
             {"value": values_of(values, distribution.kind), "rows": pa.array(rows, pa.int64())}
         )
         yield pa.record_batch(
             {
                 "column": pa.array([number], pa.int64()),
-                "values": pa.array([stream_of(counted)], pa.binary()),
+                "values": pa.array([batch_to_bytes(counts)], pa.binary()),
             }
         )
 
@@ -391,10 +401,10 @@ def _check_version(task: Task) -> None:
         )
 
 
-def _named(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """The batch with its columns' own names, and times in UTC.
+def _with_names(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Give columns their own names, and convert times to UTC.
 
-    Spark gives times the zone of its session: the same instants, but days of other hours.
+    Spark converts times to the zone of its session: days would begin at other hours.
     """
     columns = [
         column.cast(pa.timestamp(column.type.unit, "UTC"))
@@ -405,49 +415,49 @@ def _named(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=list(names))
 
 
-def _evaluated(task: Task, reading: _Rows, *, per_group: bool) -> Evaluation:
+def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> Evaluation:
     options = dict(task.options)
     try:
         return run(
-            reading.source,
+            partition.source,
             **options,
             order="grouped",
             threads=1,
-            batch_rows=_ROWS,
+            batch_rows=_BATCH_ROWS,
             per_group=per_group,
             keep_scores=task.keep_scores,
         )
     except BadRows as fault:
-        group = reading.group_of(fault.row)
-        where = f"first in group {group}" if group else f"in {reading.source.name}"
+        group = partition.group_of(fault.row)
+        where = f"first in group {group}" if group else f"in {partition.source.name}"
         raise ColumnError(
             f"{fault.fault} in at least {fault.rows:,} row(s), {where}{fault.remedy}."
         ) from fault
 
 
 @cache
-def _spare_loaded() -> None:
-    """Once a process: leave what it has loaded out of the search for garbage.
+def _freeze_loaded() -> None:
+    """Exclude loaded objects from garbage collection, once a process.
 
-    Spark has a worker make a full search after each task, which looks at every object of every
-    package: more work than a hundred thousand rows.
+    Spark's worker runs a full collection after each task. It visits every object of every package,
+    which takes longer than a hundred thousand rows.
     """
     gc.collect()
     gc.freeze()
 
 
-def _null_keys(task: Task, nulls: int) -> ColumnError:
+def _null_key_error(task: Task, nulls: int) -> ColumnError:
     names = task.hashed or (task.key,)
-    told = f"group column '{names[0]}' is null"
+    message = f"group column '{names[0]}' is null"
     if len(names) > 1:
-        told = f"one of the group columns {', '.join(map(repr, names))} is null"
-    return ColumnError(f"{told} in at least {nulls:,} row(s); fill or drop these rows.")
+        message = f"one of the group columns {', '.join(map(repr, names))} is null"
+    return ColumnError(f"{message} in at least {nulls:,} row(s); fill or drop these rows.")
 
 
-def _partition() -> int:
+def _partition_number() -> int:
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:  # pragma: no cover - Spark calls this nowhere else
-        raise SparkError("there is no task of Spark's here.")
+        raise SparkError("this function must run in a task of Spark.")
     return int(context.partitionId())

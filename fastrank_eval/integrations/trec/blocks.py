@@ -1,4 +1,4 @@
-"""Bytes of text files, gzipped or not, in blocks of whole lines."""
+"""Read text files, gzipped or not, in blocks of complete lines."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.paths import FORMATS, File, begins_like, expand, sniff
 from fastrank_eval.io.source import reading, type_name
 
-__all__ = ["PADDING", "Text", "is_stream", "text_of_bytes", "text_of_stream", "texts_at"]
+__all__ = ["PADDING", "Text", "is_stream", "text_of_bytes", "text_of_stream", "texts_of_paths"]
 
-#: Four columns of a block's text are kept by each thread that reads: as much as `scratch` keeps.
+#: Bytes of a block. Each reading thread keeps four columns of its text: as much as `scratch` keeps.
 _BLOCK = 1 << 22
-#: What follows the last line of a block, so that eight letters can be read from any place at once.
+#: Bytes after the last line of a block, so that eight bytes can be read from any position at once.
 PADDING = b"\n" * 8
 _COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
 _GZIP = b"\x1f\x8b"
-_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REMEDY = "Check that the file is whole and is text."
 
 
 class Readable(Protocol):
-    """Anything that gives its next bytes."""
+    """An object with a method `read` for bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Read at most `size` bytes; no bytes at the end."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,19 @@ class Text:
     Parameters
     ----------
     name : str
-        What messages call it: a path in quotes, or what was passed.
+        Name for messages: a path in quotes, or a description of the argument.
     open : callable
-        Opens it for reading.
+        Opens the text for reading.
     file : File or None
-        The file that it is.
+        The file, if the text is one.
     """
 
     name: str
     open: Callable[[], AbstractContextManager[Any]]
     file: File | None = None
 
-    def holds_columns(self) -> bool:
-        """Whether it is a file of columns, as its suffix or its first bytes tell."""
+    def has_columns(self) -> bool:
+        """Tell from suffix and first bytes whether this is a file of columns."""
         if self.file is None:
             return False
         suffix = self.file.path.rpartition(".")[2].lower()
@@ -62,24 +62,24 @@ class Text:
             return suffix in _COLUMNS or sniff(self.file.filesystem, self.file.path) is not None
 
     def blocks(self) -> Iterator[bytes]:
-        """Whole lines, some megabytes at a time, each ended by a newline; after them `PADDING`.
+        """Yield blocks of complete lines with newlines, then `PADDING`.
 
         Raises
         ------
         SourceError
-            If it cannot be read, if it is cut short, or if it is Parquet or Arrow.
+            If the text cannot be read, is truncated, or is Parquet or Arrow.
         """
         with reading(self.name, _REMEDY), self.open() as handle:
             try:
-                yield from _whole_lines(self._decompressed(handle))
+                yield from _line_blocks(self._decompress(handle))
             except zlib.error as error:
                 raise SourceError(
                     f"Cannot read {self.name}: its gzip data is damaged ({error}). {_REMEDY}"
                 ) from error
 
-    def _decompressed(self, handle: Any) -> Readable:
-        whole: Any = _Peeked(handle)
-        head = whole.peek(8)
+    def _decompress(self, handle: Any) -> Readable:
+        stream: Any = _PeekableStream(handle)
+        head = stream.peek(8)
         kind = begins_like(head)
         if kind is not None:
             raise SourceError(
@@ -87,27 +87,27 @@ class Text:
                 "a pyarrow Table of its columns."
             )
         if head.startswith(_GZIP):
-            return _Peeked(gzip.GzipFile(fileobj=whole, mode="rb"))
-        return whole
+            return _PeekableStream(gzip.GzipFile(fileobj=stream, mode="rb"))
+        return stream
 
 
-def texts_at(places: Sequence[Any]) -> list[Text]:
-    """The files that paths, folders, globs and URIs stand for, in the given order.
+def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
+    """List the files of paths, folders, globs and URIs, in their order.
 
     Raises
     ------
     SourceError
-        If there is none, or one is named twice.
+        If there is no file, or one is named twice.
     """
     texts: dict[str, Text] = {}
-    for place in places:
-        if not isinstance(place, str | os.PathLike):
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
             raise SourceError(
-                f"A list of sources holds {type_name(place)}: paths only. "
+                f"A list of sources holds {type_name(path)}: paths only. "
                 "Read each by itself, and join the tables (pyarrow.concat_tables)."
             )
-        # As CSV is read: whatever the suffix, the file is taken.
-        for file in expand(place, "csv"):
+        # As for CSV: a file of any suffix is read.
+        for file in expand(path, "csv"):
             name = repr(file.name)
             if name in texts:
                 raise SourceError(f"{name} is named twice. Name it once.")
@@ -118,23 +118,25 @@ def texts_at(places: Sequence[Any]) -> list[Text]:
 
 
 def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
-    """Text that was passed as bytes."""
+    """Make a text of bytes."""
     return Text("the bytes passed", lambda: io.BytesIO(content))
 
 
 def text_of_stream(stream: Any) -> Text:
-    """Text of an open file, from where it stands; it stays open. ``"-"`` is standard input."""
+    """Make a text of an open file; ``"-"`` is standard input."""
     if stream == "-":
         stream = getattr(sys.stdin, "buffer", None)
         if stream is None or sys.stdin.isatty():
             raise SourceError("Nothing is piped into standard input. Pipe in a file.")
-        return Text("standard input", lambda: _Left(stream))
+        return Text("standard input", lambda: _OpenStream(stream))
     name = getattr(stream, "name", None)
-    return Text(repr(name) if isinstance(name, str) else type_name(stream), lambda: _Left(stream))
+    return Text(
+        repr(name) if isinstance(name, str) else type_name(stream), lambda: _OpenStream(stream)
+    )
 
 
 def is_stream(source: object) -> bool:
-    """Whether this is an open file."""
+    """Tell whether this is an open file."""
     return callable(getattr(source, "read", None)) and not hasattr(source, "schema")
 
 
@@ -142,9 +144,9 @@ def _opener(filesystem: Any, path: str) -> Callable[[], AbstractContextManager[A
     return lambda: filesystem.open_input_stream(path, compression=None)
 
 
-def _whole_lines(handle: Readable) -> Iterator[bytes]:
+def _line_blocks(handle: Readable) -> Iterator[bytes]:
     rest: list[bytes] = []
-    mark = _MARK
+    mark = _BYTE_ORDER_MARK
     while more := handle.read(_BLOCK):
         if mark and not rest:
             more, mark = more.removeprefix(mark), b""
@@ -158,8 +160,8 @@ def _whole_lines(handle: Readable) -> Iterator[bytes]:
         yield b"".join([*rest, b"\n", PADDING])
 
 
-class _Left:
-    """A stream of somebody else's, which stays open."""
+class _OpenStream:
+    """A stream of the caller, which stays open."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -171,8 +173,8 @@ class _Left:
         return
 
 
-class _Peeked:
-    """Gives bytes from a stream that may give fewer than asked for, or text; peeks ahead."""
+class _PeekableStream:
+    """A stream of bytes with `peek`; its source may return text."""
 
     def __init__(self, handle: Any) -> None:
         self._head = b""

@@ -11,23 +11,23 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.integrations.trec.blocks import PADDING
-from fastrank_eval.integrations.trec.pairs import marked, uint64_windows
+from fastrank_eval.integrations.trec.pairs import pair_hashes, uint64_windows
 
-__all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "columns_of_lines", "split_fields"]
+__all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "read_lines", "split_fields"]
 
 
-#: Letters of a decimal that is read at once: what they count fits 64 bits, and the quotient of two
-#: doubles that are whole and exact is the decimal, correctly rounded.
-_LETTERS = 18
+#: Most characters of a decimal on the fast path: its digits fit 64 bits, and the quotient of two
+#: exact integers as doubles is the correctly rounded decimal.
+_MAX_LENGTH = 18
 _EXACT = 1 << 53
-_POWERS = np.array([float(10**k) for k in range(_LETTERS)])
+_POWERS = np.array([float(10**k) for k in range(_MAX_LENGTH)])
 
 
 @kernel
 def _field_end(text, start):  # type: ignore[no-untyped-def]
-    """The first blank from a place on; the last byte of a text is one."""
-    # Letter by letter: the processor guesses where fields end, and so need not wait to know it.
-    # Unsigned, because Numba then takes no place for one counted from the end.
+    """Find the first blank from a position on; the last byte of a text is one."""
+    # Byte by byte: the branch predictor guesses the ends of fields, so the processor does not wait.
+    # Unsigned, because Numba then does not check for negative indices.
     i, one = np.uint64(start), np.uint64(1)
     while text[i] > 32 or not (text[i] == 32 or 9 <= text[i] <= 13):
         i += one
@@ -35,96 +35,98 @@ def _field_end(text, start):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _same(text, eights, i, k, size):  # type: ignore[no-untyped-def]
-    """Whether the same letters and then a blank stand at one place as at another before it."""
+def _repeats(text, windows, i, k, size):  # type: ignore[no-untyped-def]
+    """Tell whether a field equals the `size` bytes at `k`."""
     if i + size >= text.shape[0]:
         return False
     letter = text[i + size]
     if not (letter == 32 or 9 <= letter <= 13):
         return False
-    left = size
-    while left > 8:
-        if eights[i] != eights[k]:
+    rest = size
+    while rest > 8:
+        if windows[i] != windows[k]:
             return False
         i += 8
         k += 8
-        left -= 8
-    differ = eights[i] ^ eights[k]
-    return differ << np.uint64(64 - 8 * left) == 0
+        rest -= 8
+    difference = windows[i] ^ windows[k]
+    return difference << np.uint64(64 - 8 * rest) == 0
 
 
 @kernel
 def _decimal(text, start):  # type: ignore[no-untyped-def]
-    """A number of digits and at most one point: whole, digits after the point, where it ends.
+    """Parse digits with at most one point.
 
-    There are -1 digits where there is no point, and -2 where it is something else, or has more
-    digits than doubles count.
+    Returns the integer, its decimals and the end of the field.
+
+    The number of decimals is -1 without a point, and -2 if the field has another form or more
+    digits than a double.
     """
     i, one = np.uint64(start), np.uint64(1)
     i += np.uint64(text[i] == 45)
     first = i
-    whole = np.int64(0)
-    after = np.int64(-1)
+    integer = np.int64(0)
+    decimals = np.int64(-1)
     while True:
         digit = np.int64(text[i]) - 48
         if 0 <= digit <= 9:
-            whole = 10 * whole + digit
-            after += after >= 0
-        elif digit == -2 and after < 0 and i > first:
-            after = np.int64(0)
+            integer = 10 * integer + digit
+            decimals += decimals >= 0
+        elif digit == -2 and decimals < 0 and i > first:
+            decimals = np.int64(0)
         else:
             break
         i += one
-    blank = text[i] == 32 or 9 <= text[i] <= 13
-    if not blank or i == first or after == 0 or i - first > _LETTERS or whole > _EXACT:
-        return whole, np.int64(-2), _field_end(text, np.int64(i))
-    return whole, after, np.int64(i)
+    is_blank = text[i] == 32 or 9 <= text[i] <= 13
+    if not is_blank or i == first or decimals == 0 or i - first > _MAX_LENGTH or integer > _EXACT:
+        return integer, np.int64(-2), _field_end(text, np.int64(i))
+    return integer, decimals, np.int64(i)
 
 
 @kernel
 def split_fields(  # type: ignore[no-untyped-def]
-    text, eights, column, repeated, number, keep, least, more, room,
-    slots, ends, changed, begun, lines_of, values, texts, found,
+    text, windows, column, repeated, number, keep, least, more, room,
+    slots, ends, first_rows, starts, row_lines, values, text_counts, counts,
 ):  # fmt: skip
-    """Split lines at their blanks, up to the first that has too few fields, or too many.
+    """Split lines at blanks, up to the first with too few or too many fields.
 
     Parameters
     ----------
     text : ndarray of uint8
-        Whole lines; the last byte is a newline.
-    eights : ndarray of uint64
-        The eight bytes from each place on, past the end of the text too.
+        Complete lines; the last byte is a newline.
+    windows : ndarray of uint64
+        The eight bytes from each position on, also past the end of the text.
     column : ndarray of int64
-        The column that each field goes to, -1 for none.
+        The column of each field, -1 for none.
     repeated : ndarray of bool, shape (columns,)
-        Columns whose text is kept once where lines in a row have the same.
+        Columns that store the same text of consecutive lines once.
     number : int
         The column of numbers.
     keep : bool
-        Numbers are kept as texts; else plain decimals are read here.
+        Keep numbers as texts; otherwise parse plain decimals.
     least : int
-        Fields that a line has.
+        Fields that a line must have.
     more : bool
-        Whether it may have further ones.
+        Whether a line may have further fields.
     room : int
-        Where the texts of the next column begin, in bytes.
+        Bytes between the texts of a column and those of the next one.
     slots : ndarray of uint64
-        Written: the letters of the texts, eight at each place of a byte.
+        Written: the bytes of the texts; an element is written at each position of a byte.
     ends : ndarray of int32, shape (columns, rows + 1)
-        Written: where each text ends.
-    changed : ndarray of int32, shape (columns, rows)
-        Written: the row of each text.
-    begun : ndarray of int64, shape (columns,)
-        Written: where the last text of each column begins.
-    lines_of : ndarray of int32, shape (rows,)
+        Written: the end of each text.
+    first_rows : ndarray of int32, shape (columns, rows)
+        Written: the first row of each text.
+    starts : ndarray of int64, shape (columns,)
+        Written: the start of the last text of each column.
+    row_lines : ndarray of int32, shape (rows,)
         Written: the line of each row.
     values : ndarray of float64, shape (rows,)
-        Written: the numbers that were read.
-    texts : ndarray of int64, shape (columns,)
-        Texts of each column; zeros at first.
-    found : ndarray of int64, shape (6,)
-        Written: rows; lines; the line at fault or -1, and its fields; numbers that are no plain
-        decimals; those that have a point.
+        Written: the parsed numbers.
+    text_counts : ndarray of int64, shape (columns,)
+        Number of texts of each column; zeros at first.
+    counts : ndarray of int64, shape (6,)
+        Written: rows; lines; the faulty line or -1, and its fields; numbers that are not plain
+        decimals; numbers with a point.
     """
     # The last byte is a newline, so that no loop inside a line runs past the end.
     rows = np.int64(0)
@@ -132,8 +134,8 @@ def split_fields(  # type: ignore[no-untyped-def]
     others = np.int64(0)
     points = np.int64(0)
     i = np.int64(0)
-    found[2] = -1
-    found[3] = 0
+    counts[2] = -1
+    counts[3] = 0
     ends[:, 0] = 0
     while i < text.shape[0]:
         fields = np.int64(0)
@@ -146,85 +148,85 @@ def split_fields(  # type: ignore[no-untyped-def]
                 while text[i] != 10:
                     i += 1
                 break
-            at = column[fields] if fields < column.shape[0] else np.int64(-1)
+            target = column[fields] if fields < column.shape[0] else np.int64(-1)
             fields += 1
-            if at < 0:
+            if target < 0:
                 i = _field_end(text, i)
                 continue
-            if at == number and not keep:
-                whole, after, end = _decimal(text, i)
-                others += after == -2
-                points += after >= 0
-                value = np.float64(whole)
-                if after > 0:
-                    value /= _POWERS[after]
+            if target == number and not keep:
+                integer, decimals, end = _decimal(text, i)
+                others += decimals == -2
+                points += decimals >= 0
+                value = np.float64(integer)
+                if decimals > 0:
+                    value /= _POWERS[decimals]
                 values[rows] = -value if text[i] == 45 else value
                 i = end
                 continue
-            others += at == number
-            last = texts[at]
-            if repeated[at] and last > 0:
-                size = ends[at, last] - ends[at, last - 1]
-                if _same(text, eights, i, begun[at], size):
+            others += target == number
+            last = text_counts[target]
+            if repeated[target] and last > 0:
+                size = ends[target, last] - ends[target, last - 1]
+                if _repeats(text, windows, i, starts[target], size):
                     i += size
                     continue
             end = _field_end(text, i)
-            k = at * room + ends[at, last]
+            k = target * room + ends[target, last]
             j = i
             while j < end:
-                slots[k] = eights[j]
+                slots[k] = windows[j]
                 k += 8
                 j += 8
-            ends[at, last + 1] = ends[at, last] + end - i
-            changed[at, last] = rows
-            begun[at] = i
-            texts[at] = last + 1
+            ends[target, last + 1] = ends[target, last] + end - i
+            first_rows[target, last] = rows
+            starts[target] = i
+            text_counts[target] = last + 1
             i = end
         i += 1
         if fields > 0:
             if fields < least or (fields > least and not more):
-                found[2] = lines
-                found[3] = fields
+                counts[2] = lines
+                counts[3] = fields
                 break
-            lines_of[rows] = lines
+            row_lines[rows] = lines
             rows += 1
         lines += 1
-    # Nothing of a faulty line counts.
-    for at in range(texts.shape[0]):
-        while texts[at] > 0 and changed[at, texts[at] - 1] == rows:
-            texts[at] -= 1
-    found[0] = rows
-    found[1] = lines
-    found[4] = others
-    found[5] = points
+    # Remove the texts of a faulty line.
+    for target in range(text_counts.shape[0]):
+        while text_counts[target] > 0 and first_rows[target, text_counts[target] - 1] == rows:
+            text_counts[target] -= 1
+    counts[0] = rows
+    counts[1] = lines
+    counts[4] = others
+    counts[5] = points
 
 
-_SHOWN = 80
-#: No line is shorter than its fields of one letter, a blank after each: at most 1 row in 8 bytes.
-_SHORTEST = 8
-_BEYOND_ASCII = 128
+_MAX_SHOWN = 80
+#: The shortest line has four fields of one byte, each with a blank: at most 1 row in 8 bytes.
+_MIN_LINE = 8
+_NON_ASCII = 128
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the fields of a line are.
+    """The fields of a line.
 
     Parameters
     ----------
     kind : str
-        What messages call such a file.
+        Name of such a file, for messages.
     form : str
-        Its fields, as its readers name them.
+        Names of all fields, for messages.
     columns : dict of str to int
-        Each column with the number of its field.
+        Field index of each column.
     repeated : tuple of str
-        Columns in which a line mostly has what the line before has.
+        Columns in which consecutive lines mostly have the same text.
     number : str
         The column of numbers.
     fields : int
         Fields that a line must have.
     more : bool
-        Whether further fields are left out; else they are an error.
+        Whether further fields are ignored; otherwise they are an error.
     """
 
     kind: str
@@ -236,7 +238,7 @@ class Layout:
     more: bool
 
 
-#: trec_eval leaves out what follows the run tag, and refuses what follows the relevance.
+#: trec_eval ignores fields after the run tag, and rejects fields after the relevance.
 RUN = Layout(
     "run",
     "qid Q0 docno rank score tag",
@@ -255,7 +257,7 @@ QRELS = Layout(
     4,
     False,
 )
-#: As ndeval reads them.
+#: The format of ndeval.
 DIVERSITY_QRELS = Layout(
     "diversity qrels",
     "qid subtopic docno rel",
@@ -274,58 +276,57 @@ class Lines:
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        The columns of the layout, those that repeat as dictionaries; rows before the fault, if
-        there is one.
-    marks : tuple of ndarray
-        Hashes of its pairs, and the rows whose query is not that of the row before.
+        The columns of the layout, repeated ones as dictionaries; only the rows before the fault.
+    keys : tuple of ndarray
+        Hashes of the pairs, and the rows whose query differs from that of the row before.
     numbers : ndarray of int32, shape (rows,), or None
-        The line of each row, from 0; None where every line is a row.
+        The line of each row, from 0; None if every line is a row.
     lines : int
-        Lines of the block.
+        Number of lines of the block.
     fault : tuple of int and str, or None
-        The first line that cannot be used, from 0, and what is wrong with it.
+        The first line that cannot be read, from 0, and the reason.
     """
 
     batch: pa.RecordBatch
-    marks: tuple[np.ndarray, np.ndarray]
+    keys: tuple[np.ndarray, np.ndarray]
     numbers: np.ndarray | None
     lines: int
     fault: tuple[int, str] | None
 
     def line(self, row: int) -> int:
-        """The line of a row, from 0."""
+        """Get the line of a row, from 0."""
         return row if self.numbers is None else int(self.numbers[row])
 
 
-def columns_of_lines(block: bytes, layout: Layout) -> Lines:
-    """Read the lines of a block.
+def read_lines(block: bytes, layout: Layout) -> Lines:
+    """Read the lines of a block into columns.
 
     Parameters
     ----------
     block : bytes
-        Whole lines, each ended by a newline, and `PADDING`; blank lines and lines that begin with
-        ``#`` count as lines and hold no row.
+        Complete lines, each with a newline, and `PADDING`. Blank lines and lines that begin with
+        ``#`` count as lines but have no row.
     layout : Layout
     """
     names = list(layout.columns)
-    width, room, most = len(names), len(block), len(block) // _SHORTEST
+    width, room, max_rows = len(names), len(block), len(block) // _MIN_LINE
     column = np.full(max(layout.columns.values()) + 1, -1, np.int64)
     column[list(layout.columns.values())] = np.arange(width)
     padded = frozen(np.frombuffer(block, np.uint8))
-    letters = padded[: len(padded) - len(PADDING)]
-    # Letters are read and written eight at a time.
+    text = padded[: len(padded) - len(PADDING)]
+    # Bytes are read and written eight at a time.
     content = scratch("letters of fields", width * room + 8, np.uint8)
     slots = np.ndarray((width * room + 1,), np.uint64, content, strides=(1,))
-    ends = scratch("ends of fields", width * (most + 1), np.int32).reshape(width, most + 1)
-    changed = scratch("rows of fields", width * most, np.int32).reshape(width, most)
-    lines_of = scratch("lines of rows", most, np.int32)
-    values = scratch("numbers of rows", most, np.float64)
-    begun, found = np.zeros(width, np.int64), np.empty(6, np.int64)
-    # Texts that the loop took for whole numbers or decimals need no second look.
+    ends = scratch("ends of fields", width * (max_rows + 1), np.int32).reshape(width, max_rows + 1)
+    first_rows = scratch("rows of fields", width * max_rows, np.int32).reshape(width, max_rows)
+    row_lines = scratch("lines of rows", max_rows, np.int32)
+    values = scratch("numbers of rows", max_rows, np.float64)
+    starts, counts = np.zeros(width, np.int64), np.empty(6, np.int64)
+    # A second pass only if a number is not a plain decimal: it keeps numbers as texts.
     for keep in (False, True):
-        texts = np.zeros(width, np.int64)
+        text_counts = np.zeros(width, np.int64)
         split_fields(
-            letters,
+            text,
             uint64_windows(padded),
             frozen(column),
             frozen(np.array([name in layout.repeated for name in names])),
@@ -336,30 +337,31 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
             np.int64(room),
             slots,
             ends,
-            changed,
-            begun,
-            lines_of,
+            first_rows,
+            starts,
+            row_lines,
             values,
-            texts,
-            found,
+            text_counts,
+            counts,
         )
-        if not found[4]:
+        if not counts[4]:
             break
-    rows, lines, faulty, fields, others, points = found.tolist()
+    rows, lines, faulty_line, fields, others, points = counts.tolist()
 
-    def text_of(i: int, kept: bool = True) -> pa.Array:
-        places, held = ends[i, : texts[i] + 1], content[i * room :][: ends[i, texts[i]]]
-        if kept:
-            places, held = places.copy(), held.copy()
-        buffers = [None, pa.py_buffer(places), pa.py_buffer(held)]
-        return pa.Array.from_buffers(pa.string(), int(texts[i]), buffers)
+    def text_of(i: int, copy: bool = True) -> pa.Array:
+        offsets = ends[i, : text_counts[i] + 1]
+        content_bytes = content[i * room :][: ends[i, text_counts[i]]]
+        if copy:
+            offsets, content_bytes = offsets.copy(), content_bytes.copy()
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content_bytes)]
+        return pa.Array.from_buffers(pa.string(), int(text_counts[i]), buffers)
 
-    at = None if rows == lines else lines_of[:rows].copy()
-    faults = [] if faulty < 0 else [(faulty, _wrong_fields(fields, layout))]
-    bad: list[tuple[int, str]] = []
+    line_numbers = None if rows == lines else row_lines[:rows].copy()
+    faults = [] if faulty_line < 0 else [(faulty_line, _field_count_error(fields, layout))]
+    row_faults: list[tuple[int, str]] = []
     arrays: dict[str, pa.Array] = {}
-    rebatch: dict[str, np.ndarray] = {}
-    plain = bool(letters.max(initial=0) < _BEYOND_ASCII)
+    runs: dict[str, np.ndarray] = {}
+    is_ascii = bool(text.max(initial=0) < _NON_ASCII)
     for i, name in enumerate(names):
         if name == layout.number:
             numbers = values[:rows].copy()
@@ -368,45 +370,49 @@ def columns_of_lines(block: bytes, layout: Layout) -> Lines:
             elif not others:
                 arrays[name] = arrow_column(numbers)
             else:
-                arrays[name], row, wrong = _numbers(text_of(i, kept=False), name)
-                bad += [] if row < 0 else [(row, wrong)]
+                arrays[name], row, reason = _numbers(text_of(i, copy=False), name)
+                row_faults += [] if row < 0 else [(row, reason)]
             continue
         arrays[name] = text_of(i)
-        first = changed[i, : texts[i]].astype(np.int64)
-        if not plain:
-            wrong = f"its {name} is not UTF-8"
+        first = first_rows[i, : text_counts[i]].astype(np.int64)
+        if not is_ascii:
+            reason = f"its {name} is not UTF-8"
             for row in _not_utf8(arrays[name]):
-                bad.append((int(first[row]) if name in layout.repeated else row, wrong))
+                row_faults.append((int(first[row]) if name in layout.repeated else row, reason))
         if name in layout.repeated:
-            rebatch[name] = first
-    faults += [(row if at is None else int(at[row]), what) for row, what in bad]
+            runs[name] = first
+    faults += [
+        (row if line_numbers is None else int(line_numbers[row]), reason)
+        for row, reason in row_faults
+    ]
     fault = None
     if faults:
-        line, what = min(faults)
+        line, reason = min(faults)
         shown = block.split(b"\n", line + 1)[line].strip().decode("utf-8", "replace")
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-        fault = line, f"{what}: {shown!r}"
-    marks = marked(arrays["query"], rebatch["query"], arrays["doc"]), rebatch["query"]
-    for name, first in rebatch.items():
+        shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
+        fault = line, f"{reason}: {shown!r}"
+    keys = pair_hashes(arrays["query"], runs["query"], arrays["doc"]), runs["query"]
+    for name, first in runs.items():
         numbered = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(first, append=rows))
         arrays[name] = pa.DictionaryArray.from_arrays(
             arrow_column(numbered), arrays[name], safe=False
         )
     batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
-    return Lines(batch, marks, at, lines, fault)
+    return Lines(batch, keys, line_numbers, lines, fault)
 
 
-def _wrong_fields(fields: int, layout: Layout) -> str:
-    what = f"{fields} field{'s' * (fields != 1)} where {layout.kind} lines have {layout.fields} "
-    what += f"({layout.form})"
-    other = {("qrels", 6): "read_run", ("run", 4): "read_qrels"}.get((layout.kind, fields))
-    return f"{what}; {other} reads lines of {fields}" if other else what
+def _field_count_error(fields: int, layout: Layout) -> str:
+    message = f"{fields} field{'s' * (fields != 1)} where {layout.kind} lines have {layout.fields} "
+    message += f"({layout.form})"
+    other_reader = {("qrels", 6): "read_run", ("run", 4): "read_qrels"}.get((layout.kind, fields))
+    return f"{message}; {other_reader} reads lines of {fields}" if other_reader else message
 
 
 def _numbers(texts: pa.Array, name: str) -> tuple[pa.Array, int, str]:
-    """Correctly rounded numbers; the first row that is none, and why, or -1.
+    """Parse numbers; return the first faulty row and its reason, or -1.
 
-    Scores are float64. Grades are int64 where each of them is an integer, else float64.
+    Numbers are correctly rounded. Scores are float64. Grades are int64 if all are integers, else
+    float64.
     """
     try:
         values = texts.cast(pa.float64())
@@ -416,13 +422,15 @@ def _numbers(texts: pa.Array, name: str) -> tuple[pa.Array, int, str]:
             _first_unreadable(texts),
             f"its {name} is no number",
         )
-    items = np.frombuffer(values.buffers()[1], np.float64, len(values)) if len(values) else _NONE
+    numbers = (
+        np.frombuffer(values.buffers()[1], np.float64, len(values)) if len(values) else _NO_NUMBERS
+    )
     if name == "score":
-        wrong, why = np.isnan(items), "its score is NaN"
+        is_wrong, reason = np.isnan(numbers), "its score is NaN"
     else:
-        wrong, why = ~np.isfinite(items), "its grade is not finite"
-    if wrong.any():
-        return values, int(wrong.argmax()), why
+        is_wrong, reason = ~np.isfinite(numbers), "its grade is not finite"
+    if is_wrong.any():
+        return values, int(is_wrong.argmax()), reason
     if name != "score":
         try:
             return texts.cast(pa.int64()), -1, ""
@@ -431,11 +439,11 @@ def _numbers(texts: pa.Array, name: str) -> tuple[pa.Array, int, str]:
     return values, -1, ""
 
 
-_NONE = np.empty(0, np.float64)
+_NO_NUMBERS = np.empty(0, np.float64)
 
 
 def _first_unreadable(texts: pa.Array) -> int:
-    """The first text that is no number, by halves; there is one."""
+    """Find the first text that is not a number, by bisection."""
     lo, hi = 0, len(texts)
     while hi - lo > 1:
         middle = (lo + hi) // 2
@@ -448,7 +456,7 @@ def _first_unreadable(texts: pa.Array) -> int:
 
 
 def _not_utf8(texts: pa.Array) -> Iterator[int]:
-    """The first row that is not UTF-8, if there is one."""
+    """Yield the first row that is not UTF-8, if any."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Number pairs of query and document, and find those that stand twice."""
+"""Hash pairs of query and document, look them up, and drop duplicates."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from fastrank_eval._lib.jit import kernel
 
 __all__ = [
     "DUPLICATES",
-    "Keyed",
-    "Pairs",
-    "check_choice",
-    "in_threads",
-    "joined_chunks",
-    "marked",
-    "numbered",
-    "places_among",
+    "PairIndex",
+    "PairTable",
+    "check_duplicates",
+    "concat_texts",
+    "drop_duplicates",
+    "indices_in",
+    "map_in_threads",
+    "pair_codes",
+    "pair_hashes",
     "query_starts",
     "uint64_windows",
-    "without_repeats",
 ]
 
 
-def marked(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
-    """Hashes of pairs whose rows of one query stand together.
+def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
+    """Hash pairs of query and document by runs of one query.
 
     Parameters
     ----------
     queries : pyarrow.StringArray, shape (queries,)
-        The query of each stretch of rows; without nulls.
+        The query of each run of rows; without nulls.
     starts : ndarray of int64, shape (queries,)
-        The first row of each stretch, ascending from row 0.
+        The first row of each run, ascending from row 0.
     docs : pyarrow.StringArray, shape (rows,)
         Without nulls.
 
@@ -48,56 +48,61 @@ def marked(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
     ndarray of uint64, shape (rows,)
     """
     hashes = np.empty(len(docs), np.uint64)
-    of_query, of_doc = _letters(queries), _letters(docs)
+    query_buffers, doc_buffers = _text_buffers(queries), _text_buffers(docs)
     bounds = frozen(np.append(starts, len(docs)))
-    _mark(
-        *of_query, uint64_windows(of_query[1]), bounds, *of_doc, uint64_windows(of_doc[1]), hashes
+    _hash_pairs(
+        *query_buffers,
+        uint64_windows(query_buffers[1]),
+        bounds,
+        *doc_buffers,
+        uint64_windows(doc_buffers[1]),
+        hashes,
     )
     return hashes
 
 
 def query_starts(queries: pa.Array) -> np.ndarray:
-    """The rows whose query is not that of the row before, row 0 first. int64."""
-    letters, starts = _letters(queries), np.empty(len(queries), np.int64)
-    return starts[: _changes(*letters, starts)].copy()
+    """Find the rows whose query differs from that of the row before: int64."""
+    buffers, starts = _text_buffers(queries), np.empty(len(queries), np.int64)
+    return starts[: _find_starts(*buffers, starts)].copy()
 
 
-class Pairs:
-    """Finds pairs of query and document among those of one table, by exact comparison.
+class PairIndex:
+    """A hash index of the pairs of one table; texts are compared exactly.
 
-    Each query has a hash table of its own inside one array, so that looking up the documents of a
-    query stays in the cache.
+    Each query has its own hash table inside one array, so looking up the documents of a query stays
+    in the cache.
 
     Parameters
     ----------
     codes : ndarray of int32, shape (rows,)
-        A number for each row's query.
+        The query code of each row.
     queries : int
-        How many numbers there are.
+        Number of codes.
     docs : pyarrow.LargeStringArray, shape (rows,)
-        Without nulls; no query has one twice.
+        Without nulls; no query has a document twice.
     hashes : ndarray of uint64, shape (rows,)
-        Of these pairs.
+        Hashes of these pairs.
     """
 
     def __init__(self, codes: np.ndarray, queries: int, docs: pa.Array, hashes: np.ndarray) -> None:
         counts = np.bincount(codes, minlength=queries)
-        # At least twice the slots, a power of two: what the exponent of 4 n - 1 says.
+        # Slots: a power of two, at least twice the rows. It is the exponent of 4 n - 1.
         _, bits = np.frexp(np.maximum(4 * counts - 1, 1).astype(np.float64))
         self._firsts = frozen(np.append(0, np.cumsum(1 << (bits.astype(np.int64) - 1))))
         self._hashes = frozen(hashes.view())
-        self._docs = _letters(docs, np.int64)
+        self._docs = _text_buffers(docs, np.int64)
         slots = np.full(int(self._firsts[-1]), -1, np.int64)
         _fill(self._hashes, frozen(codes.view()), self._firsts, slots)
         self._slots = frozen(slots)
 
     def find(self, codes: np.ndarray, docs: pa.Array, hashes: np.ndarray) -> np.ndarray:
-        """The row of each pair in the own table, -1 where it is not there.
+        """Find the row of each pair in the indexed table, -1 if absent.
 
         Parameters
         ----------
         codes : ndarray of int32, shape (rows,)
-            The number of the query in the own table, -1 if it has none.
+            The query code in the indexed table, -1 if the query is absent.
         docs : pyarrow.StringArray, shape (rows,)
         hashes : ndarray of uint64, shape (rows,)
 
@@ -109,7 +114,7 @@ class Pairs:
         _find(
             frozen(codes.view()),
             frozen(hashes.view()),
-            *_letters(docs),
+            *_text_buffers(docs),
             self._firsts,
             self._slots,
             self._hashes,
@@ -119,67 +124,67 @@ class Pairs:
         return rows
 
 
-def joined_chunks(chunks: Sequence[pa.Array]) -> pa.Array:
-    """All chunks as one array, of however many bytes."""
+def concat_texts(chunks: Sequence[pa.Array]) -> pa.Array:
+    """Concatenate chunks to one large string array."""
     wide = [chunk.cast(pa.large_string()) for chunk in chunks]
     return pa.concat_arrays(wide) if wide else pa.nulls(0, pa.large_string())
 
 
-def _letters(texts: pa.Array, offset: type = np.int32) -> tuple[np.ndarray, np.ndarray]:
-    """Where each text begins, and the bytes of all."""
-    _, places, content = texts.buffers()
+def _text_buffers(texts: pa.Array, offset: type = np.int32) -> tuple[np.ndarray, np.ndarray]:
+    """Get the offsets and the bytes of texts."""
+    _, offset_buffer, content = texts.buffers()
     kind = np.dtype(offset)
-    if places is None or not len(texts):
+    if offset_buffer is None or not len(texts):
         return frozen(np.zeros(1, kind)), frozen(np.zeros(1, np.uint8))
-    offsets = np.frombuffer(places, kind, len(texts) + 1, texts.offset * kind.itemsize)
-    some = content is not None and content.size
-    return frozen(offsets), frozen(np.frombuffer(content if some else b"\0", np.uint8))
+    offsets = np.frombuffer(offset_buffer, kind, len(texts) + 1, texts.offset * kind.itemsize)
+    has_bytes = content is not None and content.size
+    return frozen(offsets), frozen(np.frombuffer(content if has_bytes else b"\0", np.uint8))
 
 
-def uint64_windows(letters: np.ndarray) -> np.ndarray:
-    """The eight bytes from each place on as one integer."""
-    if len(letters) < 16:  # two of them at least: NumPy calls a single one aligned
-        letters = np.append(letters, np.zeros(16, np.uint8))
-    return frozen(np.ndarray((len(letters) - 7,), np.uint64, letters, strides=(1,)))
+def uint64_windows(content: np.ndarray) -> np.ndarray:
+    """View the eight bytes from each position on as one integer."""
+    if len(content) < 16:  # two of them at least: NumPy calls a single one aligned
+        content = np.append(content, np.zeros(16, np.uint8))
+    return frozen(np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,)))
 
 
 @kernel
-def _hash(offsets, content, eights, row, start):  # type: ignore[no-untyped-def]
-    # Eight bytes a step; the length goes in last, so that no text hashes like a part of another.
+def _hash(offsets, content, windows, row, start):  # type: ignore[no-untyped-def]
+    # Eight bytes a step; the length goes in last, so that a text and its prefix have other hashes.
     prime = np.uint64(0x9E3779B97F4A7C15)
     lo, hi = np.int64(offsets[row]), np.int64(offsets[row + 1])
-    found = start
+    state = start
     for i in range(lo, hi, 8):
-        left = hi - i
+        rest = hi - i
         word = np.uint64(0)
-        if i < eights.shape[0]:
-            word = eights[i]
-            if left < 8:
-                word &= (np.uint64(1) << np.uint64(8 * left)) - np.uint64(1)
+        if i < windows.shape[0]:
+            word = windows[i]
+            if rest < 8:
+                word &= (np.uint64(1) << np.uint64(8 * rest)) - np.uint64(1)
         else:
-            for k in range(left):
+            for k in range(rest):
                 word |= np.uint64(content[i + k]) << np.uint64(8 * k)
-        found = (found ^ word) * prime
-        found ^= found >> np.uint64(29)
-    found = (found ^ np.uint64(hi - lo)) * prime
-    return found ^ (found >> np.uint64(32))
+        state = (state ^ word) * prime
+        state ^= state >> np.uint64(29)
+    state = (state ^ np.uint64(hi - lo)) * prime
+    return state ^ (state >> np.uint64(32))
 
 
 @kernel
-def _same(offsets, content, row, others, other_content, other):  # type: ignore[no-untyped-def]
+def _same(offsets, content, row, other_offsets, other_content, other):  # type: ignore[no-untyped-def]
     lo = np.int64(offsets[row])
     size = np.int64(offsets[row + 1]) - lo
-    start = np.int64(others[other])
-    if np.int64(others[other + 1]) - start != size:
+    start = np.int64(other_offsets[other])
+    if np.int64(other_offsets[other + 1]) - start != size:
         return False
-    equal = np.int64(0)
-    while equal < size and content[lo + equal] == other_content[start + equal]:
-        equal += 1
-    return equal == size
+    matching = np.int64(0)
+    while matching < size and content[lo + matching] == other_content[start + matching]:
+        matching += 1
+    return matching == size
 
 
 @kernel
-def _changes(offsets, content, starts):  # type: ignore[no-untyped-def]
+def _find_starts(offsets, content, starts):  # type: ignore[no-untyped-def]
     count = np.int64(0)
     for row in range(starts.shape[0]):
         if row == 0 or not _same(offsets, content, row, offsets, content, row - 1):
@@ -189,11 +194,11 @@ def _changes(offsets, content, starts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _mark(queries, query, query_eights, bounds, docs, doc, doc_eights, hashes):  # type: ignore[no-untyped-def]
-    for one in range(bounds.shape[0] - 1):
-        of_query = _hash(queries, query, query_eights, one, np.uint64(0))
-        for row in range(bounds[one], bounds[one + 1]):
-            hashes[row] = _hash(docs, doc, doc_eights, row, of_query)
+def _hash_pairs(queries, query, query_windows, bounds, docs, doc, doc_windows, hashes):  # type: ignore[no-untyped-def]
+    for query_index in range(bounds.shape[0] - 1):
+        query_hash = _hash(queries, query, query_windows, query_index, np.uint64(0))
+        for row in range(bounds[query_index], bounds[query_index + 1]):
+            hashes[row] = _hash(docs, doc, doc_windows, row, query_hash)
 
 
 @kernel
@@ -218,20 +223,21 @@ def _find(  # type: ignore[no-untyped-def]
         first = firsts[codes[row]]
         last = np.uint64(firsts[codes[row] + 1] - first - 1)
         slot = hashes[row] & last
-        found = slots[first + np.int64(slot)]
-        while found >= 0 and not (
-            own_hashes[found] == hashes[row] and _same(docs, doc, row, own_docs, own_doc, found)
+        candidate = slots[first + np.int64(slot)]
+        while candidate >= 0 and not (
+            own_hashes[candidate] == hashes[row]
+            and _same(docs, doc, row, own_docs, own_doc, candidate)
         ):
             slot = (slot + np.uint64(1)) & last
-            found = slots[first + np.int64(slot)]
-        rows[row] = found
+            candidate = slots[first + np.int64(slot)]
+        rows[row] = candidate
 
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
-class Keyed:
-    """Pairs, each with a number: the score of a run, or the grade of a judgement.
+class PairTable:
+    """A table of pairs with a number each: scores of a run, or grades.
 
     Parameters
     ----------
@@ -239,23 +245,23 @@ class Keyed:
         Columns ``query``, string or a dictionary of strings, ``doc``, string, and `number`; no
         nulls.
     number : str
-    marks : sequence of tuple, optional
-        Of each of its batches, the hashes of its pairs and the rows whose query is not that of the
-        row before; found out by default.
+    keys : sequence of tuple, optional
+        For each batch the hashes of its pairs, and the rows whose query differs from that of the
+        row before; computed by default.
     """
 
     def __init__(
         self,
         table: pa.Table,
         number: str,
-        marks: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
+        keys: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> None:
         self.encoded = table
         self.name = number
         self._batches = table.to_batches()
-        if marks is None:
-            marks = in_threads(lambda i: _marks(self._batches[i]), len(self._batches))
-        self._marks = marks
+        if keys is None:
+            keys = map_in_threads(lambda i: _batch_keys(self._batches[i]), len(self._batches))
+        self._keys = keys
 
     @property
     def table(self) -> pa.Table:
@@ -269,7 +275,7 @@ class Keyed:
 
     @property
     def rows(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         return int(self.encoded.num_rows)
 
     @property
@@ -278,21 +284,21 @@ class Keyed:
         return self.encoded["doc"]
 
     def docs_at(self, rows: np.ndarray) -> pa.Array:
-        """The documents of some rows, string, in their order."""
+        """Take the documents of rows, string, in the order of the rows."""
         # Arrow's take from a chunked column joins all its chunks first.
         order = np.argsort(rows, kind="stable")
         ends = np.cumsum([batch.num_rows for batch in self._batches])
         cuts = np.searchsorted(rows[order], ends)
-        parts = [pa.nulls(0, pa.string())]
+        batches = [pa.nulls(0, pa.string())]
         for batch, end, lo, hi in zip(
             self._batches, ends.tolist(), [0, *cuts[:-1].tolist()], cuts.tolist(), strict=True
         ):
             if lo < hi:
-                here = rows[order[lo:hi]] - (end - batch.num_rows)
-                parts.append(batch.column("doc").take(arrow_column(here)))
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return pa.concat_arrays(parts).take(arrow_column(back))
+                batch_rows = rows[order[lo:hi]] - (end - batch.num_rows)
+                batches.append(batch.column("doc").take(arrow_column(batch_rows)))
+        inverse = np.empty(len(order), np.int64)
+        inverse[order] = np.arange(len(order))
+        return pa.concat_arrays(batches).take(arrow_column(inverse))
 
     @property
     def numbers(self) -> np.ndarray:
@@ -302,112 +308,114 @@ class Keyed:
     @property
     def hashes(self) -> np.ndarray:
         """A hash of each pair, uint64, shape (rows,)."""
-        return np.concatenate([np.empty(0, np.uint64), *(hashes for hashes, _ in self._marks)])
+        return np.concatenate([np.empty(0, np.uint64), *(hashes for hashes, _ in self._keys)])
 
     @property
     def codes(self) -> np.ndarray:
-        """A number for each row's query, in order of first appearance. int32, shape (rows,)."""
-        return self._numbered[0]
+        """Query codes of rows, by first appearance: int32, shape (rows,)."""
+        return self._factorized[0]
 
     @property
     def queries(self) -> pa.Array:
-        """The queries in order of their numbers, string."""
-        return self._numbered[1]
+        """The queries in order of their codes, string."""
+        return self._factorized[1]
 
     @cached_property
-    def _numbered(self) -> tuple[np.ndarray, pa.Array]:
-        few = [
+    def _factorized(self) -> tuple[np.ndarray, pa.Array]:
+        query_texts = [
             _texts(batch.column("query"), starts)
-            for batch, (_, starts) in zip(self._batches, self._marks, strict=True)
+            for batch, (_, starts) in zip(self._batches, self._keys, strict=True)
         ]
-        if not few:
+        if not query_texts:
             return np.empty(0, np.int32), pa.nulls(0, pa.string())
-        found = pa.concat_arrays(few).dictionary_encode()
+        encoded = pa.concat_arrays(query_texts).dictionary_encode()
         firsts = accumulate((batch.num_rows for batch in self._batches), initial=0)
-        starts = [start + first for (_, start), first in zip(self._marks, firsts, strict=False)]
+        starts = [start + first for (_, start), first in zip(self._keys, firsts, strict=False)]
         lengths = np.diff(np.concatenate(starts), append=self.rows)
-        return frozen(np.repeat(as_array(found.indices), lengths)), found.dictionary
+        return frozen(np.repeat(as_array(encoded.indices), lengths)), encoded.dictionary
 
     def shared_hashes(self) -> np.ndarray:
-        """Hashes that more than one row has, ascending. uint64."""
-        numbers = self.codes
-        # A query whose rows stand together, in one batch, has its pairs there and nowhere else.
-        rebatch = np.zeros(len(self.queries), np.int64)
+        """Find hashes that more than one row has, ascending: uint64."""
+        codes = self.codes
+        # A query with one run of rows, in one batch, has all its pairs there.
+        runs_of_query = np.zeros(len(self.queries), np.int64)
         ends = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
-        for at, (_, starts) in zip(ends, self._marks, strict=False):
-            np.add.at(rebatch, numbers[starts + at], 1)
+        for first, (_, starts) in zip(ends, self._keys, strict=False):
+            np.add.at(runs_of_query, codes[starts + first], 1)
 
-        def of_batch(i: int) -> tuple[np.ndarray, np.ndarray]:
-            hashes = self._marks[i][0]
-            apart = rebatch[numbers[ends[i] : ends[i + 1]]] > 1
-            return _returning(hashes), hashes[apart]
+        def scan_batch(i: int) -> tuple[np.ndarray, np.ndarray]:
+            hashes = self._keys[i][0]
+            scattered = runs_of_query[codes[ends[i] : ends[i + 1]]] > 1
+            return _repeated(hashes), hashes[scattered]
 
-        found = in_threads(of_batch, len(self._batches))
-        none = np.empty(0, np.uint64)
-        apart = _returning(np.concatenate([none, *(hashes for _, hashes in found)]))
-        return np.unique(np.concatenate([apart, *(hashes for hashes, _ in found)]))
+        by_batch = map_in_threads(scan_batch, len(self._batches))
+        no_hashes = np.empty(0, np.uint64)
+        scattered = _repeated(np.concatenate([no_hashes, *(hashes for _, hashes in by_batch)]))
+        return np.unique(np.concatenate([scattered, *(hashes for hashes, _ in by_batch)]))
 
-    def found_in(self, other: Keyed) -> np.ndarray:
-        """The row that each pair has in another table, -1 where it has none.
+    def rows_in(self, other: PairTable) -> np.ndarray:
+        """Find the row of each pair in another table, -1 if absent.
 
         Parameters
         ----------
-        other : Keyed
-            Without a pair that stands twice.
+        other : PairTable
+            Without duplicate pairs.
 
         Returns
         -------
         ndarray of int64, shape (rows,)
         """
-        docs = joined_chunks(other.docs.chunks)
-        pairs = Pairs(other.codes, len(other.queries), docs, other.hashes)
-        numbers = places_among(self.queries, other.queries).astype(np.int32)
+        docs = concat_texts(other.docs.chunks)
+        pairs = PairIndex(other.codes, len(other.queries), docs, other.hashes)
+        other_codes = indices_in(self.queries, other.queries).astype(np.int32)
         ends = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
 
-        def rows_of(i: int) -> np.ndarray:
-            codes = numbers[self.codes[ends[i] : ends[i + 1]]]
-            return pairs.find(codes, self._batches[i].column("doc"), self._marks[i][0])
+        def find_rows(i: int) -> np.ndarray:
+            codes = other_codes[self.codes[ends[i] : ends[i + 1]]]
+            return pairs.find(codes, self._batches[i].column("doc"), self._keys[i][0])
 
-        return np.concatenate([np.empty(0, np.int64), *in_threads(rows_of, len(self._batches))])
+        return np.concatenate(
+            [np.empty(0, np.int64), *map_in_threads(find_rows, len(self._batches))]
+        )
 
 
-def _returning(hashes: np.ndarray) -> np.ndarray:
-    """Hashes that are there more than once."""
+def _repeated(hashes: np.ndarray) -> np.ndarray:
+    """Find hashes that occur more than once."""
     ascending = np.sort(hashes)
     return ascending[1:][ascending[1:] == ascending[:-1]]
 
 
-def places_among(values: pa.Array, among: pa.Array) -> np.ndarray:
-    """Where each value stands among others, which are distinct, -1 where it does not. int64."""
+def indices_in(values: pa.Array, distinct: pa.Array) -> np.ndarray:
+    """Find the index of each value among distinct others, -1 if absent: int64."""
     import pyarrow.compute as pc
 
-    found = pc.index_in(values, value_set=among)
+    indices = pc.index_in(values, value_set=distinct)
     # Not fill_null(), which makes a scalar and so imports pandas.
-    return np.where(as_array(found.is_valid()), as_array(found), -1).astype(np.int64)
+    return np.where(as_array(indices.is_valid()), as_array(indices), -1).astype(np.int64)
 
 
-def in_threads(task: Callable[[int], _Found], count: int) -> list[_Found]:
-    """What a task finds for each number below `count`, in order."""
+def map_in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
+    """Call a task for each number below `count` in threads; keep the order."""
     with ThreadPoolExecutor(pa.cpu_count()) as pool:
         return list(pool.map(task, range(count)))
 
 
-def _marks(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+def _batch_keys(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
     queries = batch.column("query").cast(pa.string())
     starts = query_starts(queries)
-    return marked(_texts(queries, starts), starts, batch.column("doc")), starts
+    return pair_hashes(_texts(queries, starts), starts, batch.column("doc")), starts
 
 
 def _texts(column: pa.Array, rows: np.ndarray) -> pa.Array:
-    """The texts of a few rows."""
+    """Take the texts of rows."""
     return column.take(arrow_column(rows)).cast(pa.string())
 
 
 DUPLICATES = ("error", "first", "last", "max")
 
 
-def check_choice(duplicates: str) -> None:
-    """Refuse what is not in `DUPLICATES`."""
+def check_duplicates(duplicates: str) -> None:
+    """Check that a value is in `DUPLICATES`."""
     if duplicates not in DUPLICATES:
         raise ArgumentError(
             f"duplicates={duplicates!r} is unknown.{near(str(duplicates), DUPLICATES)} "
@@ -415,72 +423,72 @@ def check_choice(duplicates: str) -> None:
         )
 
 
-def without_repeats(
-    pairs: Keyed,
+def drop_duplicates(
+    pairs: PairTable,
     duplicates: str,
-    place: Callable[[int, int], str],
-) -> Keyed:
+    describe: Callable[[int, int], str],
+) -> PairTable:
     """Keep one row of each pair of query and document.
 
-    Rows whose hash no other row has need no further look; only the others are compared.
+    Only rows whose hash another row has too are compared.
 
     Parameters
     ----------
-    pairs : Keyed
+    pairs : PairTable
     duplicates : {"error", "first", "last", "max"}
-        ``"max"`` keeps the row whose number is greatest, the first of those where it is equal.
-    place : callable
-        Says where two rows stand.
+        ``"max"`` keeps the row of the greatest number, the first of ties.
+    describe : callable
+        Describes the positions of two rows, for messages.
 
     Returns
     -------
-    Keyed
-        The kept rows in their order; `pairs` itself where no pair is there twice.
+    PairTable
+        The remaining rows in their order; `pairs` itself if there are no duplicates.
 
     Raises
     ------
     SourceError
-        If a pair is there twice and `duplicates` is ``"error"``: names the first that returns.
+        If there is a duplicate and `duplicates` is ``"error"``: names the first one.
     """
     shared = pairs.shared_hashes()
     if not len(shared):
         return pairs
     hashes = pairs.hashes
-    after = np.searchsorted(shared, hashes)
-    rows = np.flatnonzero(shared[np.minimum(after, len(shared) - 1)] == hashes)
-    few = pairs.encoded.select(["query", "doc", pairs.name]).take(arrow_column(rows))
-    same = numbered(few)
-    order = np.argsort(same, kind="stable")
+    positions = np.searchsorted(shared, hashes)
+    rows = np.flatnonzero(shared[np.minimum(positions, len(shared) - 1)] == hashes)
+    candidates = pairs.encoded.select(["query", "doc", pairs.name]).take(arrow_column(rows))
+    codes = pair_codes(candidates)
+    order = np.argsort(codes, kind="stable")
     first = np.ones(len(order), np.bool_)
-    first[1:] = same[order[1:]] != same[order[:-1]]
+    first[1:] = codes[order[1:]] != codes[order[:-1]]
     if first.all():
         return pairs
     if duplicates == "error":
-        again = int(order[~first].min())
-        before = int(order[np.searchsorted(same[order], same[again])])
-        query, doc = (few[name][again].as_py() for name in ("query", "doc"))
+        repeated = int(order[~first].min())
+        original = int(order[np.searchsorted(codes[order], codes[repeated])])
+        query, doc = (candidates[name][repeated].as_py() for name in ("query", "doc"))
         raise SourceError(
             f"Query {query!r} has document {doc!r} twice: "
-            f"{place(int(rows[before]), int(rows[again]))}. Leave one out, or pass "
+            f"{describe(int(rows[original]), int(rows[repeated]))}. Leave one out, or pass "
             "duplicates='first', 'last' or 'max' (--duplicates)."
         )
     if duplicates == "first":
-        kept = order[first]
+        chosen = order[first]
     else:
         if duplicates == "max":
-            values = as_array(few[pairs.name].combine_chunks())
-            order = np.lexsort((-np.arange(len(order)), values, same))
-        kept = order[np.append(first[1:], True)]
+            values = as_array(candidates[pairs.name].combine_chunks())
+            order = np.lexsort((-np.arange(len(order)), values, codes))
+        chosen = order[np.append(first[1:], True)]
     keep = np.ones(pairs.rows, np.bool_)
     keep[rows] = False
-    keep[rows[kept]] = True
+    keep[rows[chosen]] = True
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
-    kept_rows = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
-    return Keyed(pairs.encoded.filter(kept_rows), pairs.name)
+    mask = pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
+    return PairTable(pairs.encoded.filter(mask), pairs.name)
 
 
-def numbered(table: pa.Table) -> np.ndarray:
-    """Numbers of pairs, equal exactly where the pairs are equal."""
+def pair_codes(table: pa.Table) -> np.ndarray:
+    """Compute codes of pairs, equal exactly where the pairs are equal."""
     query, doc = (
         table[name].cast(pa.string()).combine_chunks().dictionary_encode()
         for name in ("query", "doc")

@@ -1,4 +1,4 @@
-"""Read runs and judgements."""
+"""Read runs and judgements from text, columns and dicts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fastrank_eval.integrations.trec.blocks import (
     is_stream,
     text_of_bytes,
     text_of_stream,
-    texts_at,
+    texts_of_paths,
 )
-from fastrank_eval.integrations.trec.lines import QRELS, RUN, Layout, Lines, columns_of_lines
-from fastrank_eval.integrations.trec.pairs import Keyed, check_choice, without_repeats
+from fastrank_eval.integrations.trec.lines import QRELS, RUN, Layout, Lines, read_lines
+from fastrank_eval.integrations.trec.pairs import PairTable, check_duplicates, drop_duplicates
 from fastrank_eval.io import open_source, require_columns
 from fastrank_eval.io.paths import FORMATS
 from fastrank_eval.io.source import first_line, type_name
@@ -34,96 +34,98 @@ __all__ = [
     "batches_of_columns",
     "batches_of_mapping",
     "is_nested",
-    "keyed_qrels",
-    "keyed_run",
+    "pairs_of_qrels",
+    "pairs_of_run",
     "read_qrels",
     "read_run",
-    "rows_of",
+    "read_table",
 ]
 
 
-#: What a document covers, in a table of judgements.
+#: Type of the subtopics that a document covers.
 SUBTOPICS = pa.list_(pa.int64())
 
-_ROWS = 1 << 20
+_BATCH_ROWS = 1 << 20
 
 
 def is_nested(source: object) -> bool:
-    """Whether this is a mapping of mappings, as pytrec_eval takes runs and qrels."""
+    """Tell whether this is a mapping of mappings, the form of pytrec_eval."""
     return isinstance(source, Mapping) and all(isinstance(v, Mapping) for v in source.values())
 
 
 def batches_of_columns(
     source: object, layout: Layout, names: Mapping[str, str], format_: str | None
 ) -> Iterator[pa.RecordBatch]:
-    """The columns of a table, frame or file as strings and numbers.
+    """Yield the columns of a table, frame or file as strings and numbers.
 
     Parameters
     ----------
     source : object
-        What `open_source` takes.
+        A source of `open_source`.
     layout : Layout
-        Names the columns wanted; ``run`` may be missing.
+        The columns to read; ``run`` may be missing.
     names : mapping of str to str
-        What the source calls them.
+        Names of the columns in the source.
     format_ : str or None
         Format of files.
 
     Raises
     ------
     ColumnError
-        If a column is missing, null somewhere, NaN, or of a type that is no id or no number.
+        If a column is missing, has a null or NaN, or has a wrong type.
     SourceError
         If the source cannot be read.
     """
     ids = [names.get(column, column) for column in layout.columns if column != layout.number]
     opened = open_source(source, format=format_, text=ids)
-    wanted = {
+    source_names = {
         column: names.get(column, column)
         for column in layout.columns
         if column != "run" or "run" in opened.schema.names
     }
-    if layout is QRELS and _has_lists(opened.schema, "subtopics"):
-        wanted["subtopics"] = "subtopics"
-    require_columns(opened.schema, wanted.values(), source=opened.name)
+    if layout is QRELS and _has_list_column(opened.schema, "subtopics"):
+        source_names["subtopics"] = "subtopics"
+    require_columns(opened.schema, source_names.values(), source=opened.name)
     row = 0
-    for whole in opened.batches(list(dict.fromkeys(wanted.values()))):
-        for start in range(0, whole.num_rows, _ROWS):
-            batch = whole.slice(start, _ROWS)
+    for source_batch in opened.batches(list(dict.fromkeys(source_names.values()))):
+        for start in range(0, source_batch.num_rows, _BATCH_ROWS):
+            batch = source_batch.slice(start, _BATCH_ROWS)
             columns = []
-            for column, name in wanted.items():
-                place = _Column(opened.name, name, row)
+            for column, name in source_names.items():
+                position = _Column(opened.name, name, row)
                 values = decoded(batch.column(name))
                 if column == layout.number:
-                    columns.append(_numbers(values, place, layout))
+                    columns.append(_number_column(values, position, layout))
                 elif column == "subtopics":
-                    columns.append(_lists(values, place))
+                    columns.append(_list_column(values, position))
                 else:
-                    columns.append(_texts(values, place))
-            yield pa.RecordBatch.from_arrays(columns, names=list(wanted))
+                    columns.append(_text_column(values, position))
+            yield pa.RecordBatch.from_arrays(columns, names=list(source_names))
             row += batch.num_rows
 
 
 def batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[pa.RecordBatch]:
-    """The pairs of ``{query: {doc: number}}``, in its order; matched by their keys from here on.
+    """Yield the pairs of ``{query: {doc: number}}``, in its order.
 
     Raises
     ------
     SourceError
-        If a key is neither text nor an integer, or a value is no number, is NaN, or is a grade
-        without end.
+        If a key is neither text nor an integer, or a value is not a number, is NaN, or is an
+        infinite grade.
     """
     pairs = (
-        (_id(query, "query"), _id(doc, "document"), value)
+        (_id_bytes(query, "query"), _id_bytes(doc, "document"), value)
         for query, docs in source.items()
         for doc, value in docs.items()
     )
-    while part := list(islice(pairs, _ROWS)):
-        queries, docs, values = zip(*part, strict=True)
+    while pairs_of_batch := list(islice(pairs, _BATCH_ROWS)):
+        queries, docs, values = zip(*pairs_of_batch, strict=True)
         columns = [bytes_column(ids, pa.string()) for ids in (queries, docs)]
-        numbers = _values(values, layout)
+        numbers = _numbers_of_mapping(values, layout)
         if numbers is None:
-            query, doc, value = next(row for row in part if _values(row[2:], layout) is None)
+            query, doc, value = next(
+                row for row in pairs_of_batch if _numbers_of_mapping(row[2:], layout) is None
+            )
             raise SourceError(
                 f"Query {query.decode()!r}, document {doc.decode()!r}: the {layout.number} "
                 f"{value!r} is no {'finite ' * (layout.number == 'grade')}number."
@@ -134,19 +136,19 @@ def batches_of_mapping(source: Mapping[Any, Any], layout: Layout) -> Iterator[pa
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a source, and the row that its next values begin with."""
+    """A column of a source, with the row of its next value, for messages."""
 
     source: str
     name: str
     row: int
 
     def refuse(self, bad: np.ndarray, what: str) -> NoReturn:
-        """Name the first row for which `bad` says so."""
+        """Raise an error that names the first bad row."""
         row = self.row + int(bad.argmax())
         raise ColumnError(f"Column {self.name!r} of {self.source} {what} (row {row:,}).")
 
 
-def _texts(values: pa.Array, column: _Column) -> pa.Array:
+def _text_column(values: pa.Array, column: _Column) -> pa.Array:
     kind = values.type
     if values.null_count:
         column.refuse(as_array(values.is_null()).view(np.bool_), "is null: every row needs an id")
@@ -172,7 +174,7 @@ def _texts(values: pa.Array, column: _Column) -> pa.Array:
         ) from error
 
 
-def _has_lists(schema: pa.Schema, name: str) -> bool:
+def _has_list_column(schema: pa.Schema, name: str) -> bool:
     if name not in schema.names:
         return False
     kind = schema.field(name).type
@@ -181,7 +183,7 @@ def _has_lists(schema: pa.Schema, name: str) -> bool:
     )
 
 
-def _lists(values: pa.Array, column: _Column) -> pa.Array:
+def _list_column(values: pa.Array, column: _Column) -> pa.Array:
     try:
         return values.cast(SUBTOPICS)
     except pa.ArrowException as error:
@@ -191,7 +193,7 @@ def _lists(values: pa.Array, column: _Column) -> pa.Array:
         ) from error
 
 
-def _numbers(values: pa.Array, column: _Column, layout: Layout) -> pa.Array:
+def _number_column(values: pa.Array, column: _Column, layout: Layout) -> pa.Array:
     kind = values.type
     if values.null_count:
         column.refuse(
@@ -203,26 +205,26 @@ def _numbers(values: pa.Array, column: _Column, layout: Layout) -> pa.Array:
             f"Column {column.name!r} of {column.source} is {kind}, not numbers: "
             "cast it to float64 or int64."
         )
-    whole = layout.number == "grade" and not pa.types.is_floating(kind)
-    items = as_array(values)
-    numbers = items.astype(np.int64 if whole else np.float64)
-    # Only 64 bits can be too many: a score above 2^53, an unsigned grade above 2^63.
+    is_integer = layout.number == "grade" and not pa.types.is_floating(kind)
+    source_numbers = as_array(values)
+    numbers = source_numbers.astype(np.int64 if is_integer else np.float64)
+    # Only 64-bit integers can overflow: a score above 2^53, an unsigned grade above 2^63.
     if kind in (pa.int64(), pa.uint64()):
-        back = numbers.astype(items.dtype)
-        changed = (back != items) | ((numbers < 0) != (items < 0))
-        if changed.any():
-            column.refuse(changed, f"holds an integer that {numbers.dtype} does not")
+        converted = numbers.astype(source_numbers.dtype)
+        differs = (converted != source_numbers) | ((numbers < 0) != (source_numbers < 0))
+        if differs.any():
+            column.refuse(differs, f"holds an integer that {numbers.dtype} does not")
     elif numbers.dtype == np.float64:
         if layout.number == "score":
-            bad, what = np.isnan(numbers), "is NaN"
+            is_bad, problem = np.isnan(numbers), "is NaN"
         else:
-            bad, what = ~np.isfinite(numbers), "is NaN or infinite"
-        if bad.any():
-            column.refuse(bad, what)
+            is_bad, problem = ~np.isfinite(numbers), "is NaN or infinite"
+        if is_bad.any():
+            column.refuse(is_bad, problem)
     return arrow_column(np.ascontiguousarray(numbers))
 
 
-def _id(key: object, what: str) -> bytes:
+def _id_bytes(key: object, what: str) -> bytes:
     if isinstance(key, str):
         try:
             return key.encode()
@@ -233,18 +235,18 @@ def _id(key: object, what: str) -> bytes:
     raise SourceError(f"The {what} {key!r} is {type_name(key)}: ids are text or integers.")
 
 
-def _values(values: Sequence[Any], layout: Layout) -> np.ndarray | None:
-    """The numbers of a mapping; None where one of them is none."""
+def _numbers_of_mapping(values: Sequence[Any], layout: Layout) -> np.ndarray | None:
+    """Convert the numbers of a mapping, or None if one is not a number."""
     if not all(isinstance(value, int | float | np.number | np.bool_) for value in values):
         return None
     grades = layout.number == "grade"
-    whole = grades and not any(isinstance(value, float | np.floating) for value in values)
+    is_integer = grades and not any(isinstance(value, float | np.floating) for value in values)
     try:
-        numbers = np.array(values, np.int64 if whole else np.float64)
+        numbers = np.array(values, np.int64 if is_integer else np.float64)
     except (OverflowError, TypeError):
         return None
-    wrong = ~np.isfinite(numbers) if grades else np.isnan(numbers)
-    return None if wrong.any() else numbers
+    is_bad = ~np.isfinite(numbers) if grades else np.isnan(numbers)
+    return None if is_bad.any() else numbers
 
 
 _TREC = "trec"
@@ -258,47 +260,48 @@ def read_run(
     doc: str = "doc",
     score: str = "score",
     duplicates: str = "error",
-    format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    format: str | None = None,  # noqa: A002 - the name of this option everywhere
 ) -> pa.Table:
-    r"""Read what a system retrieved: TREC run files, columns, or dicts of scores.
+    r"""Read the documents that a system retrieved.
 
-    A line is ``qid Q0 docno rank score tag``, its fields separated by any number of blanks and
-    tabs. As in trec_eval, what follows the tag is left out, and so is the rank: documents rank by
-    score. Lines that are blank or begin with ``#`` hold nothing; lines may end in CR LF.
+    Sources are TREC run files, columns, or dicts of scores. A line is ``qid Q0 docno rank score
+    tag``; any number of blanks and tabs separates fields. As in trec_eval, the rank and fields
+    after the tag are ignored: documents rank by score. Blank lines and lines that begin with ``#``
+    are ignored; lines may end in CR LF.
 
     Parameters
     ----------
     source : object
         One of
 
-        * a path or URI of a text file, gzipped or not, whatever its suffix; of a folder or glob
-          of such files; or a list of them, read as one run;
+        * a path or URI of a text file of any suffix, gzipped or not; of a folder or glob of such
+          files; or a list of them, read as one run;
         * ``"-"`` (standard input), an open file, or the text as bytes;
-        * a Parquet or Arrow file, a pyarrow Table, a frame, or anything else that `open_source`
-          takes, with columns of ids (text, or integers, which stand as their digits) and numbers;
-        * ``{query: {doc: score}}``, as pytrec_eval takes it.
+        * a Parquet or Arrow file, a pyarrow Table, a frame, or any other source of `open_source`,
+          with columns of ids (text, or integers, which become their digits) and numbers;
+        * ``{query: {doc: score}}``, the form of pytrec_eval.
     query, doc, score : str
-        Columns of a source that has columns. A column ``run`` is kept where there is one.
+        Names of the columns of a source with columns. A column ``run`` is kept if there is one.
     duplicates : {"error", "first", "last", "max"}
-        A document that a query has twice: an error, or which of its rows is kept (``"max"``: the
-        one with the highest score, the first of those).
+        What to do with a document that a query has twice: raise an error, or keep one of its rows
+        (``"max"``: the one with the highest score, the first of ties).
     format : {"trec", "parquet", "arrow", "ipc", "feather", "csv", "tsv"}, optional
-        By default the first bytes tell Parquet and Arrow from text; CSV has to be named.
+        By default Parquet and Arrow are detected by their first bytes; CSV must be named.
 
     Returns
     -------
     pyarrow.Table
-        One row a retrieved document, in the order of the source: ``query`` and ``doc``, string;
-        ``score``, float64, correctly rounded, may be infinite; ``run``, string, the tag (not of
-        dicts). No nulls.
+        One row for each retrieved document, in the order of the source: ``query`` and ``doc``,
+        string; ``score``, float64, correctly rounded, may be infinite; ``run``, string, the tag
+        (not for dicts). No nulls.
 
     Raises
     ------
     SourceError
-        If the source cannot be read, is not UTF-8, has a line of fewer fields or a score that is
-        no number or NaN, or has a pair twice; names the file and the line, counted from 1.
+        If the source cannot be read, is not UTF-8, has a line with too few fields, a score that is
+        not a number, or a pair twice; names the file and the line, counted from 1.
     ColumnError
-        If a column is missing, null somewhere or of the wrong type.
+        If a column is missing, has a null, or has the wrong type.
     ArgumentError
         If `duplicates` or `format` is unknown.
 
@@ -326,33 +329,33 @@ def read_qrels(
     duplicates: str = "error",
     format: str | None = None,  # noqa: A002
 ) -> pa.Table:
-    r"""Read relevance judgements: TREC qrels files, columns, or dicts of grades.
+    r"""Read relevance judgements.
 
-    A line is ``qid iter docno rel``; the second field is left out, a fifth is an error. Otherwise
-    lines are read as `read_run` reads them.
+    Sources are TREC qrels files, columns, or dicts of grades. A line is ``qid iter docno rel``; the
+    second field is ignored, a fifth is an error. Otherwise lines are read as by `read_run`.
 
     Parameters
     ----------
     source : object
         As in `read_run`; ``{query: {doc: grade}}``. A column ``subtopics`` of lists of whole
-        numbers is kept, as `read_diversity_qrels` makes it.
+        numbers, from `read_diversity_qrels`, is kept.
     query, doc, grade : str
-        Columns of a source that has columns.
+        Names of the columns of a source with columns.
     duplicates : {"error", "first", "last", "max"}
-        A document judged twice for a query: an error, or which judgement is kept.
+        What to do with a document judged twice for a query: raise an error, or keep one judgement.
     format : str, optional
         As in `read_run`.
 
     Returns
     -------
     pyarrow.Table
-        One row a judged document, in the order of the source: ``query`` and ``doc``, string;
+        One row for each judged document, in the order of the source: ``query`` and ``doc``, string;
         ``grade``, int64 if all grades are integers, else float64; finite, may be negative.
 
     Raises
     ------
     SourceError, ColumnError, ArgumentError
-        As `read_run` does; a grade that is infinite is an error too.
+        As `read_run` does; an infinite grade is an error too.
 
     Examples
     --------
@@ -363,43 +366,45 @@ def read_qrels(
     return _read(source, QRELS, names, duplicates, format).table
 
 
-def keyed_run(source: object, duplicates: str = "error") -> Keyed:
-    """What `read_run` reads, with what joining needs; a `Keyed` is returned as it is."""
-    if isinstance(source, Keyed):
+def pairs_of_run(source: object, duplicates: str = "error") -> PairTable:
+    """Read a run as pairs; a `PairTable` is returned unchanged."""
+    if isinstance(source, PairTable):
         return source
     return _read(source, RUN, {}, duplicates, None)
 
 
-def keyed_qrels(source: object, duplicates: str = "error") -> Keyed:
-    """What `read_qrels` reads, with what joining needs; a `Keyed` is returned as it is."""
-    if isinstance(source, Keyed):
+def pairs_of_qrels(source: object, duplicates: str = "error") -> PairTable:
+    """Read judgements as pairs; a `PairTable` is returned unchanged."""
+    if isinstance(source, PairTable):
         return source
     return _read(source, QRELS, {}, duplicates, None)
 
 
 def _read(
     source: object, layout: Layout, names: Mapping[str, str], duplicates: str, form: str | None
-) -> Keyed:
-    check_choice(duplicates)
-    rows, place = _rows(source, layout, names, form)
-    return without_repeats(rows, duplicates, place)
+) -> PairTable:
+    check_duplicates(duplicates)
+    pairs, describe = _read_rows(source, layout, names, form)
+    return drop_duplicates(pairs, duplicates, describe)
 
 
-def rows_of(source: object, layout: Layout, names: Mapping[str, str], form: str | None) -> pa.Table:
-    """The columns of a layout, pairs of query and document that stand twice included."""
-    return _rows(source, layout, names, form)[0].table
-
-
-def _rows(
+def read_table(
     source: object, layout: Layout, names: Mapping[str, str], form: str | None
-) -> tuple[Keyed, Callable[[int, int], str]]:
-    """All rows, and what tells where two of them stand."""
-    known = (_TREC, *FORMATS)
-    if form is not None and form not in known:
+) -> pa.Table:
+    """Read the columns of a layout, duplicate pairs included."""
+    return _read_rows(source, layout, names, form)[0].table
+
+
+def _read_rows(
+    source: object, layout: Layout, names: Mapping[str, str], form: str | None
+) -> tuple[PairTable, Callable[[int, int], str]]:
+    """Read all rows, and a function that describes the positions of two rows."""
+    formats = (_TREC, *FORMATS)
+    if form is not None and form not in formats:
         raise ArgumentError(
-            f"format={form!r} is unknown.{near(str(form), known)} Use {', '.join(known)}."
+            f"format={form!r} is unknown.{near(str(form), formats)} Use {', '.join(formats)}."
         )
-    texts = None if form not in (None, _TREC) else _texts_of(source)
+    texts = None if form not in (None, _TREC) else _find_texts(source)
     if texts is not None:
         return _read_texts(texts, layout)
     if form == _TREC:
@@ -408,14 +413,18 @@ def _rows(
         batches = batches_of_mapping(source, layout)
     else:
         batches = batches_of_columns(source, layout, names, form)
-    found = list(batches)
-    kept = found[0].schema.names if found else [name for name in layout.columns if name != "run"]
-    rows = Keyed(_table(found, kept, layout), layout.number)
-    return rows, lambda one, other: f"row {one:,} and row {other:,}"
+    batch_list = list(batches)
+    columns = (
+        batch_list[0].schema.names
+        if batch_list
+        else [name for name in layout.columns if name != "run"]
+    )
+    rows = PairTable(_table(batch_list, columns, layout), layout.number)
+    return rows, lambda first, second: f"row {first:,} and row {second:,}"
 
 
-def _texts_of(source: object) -> list[Text] | None:
-    """The texts that a source stands for; None where it holds columns."""
+def _find_texts(source: object) -> list[Text] | None:
+    """List the texts of a source, or None if it has columns."""
     if isinstance(source, bytes | bytearray | memoryview):
         return [text_of_bytes(source)]
     if (isinstance(source, str) and source == "-") or is_stream(source):
@@ -424,61 +433,63 @@ def _texts_of(source: object) -> list[Text] | None:
         source = [source]
     if not isinstance(source, list | tuple):
         return None
-    texts = texts_at(source)
-    tables = [text.name for text in texts if text.holds_columns()]
-    if tables and len(tables) < len(texts):
+    texts = texts_of_paths(source)
+    files = [text.name for text in texts if text.has_columns()]
+    if files and len(files) < len(texts):
         raise SourceError(
-            f"Of {len(texts)} files {tables[0]} and {len(tables) - 1} more hold columns, "
+            f"Of {len(texts)} files {files[0]} and {len(files) - 1} more hold columns, "
             "the others text. Read them by themselves."
         )
-    return None if tables else texts
+    return None if files else texts
 
 
-def _read_texts(texts: Iterable[Text], layout: Layout) -> tuple[Keyed, Callable[[int, int], str]]:
-    #: Where the rows of each block stand: the first row, the text, the first line.
-    places: list[tuple[int, str, int]] = []
+def _read_texts(
+    texts: Iterable[Text], layout: Layout
+) -> tuple[PairTable, Callable[[int, int], str]]:
+    #: For each block: its first row, the name of its text, its first line.
+    positions: list[tuple[int, str, int]] = []
     blocks: list[Lines] = []
     rows = first = 0
-    for text, lines in _in_threads(_blocks_of(texts), layout):
-        if places and places[-1][1] != text.name:
+    for text, lines in _read_blocks(_blocks_of(texts), layout):
+        if positions and positions[-1][1] != text.name:
             first = 0
         if lines.fault is not None:
-            line, what = lines.fault
+            line, problem = lines.fault
             raise SourceError(
-                f"{text.name}, line {first + line + 1:,}: {what}. Correct it, or leave it out."
+                f"{text.name}, line {first + line + 1:,}: {problem}. Correct it, or leave it out."
             )
-        places.append((rows, text.name, first))
+        positions.append((rows, text.name, first))
         blocks.append(lines)
         rows += lines.batch.num_rows
         first += lines.lines
 
-    def place(row: int) -> tuple[str, int]:
-        at = bisect_right(places, row, key=lambda of_block: of_block[0]) - 1
-        start, name, line = places[at]
-        return name, line + blocks[at].line(row - start) + 1
+    def position_of(row: int) -> tuple[str, int]:
+        index = bisect_right(positions, row, key=lambda of_block: of_block[0]) - 1
+        start, name, line = positions[index]
+        return name, line + blocks[index].line(row - start) + 1
 
-    def both(one: int, other: int) -> str:
-        (name, line), (other_name, other_line) = place(one), place(other)
-        there = "" if name == other_name else f"{other_name}, "
-        return f"{name}, line {line:,} and {there}line {other_line:,}"
+    def describe(first_row: int, second_row: int) -> str:
+        (name, line), (second_name, second_line) = position_of(first_row), position_of(second_row)
+        file_note = "" if name == second_name else f"{second_name}, "
+        return f"{name}, line {line:,} and {file_note}line {second_line:,}"
 
     table = _table([block.batch for block in blocks], list(layout.columns), layout)
-    marks = [block.marks for block in blocks if block.batch.num_rows]
-    return Keyed(table, layout.number, marks), both
+    keys = [block.keys for block in blocks if block.batch.num_rows]
+    return PairTable(table, layout.number, keys), describe
 
 
 def _blocks_of(texts: Iterable[Text]) -> Iterator[tuple[Text, bytes]]:
     return ((text, block) for text in texts for block in text.blocks())
 
 
-def _in_threads(
+def _read_blocks(
     blocks: Iterator[tuple[Text, bytes]], layout: Layout
 ) -> Iterator[tuple[Text, Lines]]:
-    """Blocks in their order, read by all threads; no more at a time than keeps them busy."""
+    """Read blocks in all threads, in order, and not too far ahead."""
 
-    def read(job: tuple[Text, bytes]) -> tuple[Text, Lines]:
-        text, block = job
-        return text, columns_of_lines(block, layout)
+    def read(item: tuple[Text, bytes]) -> tuple[Text, Lines]:
+        text, block = item
+        return text, read_lines(block, layout)
 
     return in_order(pa.cpu_count(), read, blocks)
 
@@ -487,7 +498,7 @@ def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> p
     kinds = {batch.column(layout.number).type for batch in batches}
     grades = layout.number == "grade"
     number = pa.int64() if grades and kinds <= {pa.int64()} else pa.float64()
-    # Texts that repeat are dictionaries, if they come from lines.
+    # Repeated texts of lines are dictionaries.
     kind = {name: batches[0].schema.field(name).type for name in names} if batches else {}
     kind[layout.number] = number
     schema = pa.schema([(name, kind.get(name, pa.string())) for name in names])
