@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import fastrank_eval as fe
-from fastrank_eval._lib.array_codes import table_bytes, table_in
+from fastrank_eval._lib.array_codes import table_bytes, table_from_bytes
 from fastrank_eval.engine.state_file import Rows, state_bytes, state_in
 
 Content = tuple[dict[str, Any], dict[Any, dict[str, np.ndarray]]]
@@ -72,7 +72,7 @@ def forged_array(array: np.ndarray, rng: random.Random) -> np.ndarray:
 
 def forged_table(content: np.ndarray, rng: random.Random) -> np.ndarray:
     """A column less, of another type or with nulls; fewer rows; or other bytes."""
-    table = table_in(content)
+    table = table_from_bytes(content)
     column = rng.randrange(table.num_columns)
     name, values = table.column_names[column], table.column(column)
     way = rng.randrange(6)

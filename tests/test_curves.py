@@ -461,7 +461,7 @@ def test_texts__hold_every_point(tmp_path: Path):
         ("calibration", {"confidence": 1.0}, "confidence=1.0"),
         ("calibration", {"sampling_rate": 2}, "sampling_rate=2"),
         ("k", {"cutoffs": [0]}, "cutoffs=\\[0\\]"),
-        ("k", {"cutoffs": 5}, "cutoffs: must be several, each a whole number or None, got 5"),
+        ("k", {"cutoffs": 5}, "cutoffs: must be a list, each item a whole number or None, got 5"),
         ("k", {"measure": "nDCG@5"}, "leave out this one"),
         ("k", {"measure": "GAUC"}, "takes no cutoff"),
         ("gauc-by-activity", {"measure": "AUC"}, "no mean over groups"),

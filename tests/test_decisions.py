@@ -296,7 +296,7 @@ def test_confusion__counts_what_the_definition_counts(case):
         ({"threshold": math.nan}, "threshold=nan"),
         (
             {"threshold": "high"},
-            "threshold: must be a number or several, each a number, got 'high';",
+            "threshold: must be a number or a list, each item a number, got 'high';",
         ),
         ({"rel": 0}, "rel=0"),
         ({"score": []}, "score names no column"),

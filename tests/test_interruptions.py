@@ -346,15 +346,15 @@ def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
 STUCK = """
 import sys, threading, time
 from pathlib import Path
-from fastrank_eval._lib.signals import Stopped, obey_signals, tidied
+from fastrank_eval._lib.signals import StopSignal, handle_signals, on_forced_exit
 
-obey_signals()
+handle_signals()
 part = Path(sys.argv[1])
-with tidied(part.unlink):
+with on_forced_exit(part.unlink):
     try:
         print("ready", flush=True)
         time.sleep(600)
-    except Stopped:
+    except StopSignal:
         threading.Lock().acquire() and time.sleep(600)  # as if for a thread that compiles
 """
 
@@ -379,33 +379,33 @@ def test_signal__main_thread_does_not_unwind__process_ends_and_tidies_up(
 
 SWALLOWED = """
 import os, signal
-from fastrank_eval._lib.signals import Stopped, obey_signals, raise_if_stopped, defer_signals
+from fastrank_eval._lib.signals import StopSignal, handle_signals, raise_if_stopped, defer_signals
 
 class Finalized:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
         for _ in range(1000): pass
 
-obey_signals()
+handle_signals()
 Finalized()  # Python prints and drops what is raised there
 try:
     raise_if_stopped()
-except Stopped as stop:
+except StopSignal as stop:
     print("raised again", stop.code)
 """
 
 HELD = """
 import os, signal
-from fastrank_eval._lib.signals import Stopped, obey_signals, defer_signals
+from fastrank_eval._lib.signals import StopSignal, handle_signals, defer_signals
 
-obey_signals()
+handle_signals()
 try:
     with defer_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         for _ in range(1000): pass
         print("whole")
     print("not reached")
-except Stopped as stop:
+except StopSignal as stop:
     print("raised at the end", stop.code)
 """
 
@@ -477,10 +477,10 @@ def test_import__of_the_package__leaves_signals_alone() -> None:
 
 IGNORED = """
 import signal
-from fastrank_eval._lib.signals import obey_signals
+from fastrank_eval._lib.signals import handle_signals
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-obey_signals()
+handle_signals()
 print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
 """
 

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, SpillError
-from fastrank_eval._lib.memory import Budget, budget, bytes_of
+from fastrank_eval._lib.memory import Budget, memory_budget, parse_bytes
 from fastrank_eval.apps.cli.main import cli
 from tests.signals import default_signals
 from tests.strategies import EVERY_KIND
@@ -32,7 +32,7 @@ def spill(monkeypatch, tmp_path):
     """A folder that rows are spilled to, because there is room for none of them."""
     folder = tmp_path / "spill"
     folder.mkdir()
-    monkeypatch.setattr(EVALUATION, "budget", lambda *asked: Budget(1 << 28, 0, str(folder)))
+    monkeypatch.setattr(EVALUATION, "memory_budget", lambda *asked: Budget(1 << 28, 0, str(folder)))
     return folder
 
 
@@ -77,7 +77,7 @@ def both(spill, table, measures=EVERY_KIND, **options):
     assert on_disk.meta.conventions["spilled"] is True
     assert list(spill.iterdir()) == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EVALUATION, "budget", budget)
+        patch.setattr(EVALUATION, "memory_budget", memory_budget)
         in_memory = fastrank_eval.evaluate(table, measures=measures, **options, order="scattered")
     assert "spilled" not in in_memory.meta.conventions
     return on_disk, in_memory
@@ -224,7 +224,7 @@ def test_spill_folder__that_is_none(monkeypatch, tmp_path):
     for folder, told in ((tmp_path / "none", "does not exist"), (tmp_path / "file", "no folder")):
         (tmp_path / "file").touch()
         allowed = Budget(1 << 28, 0, str(folder))
-        monkeypatch.setattr(EVALUATION, "budget", lambda *asked, a=allowed: a)
+        monkeypatch.setattr(EVALUATION, "memory_budget", lambda *asked, a=allowed: a)
         with pytest.raises(SpillError, match=told):
             both(tmp_path, table)
 
@@ -238,7 +238,7 @@ from fastrank_eval.apps.cli.main import cli
 from fastrank_eval._lib.memory import Budget
 
 folder = sys.argv[1]
-sys.modules["fastrank_eval.engine.run"].budget = lambda *asked: Budget(1 << 28, 0, folder)
+sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0, folder)
 
 def batches():
     for lo in range(4):
@@ -288,11 +288,11 @@ def test_folder__left_by_a_machine_that_went_down_is_removed_by_the_next_run(spi
 
 def test_memory__as_text_and_numbers():
     sizes = {"4GB": 4 * 10**9, "512 MiB": 512 << 20, "1.5g": 15 * 10**8, 10**9: 10**9}
-    assert {text: bytes_of(text) for text in sizes} == sizes
-    assert bytes_of(np.int64(5)) == 5
+    assert {text: parse_bytes(text) for text in sizes} == sizes
+    assert parse_bytes(np.int64(5)) == 5
     for wrong in ("", "4 pounds", "-1GB", 0, -5, True, "GB", "1e9GB", "9" * 400, 1.5, None):
         with pytest.raises(ArgumentError, match="is no amount of memory"):
-            bytes_of(wrong)
+            parse_bytes(wrong)
     with pytest.raises(ArgumentError, match="too little"):
         fastrank_eval.evaluate(
             {"u": [1], "y": [1], "s": [1]},
@@ -310,11 +310,11 @@ def test_spill_folder__that_is_none_is_told_even_if_rows_would_fit(tmp_path):
         fastrank_eval.evaluate(source, **ROLES, measures="RR", spill_dir=str(tmp_path / "nowhere"))
 
 
-def test_budget__leaves_room_beside_the_rows_and_is_never_nothing():
-    small, large = budget("256MB", 64, True, None), budget("64GB", 2, True, None)
-    assert small.rows == small.whole // 4
-    assert large.whole // 2 < large.rows < large.whole
-    assert budget(None, 2, False, None).rows > 0
+def test_memory_budget__leaves_room_beside_the_rows_and_is_never_nothing():
+    small, large = memory_budget("256MB", 64, True, None), memory_budget("64GB", 2, True, None)
+    assert small.rows == small.total // 4
+    assert large.total // 2 < large.rows < large.total
+    assert memory_budget(None, 2, False, None).rows > 0
 
 
 @pytest.mark.slow
@@ -346,7 +346,7 @@ import fastrank_eval.engine.run
 from fastrank_eval.__main__ import main
 from fastrank_eval._lib.memory import Budget
 
-sys.modules["fastrank_eval.engine.run"].budget = lambda *asked: Budget(1 << 28, 0, None)
+sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0, None)
 main()
 """
 

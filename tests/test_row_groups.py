@@ -89,9 +89,9 @@ def test_row_groups__empty_ones_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["replaced", "written anew", "longer"])
 def test_file__changed_while_it_is_read__is_an_error_that_says_so(tmp_path: Path, how: str) -> None:
     path = write_parquet(tmp_path / "x.parquet", range(1000), row_group_size=100)
-    (part,) = open_source(path).parts(["x"])
+    (part,) = open_source(path).unread_batches(["x"])
     assert isinstance(part, UnreadBatch)
-    pieces = part.pieces(100)
+    pieces = part.split_evenly(100)
     assert sum(batch.num_rows for batch in next(pieces).batches(100)) == 100
     other = write_parquet(tmp_path / "new" / "x.parquet", range(1000, 2000), row_group_size=100)
     if how == "replaced":
@@ -107,10 +107,10 @@ def test_file__changed_while_it_is_read__is_an_error_that_says_so(tmp_path: Path
 
 def test_file__gone_while_it_is_read__is_an_error_that_says_so(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "x.parquet", range(1000), row_group_size=100)
-    (part,) = open_source(path).parts(["x"])
+    (part,) = open_source(path).unread_batches(["x"])
     path.unlink()
     with pytest.raises(SourceError, match=r"x\.parquet': no such file"):
-        list(read_parts([part]))
+        list(read_batches([part]))
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -118,22 +118,22 @@ def test_long_file__replaced_or_removed_while_it_is_read__is_read_as_it_was(
     tmp_path: Path, gone: bool
 ) -> None:
     path = write_parquet(tmp_path / "x.parquet", range(200_000), row_group_size=50_000)
-    (part,) = open_source(path).parts(["x"])
+    (part,) = open_source(path).unread_batches(["x"])
     assert isinstance(part, UnreadBatch)
     path.unlink()
     if not gone:
         write_parquet(path, range(5))
-    read = [batch for piece in part.pieces(50_000) for batch in piece.batches(50_000)]
+    read = [batch for piece in part.split_evenly(50_000) for batch in piece.batches(50_000)]
     assert pa.Table.from_batches(read).column(0).to_pylist() == list(range(200_000))
 
 
 def test_long_file__written_over_while_it_is_read__is_refused(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "x.parquet", range(200_000), row_group_size=50_000)
     other = write_parquet(tmp_path / "y.parquet", range(1, 200_001), row_group_size=50_000)
-    (part,) = open_source(path).parts(["x"])
+    (part,) = open_source(path).unread_batches(["x"])
     path.write_bytes(other.read_bytes())
     with pytest.raises(SourceError, match=r"x\.parquet': it was changed while it was read"):
-        list(read_parts([part]))
+        list(read_batches([part]))
 
 
 @pytest.mark.parametrize("order", ["grouped", "scattered"])
@@ -176,7 +176,7 @@ def test_file_system_written_in_python__read_by_many_threads(tmp_path: Path) -> 
     targets = {name: TABLE.schema.field(name).type for name in ("user", "click", "score")}
     (part,) = read_file(file, targets)
     with ThreadPoolExecutor(4) as pool:
-        pieces = list(part.pieces(ROWS))
+        pieces = list(part.split_evenly(ROWS))
         read = list(pool.map(lambda piece: list(piece.batches(ROWS)), pieces))
     batches = [batch for of_piece in read for batch in of_piece]
     assert (
@@ -218,7 +218,7 @@ def test_row_group__damaged__is_an_error_that_names_the_file(tmp_path: Path, thr
 def test_pieces__come_near_to_the_rows_wanted() -> None:
     def sizes(groups: list[int], rows: int) -> list[int]:
         unread = UnreadBatch(tuple(enumerate(groups)), lambda *how: iter(()))
-        pieces = list(unread.pieces(rows))
+        pieces = list(unread.split_evenly(rows))
         assert [g for piece in pieces for g in piece.row_groups] == list(enumerate(groups))
         return [piece.num_rows for piece in pieces]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.io.formats import checked
+from fastrank_eval.io.formats import check_batches
 
 ROWS = 1000
 USERS = [f"user {row // 5}" for row in range(ROWS)]
@@ -126,4 +126,4 @@ def every_type() -> Iterator[tuple[str, Any]]:
 def test_sound_columns_of_any_type__pass_whole_and_sliced(called: str, column: pa.Array) -> None:
     for part in (column, column.slice(1, 3), column.slice(4), column.slice(0, 0)):
         batch = pa.record_batch([part], ["x"])
-        assert list(checked([batch])) == [batch]
+        assert list(check_batches([batch])) == [batch]

@@ -221,8 +221,8 @@ def test_encoded_columns__keep_their_type_and_nulls() -> None:
         ("slot; drop", "character 5. Names of other signs"),
         ("in = 3", 'stands in double quotes: "in"'),
         ("slot = 3 " * 50, "expected 'and', 'or' or the end at character 10"),
-        ("(" * 9999, "at most 50 parentheses and nots"),
-        ("not " * 9999, "at most 50 parentheses and nots"),
+        ("(" * 9999, "at most 50 nested parentheses and nots"),
+        ("not " * 9999, "at most 50 nested parentheses and nots"),
         ("slot = 'x'", "column 'slot' is int64, and 'x' is no value of that type"),
         ("slot = 2.5", "'slot' is int64, and 2.5 is no value of that type (it is no whole number)"),
         ("slot < 9223372036854775808", "9223372036854775808 is no value"),
@@ -239,7 +239,7 @@ def test_encoded_columns__keep_their_type_and_nulls() -> None:
         (3, "where=3 is int: pass text"),
         (pc.field("slot"), "where=slot is int64, not a condition"),
         (pc.field("c") < 3, "no kernel matching"),
-        (pc.field(0) == 1, "name columns, not their places"),
+        (pc.field(0) == 1, "must use column names, not indices"),
     ],
 )  # fmt: skip
 def test_condition__wrong__is_refused_in_one_line(where: Any, said: str) -> None:

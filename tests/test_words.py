@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrank_eval.io.keys import LONGEST, KeyEncoder
+from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder
 
 INTERVAL = pa.month_day_nano_interval()
-BYTES = st.binary(max_size=12) | st.binary(min_size=LONGEST - 2, max_size=LONGEST + 4)
+BYTES = st.binary(max_size=12) | st.binary(
+    min_size=MAX_INLINE_BYTES - 2, max_size=MAX_INLINE_BYTES + 4
+)
 KEYS = {
     "int8": (pa.int8(), st.integers(-128, 127)),
     "uint64": (pa.uint64(), st.integers(0, 2**64 - 1)),

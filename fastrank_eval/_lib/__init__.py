@@ -1,1 +1,1 @@
-"""Serve every package: errors, arguments, arrays, kernels, files and signals."""
+"""Provide tools: errors, arguments, arrays, kernels, files and signals."""

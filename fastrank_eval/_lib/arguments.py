@@ -14,10 +14,10 @@ import numpy as np
 
 from fastrank_eval._lib.errors import ArgumentError, near
 
-__all__ = ["is_of", "is_several", "shown", "typed"]
+__all__ = ["is_list_like", "matches_annotation", "shown", "typed"]
 
 
-#: What arguments that are one of a few words may be.
+#: The allowed values of arguments that take one of a few words.
 CHOICES = {
     "groups": ("all", "with_relevant"),
     "unretrieved": ("error", "allow"),
@@ -27,113 +27,114 @@ CHOICES = {
     "order": ("auto", "sorted", "grouped", "scattered"),
 }
 
-#: What counts rows must fit a signed integer of 64 bits.
-_MOST = 2**63 - 1
-_MOST_SPACES = 64
+#: Counts of rows must fit a signed integer of 64 bits.
+_MAX_INT64 = 2**63 - 1
+_MAX_SPACES = 64
 
 
-def column_name(part: str, given: object) -> str:
-    """The name of the column that plays a part."""
-    if not isinstance(given, str) or not given:
-        raise ArgumentError(f"{part}={given!r} is not a column name.")
-    return given
+def column_name(role: str, value: object) -> str:
+    """Return the name of a column after a check."""
+    if not isinstance(value, str) or not value:
+        raise ArgumentError(f"{role}={value!r} is not a column name.")
+    return value
 
 
-def column_names(part: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    """One name or several, each once."""
-    if not isinstance(given, Iterable):
-        raise ArgumentError(f"{part}={given!r} is not a column name or several.")
-    names = (given,) if isinstance(given, str) else tuple(given)
+def column_names(role: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one or more distinct column names after a check."""
+    if not isinstance(value, Iterable):
+        raise ArgumentError(f"{role}={value!r} is not a column name or a list of names.")
+    names = (value,) if isinstance(value, str) else tuple(value)
     if not names:
-        raise ArgumentError(f"{part} names no column.")
+        raise ArgumentError(f"{role} names no column.")
     for name in names:
-        column_name(part, name)
+        column_name(role, name)
         if names.count(name) > 1:
-            raise ArgumentError(f"{part} names column '{name}' more than once.")
+            raise ArgumentError(f"{role} names column '{name}' more than once.")
     return names
 
 
-def check_flag(name: str, given: object) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(given, bool):
-        raise ArgumentError(f"{name}: must be True or False, got {given!r}; pass one of them.")
+def check_flag(name: str, value: object) -> None:
+    """Raise unless a value is True or False."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}: must be True or False, got {value!r}; pass one of them.")
 
 
-def check_choice(name: str, given: object, choices: Sequence[str]) -> None:
-    """Refuse what is not one of some words."""
-    if not isinstance(given, str) or given not in choices:
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise unless a value is one of the allowed words."""
+    if not isinstance(value, str) or value not in choices:
         raise ArgumentError(
-            f"{name}={given!r} is not one of {', '.join(map(repr, choices))}."
-            f"{near(str(given), choices)}"
+            f"{name}={value!r} is not one of {', '.join(map(repr, choices))}."
+            f"{near(str(value), choices)}"
         )
 
 
 def check_options(
-    taker: str,
-    given: Iterable[str],
+    caller: str,
+    names: Iterable[str],
     function: Callable[..., Any],
     without: Collection[str] = (),
 ) -> None:
-    """Refuse options, and miss those that must be given, before another function does.
+    """Raise for unknown options and for missing required options.
 
     Parameters
     ----------
-    taker : str
-        Who was called, for the message.
-    given : iterable of str
-        The names of the options given.
+    caller : str
+        Name of the function that the user called, for the message.
+    names : iterable of str
+        The names of the options that the user passed.
     function : callable
-        What takes them, by keyword.
+        The function that takes the options as keyword-only parameters.
     without : collection of str
-        Those that it takes and the one who was called does not.
+        Parameters of `function` that are no options of `caller`.
     """
-    given = list(given)
-    known = {
+    names = list(names)
+    options = {
         name: parameter
         for name, parameter in signature(function).parameters.items()
         if parameter.kind is Parameter.KEYWORD_ONLY and name not in without
     }
-    for name in given:
-        if name not in known:
+    for name in names:
+        if name not in options:
             raise ArgumentError(
-                f"{taker}() takes no {name}.{near(name, list(known))} It takes {', '.join(known)}."
+                f"{caller}() takes no {name}.{near(name, list(options))} "
+                f"It takes {', '.join(options)}."
             )
-    for name, parameter in known.items():
-        if parameter.default is Parameter.empty and name not in given:
-            raise ArgumentError(f"{taker}() needs {name}=...")
+    for name, parameter in options.items():
+        if parameter.default is Parameter.empty and name not in names:
+            raise ArgumentError(f"{caller}() needs {name}=...")
 
 
-def at_least_one(part: str, given: Any, otherwise: Any, most: float = _MOST) -> Any:
-    """A whole number of at least 1; `otherwise` where none is given."""
-    if given is None:
-        return otherwise
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise ArgumentError(f"{part}={given!r} is not a whole number of at least 1.")
-    if given > most:
-        raise ArgumentError(f"{part}: must be at most {most:,}, got {shown(given)}; pass less.")
-    return int(given)
+def at_least_one(name: str, value: Any, default: Any, maximum: float = _MAX_INT64) -> Any:
+    """Return an integer of at least 1 after a check; `default` for None."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ArgumentError(f"{name}={value!r} is not a whole number of at least 1.")
+    if value > maximum:
+        raise ArgumentError(f"{name}: must be at most {maximum:,}, got {shown(value)}; pass less.")
+    return int(value)
 
 
-def indent_of(given: int | None) -> int | None:
-    """Spaces a level of JSON, or None for one line."""
-    if given is not None and not 0 <= given <= _MOST_SPACES:
+def check_indent(value: int | None) -> int | None:
+    """Return the indent of JSON in spaces after a check; None means one line."""
+    if value is not None and not 0 <= value <= _MAX_SPACES:
         raise ArgumentError(
-            f"indent: must be None or a whole number from 0 to {_MOST_SPACES}, got {shown(given)}; "
+            f"indent: must be None or a whole number from 0 to {_MAX_SPACES}, got {shown(value)}; "
             "pass None for one line."
         )
-    return given
+    return value
 
 
-def open_share(part: str, given: Any) -> float:
-    """A number in ]0, 1[."""
-    numeric = isinstance(given, int | float | np.integer | np.floating)
-    if isinstance(given, bool) or not numeric or not 0 < given < 1:
-        raise ArgumentError(f"{part}={given!r} is not a number between 0 and 1, both excluded.")
-    return float(given)
+def check_fraction(name: str, value: Any) -> float:
+    """Return a number in ]0, 1[ after a check."""
+    numeric = isinstance(value, int | float | np.integer | np.floating)
+    if isinstance(value, bool) or not numeric or not 0 < value < 1:
+        raise ArgumentError(f"{name}={value!r} is not a number between 0 and 1, both excluded.")
+    return float(value)
 
 
 def processors() -> int:
-    """Processors that this process may use."""
+    """Count the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -143,15 +144,15 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class _Kind(NamedTuple):
-    """One alternative of an annotation: its name, and the annotations inside its brackets."""
+class _Type(NamedTuple):
+    """A type of an annotation: its name and the types in its brackets."""
 
     name: str
-    inner: tuple[tuple[_Kind, ...], ...]
+    inner: tuple[tuple[_Type, ...], ...]
 
 
-#: What messages call the types of annotations.
-_WORDS = {
+#: The descriptions of annotated types in messages.
+_DESCRIPTIONS = {
     "None": "None",
     "str": "text",
     "bool": "True or False",
@@ -163,50 +164,50 @@ _WORDS = {
     "Callable": "a function",
     "PathLike": "a path",
 }
-_SEVERAL = ("Sequence", "Iterable", "list", "tuple")
+_LIST_LIKE = ("Sequence", "Iterable", "list", "tuple")
 
 
 def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Refuse arguments whose types are not those of their annotations.
+    """Check the types of arguments against the annotations of a function.
 
-    Annotations are read as they are written: alternatives between ``|``, numbers, text, truth
-    values, paths, mappings, sequences and what is in them, and classes by their name. Anything
-    else, and what is annotated ``object`` or ``Any``, is left to the function.
+    The check reads the text of each annotation. It understands alternatives between ``|``,
+    numbers, text, booleans, paths, mappings and sequences with their items, and classes by their
+    name. It skips all other annotations, ``object`` and ``Any``.
 
     Parameters
     ----------
     function : callable
-        Of a module that has ``from __future__ import annotations``.
+        Its module must have ``from __future__ import annotations``.
 
     Returns
     -------
     callable
-        The same, which raises `ArgumentError` with the name of the argument.
+        The same function; it raises `ArgumentError` with the name of the argument.
     """
-    known: list[tuple[tuple[str, ...], dict[str, tuple[_Kind, ...]], str]] = []
+    parsed: list[tuple[tuple[str, ...], dict[str, tuple[_Type, ...]], str]] = []
 
     @wraps(function)
     def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
-        if not known:  # at the first call: importing stays fast
-            known.append(_declared(function))
-        names, kinds, rest = known[0]
-        for place, value in enumerate(args):
-            name = names[place] if place < len(names) else rest
-            _check(name, value, kinds.get(name))
+        if not parsed:  # at the first call: importing stays fast
+            parsed.append(_parse_signature(function))
+        names, types, rest = parsed[0]
+        for index, value in enumerate(args):
+            name = names[index] if index < len(names) else rest
+            _check(name, value, types.get(name))
         for name, value in keywords.items():
-            _check(name, value, kinds.get(name))
+            _check(name, value, types.get(name))
         return function(*args, **keywords)
 
     return checked
 
 
-#: Types whose values messages show.
-_PLAIN = (str, bytes, int, float, complex, list, tuple, dict, set, type(None), type)
+#: Messages show values of these types, and only the type of other values.
+_BUILTIN_TYPES = (str, bytes, int, float, complex, list, tuple, dict, set, type(None), type)
 
 
 def shown(value: object) -> str:
-    """Write a plain value as messages show it, and the type of any other."""
-    if not isinstance(value, _PLAIN):
+    """Return a short text of a value for messages."""
+    if not isinstance(value, _BUILTIN_TYPES):
         return f"a value of type {type(value).__name__}"
     try:
         text = " ".join(reprlib.repr(value).split())
@@ -215,84 +216,86 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def is_of(value: object, annotation: str) -> bool:
-    """Whether a value is of an annotated type.
+def matches_annotation(value: object, annotation: str) -> bool:
+    """Return whether a value has an annotated type.
 
     Examples
     --------
-    >>> is_of(["a"], "list[str]"), is_of(["a", 1], "list[str]"), is_of(None, "int | None")
-    (True, False, True)
+    >>> matches_annotation(["a"], "list[str]"), matches_annotation(["a", 1], "list[str]")
+    (True, False)
+    >>> matches_annotation(None, "int | None")
+    True
     """
-    return any(_fits(value, kind) for kind in _kinds(annotation))
+    return any(_fits(value, alternative) for alternative in _parse_union(annotation))
 
 
-def _declared(
+def _parse_signature(
     function: Callable[..., Any],
-) -> tuple[tuple[str, ...], dict[str, tuple[_Kind, ...]], str]:
-    """Names of the positional arguments, kinds by name, and where further positional ones go."""
-    names, kinds, rest = [], {}, ""
+) -> tuple[tuple[str, ...], dict[str, tuple[_Type, ...]], str]:
+    """Return positional names, types by name, and the name of ``*args``."""
+    names, types, rest = [], {}, ""
     for parameter in signature(function).parameters.values():
         if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
             names.append(parameter.name)
         elif parameter.kind is Parameter.VAR_POSITIONAL:
             rest = parameter.name
         annotation = parameter.annotation
-        # Measures have errors of their own.
+        # The parser of measures raises clearer errors.
         if (
             parameter.kind is not Parameter.VAR_KEYWORD
             and isinstance(annotation, str)
             and not re.search(r"\bMeasure\b", annotation)
         ):
-            kinds[parameter.name] = _kinds(annotation)
-    return tuple(names), kinds, rest
+            types[parameter.name] = _parse_union(annotation)
+    return tuple(names), types, rest
 
 
-def _kinds(annotation: str) -> tuple[_Kind, ...]:
-    kinds = [_kind(part) for part in _parts(annotation, "|")]
-    # File names are text too, but such that the system can hold.
-    path = any(kind.name == "PathLike" for kind in kinds)
-    return tuple(kind for kind in kinds if not (path and kind.name == "str"))
+def _parse_union(annotation: str) -> tuple[_Type, ...]:
+    types = [_parse_type(text) for text in _split_outside_brackets(annotation, "|")]
+    # A path may be text with surrogates, which the check of "str" refuses.
+    path = any(item.name == "PathLike" for item in types)
+    return tuple(item for item in types if not (path and item.name == "str"))
 
 
-def _kind(text: str) -> _Kind:
+def _parse_type(text: str) -> _Type:
     name, bracket, inner = text.partition("[")
-    within = _parts(inner[:-1], ",") if bracket else []
-    return _Kind(
+    arguments = _split_outside_brackets(inner[:-1], ",") if bracket else []
+    return _Type(
         name.rpartition(".")[2],
-        tuple(_kinds(part) for part in within if part != "..." and part[0] != "["),
+        tuple(_parse_union(item) for item in arguments if item != "..." and item[0] != "["),
     )
 
 
-def _parts(text: str, between: str) -> list[str]:
-    """Cut at a sign that no bracket holds."""
-    parts, depth = [""], 0
+def _split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split text at a separator outside of brackets."""
+    items, depth = [""], 0
     for sign in text:
         depth += (sign == "[") - (sign == "]")
-        if sign == between and not depth:
-            parts.append("")
+        if sign == separator and not depth:
+            items.append("")
         else:
-            parts[-1] += sign
-    return [part.strip() for part in parts]
+            items[-1] += sign
+    return [item.strip() for item in items]
 
 
-def _check(name: str, value: object, kinds: tuple[_Kind, ...] | None) -> None:
-    if kinds and not any(_fits(value, kind) for kind in kinds):
-        words = " or ".join(dict.fromkeys(map(_word, kinds)))
+def _check(name: str, value: object, types: tuple[_Type, ...] | None) -> None:
+    if types and not any(_fits(value, alternative) for alternative in types):
+        expected = " or ".join(dict.fromkeys(map(_describe, types)))
         if isinstance(value, str) and not is_unicode(value):
-            words += " without lone surrogates"
-        raise ArgumentError(f"{name}: must be {words}, got {shown(value)}; pass such a value.")
+            expected += " without lone surrogates"
+        raise ArgumentError(f"{name}: must be {expected}, got {shown(value)}; pass such a value.")
 
 
-def _word(kind: _Kind) -> str:
-    if kind.name in _SEVERAL:
-        inner = " or ".join(map(_word, kind.inner[0])) if kind.inner else "values"
-        return f"several, each {inner}"
-    article = "an" if kind.name[0] in "AEIOU" else "a"
-    return _WORDS.get(kind.name, f"{article} {kind.name}")
+def _describe(alternative: _Type) -> str:
+    if alternative.name in _LIST_LIKE:
+        inner = " or ".join(map(_describe, alternative.inner[0])) if alternative.inner else "values"
+        return f"a list, each item {inner}"
+    article = "an" if alternative.name[0] in "AEIOU" else "a"
+    return _DESCRIPTIONS.get(alternative.name, f"{article} {alternative.name}")
 
 
-def _fits(value: Any, kind: _Kind) -> bool:
-    name, inner = kind
+def _fits(value: Any, alternative: _Type) -> bool:
+    name, inner = alternative
     if name in ("Any", "object", "ArrayLike"):
         return True
     if name == "None":
@@ -306,39 +309,40 @@ def _fits(value: Any, kind: _Kind) -> bool:
     if name == "float":
         return isinstance(value, int | float | np.integer | np.floating) and _is_double(value)
     if name == "bytes":
-        return isinstance(value, bytes | bytearray | memoryview) or _named(value, "Buffer")
+        return isinstance(value, bytes | bytearray | memoryview) or _has_class_name(value, "Buffer")
     if name == "Callable":
         return callable(value)
-    if name == "PathLike":  # file names may hold bytes that are no UTF-8, as surrogates
+    if name == "PathLike":  # surrogates stand for bytes that are no UTF-8
         return isinstance(value, str | os.PathLike) and _is_file_name(value)
     if name in ("Mapping", "dict"):
-        return isinstance(value, Mapping) and _hold(value.items(), inner)
+        return isinstance(value, Mapping) and _all_fit(value.items(), inner)
     if name in ("list", "tuple") and not isinstance(value, list | tuple):
         return False
-    if name in _SEVERAL:
-        # What can be read only once is left to the function.
-        return is_several(value) and (
-            not hasattr(value, "__len__") or _hold(((one,) for one in value), inner[:1])
+    if name in _LIST_LIKE:
+        # An iterator can be read only once: the function checks its items.
+        return is_list_like(value) and (
+            not hasattr(value, "__len__") or _all_fit(((item,) for item in value), inner[:1])
         )
-    return _named(value, name)
+    return _has_class_name(value, name)
 
 
-def _hold(rows: Iterable[tuple[Any, ...]], kinds: tuple[tuple[_Kind, ...], ...]) -> bool:
+def _all_fit(rows: Iterable[tuple[Any, ...]], types: tuple[tuple[_Type, ...], ...]) -> bool:
     return all(
-        any(_fits(one, kind) for kind in wanted)
+        any(_fits(item, alternative) for alternative in alternatives)
         for row in rows
-        for one, wanted in zip(row, kinds, strict=False)
+        for item, alternatives in zip(row, types, strict=False)
     )
 
 
-def is_several(value: object) -> TypeGuard[Iterable[Any]]:
-    """Whether a value holds others that can be iterated over; text and bytes do not."""
+def is_list_like(value: object) -> TypeGuard[Iterable[Any]]:
+    """Return whether a value is iterable, but no text or bytes."""
     if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
         return False
-    return getattr(value, "ndim", 1) == 1  # arrays without a dimension cannot be iterated over
+    return getattr(value, "ndim", 1) == 1  # a 0-dimensional array cannot be iterated over
 
 
 def is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can encode a text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -362,6 +366,6 @@ def _is_double(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
-def _named(value: object, name: str) -> bool:
-    """Whether a value is of a class of that name, which is not imported for it."""
-    return any(kind.__name__ == name for kind in type(value).__mro__)
+def _has_class_name(value: object, name: str) -> bool:
+    """Return whether a class of a value has a name; nothing is imported."""
+    return any(base.__name__ == name for base in type(value).__mro__)

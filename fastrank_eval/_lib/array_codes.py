@@ -1,4 +1,4 @@
-"""Numbers of states as arrays that compress well and mean the same to every later version."""
+"""Encode numbers of saved states as arrays that compress well."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-#: What a state is saved as: arrays by name, the same for any order, threads and batches.
-Parts = dict[str, np.ndarray]
+#: A saved state: arrays by name. They do not depend on row order, threads and batches.
+Arrays = dict[str, np.ndarray]
 
 _LIMB = 32
-#: No sum has more digits: 64 of doubles, twice as many of products.
-_MOST_LIMBS = 1 << 10
+#: A sum of doubles has at most 64 limbs, a sum of products twice as many.
+_MAX_LIMBS = 1 << 10
 
 
-def limbs_of(numbers: Sequence[int]) -> Parts:
-    """Whole numbers of any size.
+def integers_to_limbs(numbers: Sequence[int]) -> Arrays:
+    """Encode integers of any size as 32-bit limbs.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def limbs_of(numbers: Sequence[int]) -> Parts:
     -------
     dict of ndarray
         ``limbs`` (uint32): the digits to base 2**32 of all magnitudes, least significant first,
-        zeros at both ends left out; ``length``, ``lowest`` (int64), ``negative`` (uint8), one entry
-        a number: how many limbs it has, the power of 2**32 that its first one is worth, its sign.
+        without zeros at both ends. For each number: ``length`` (int64), its count of limbs;
+        ``lowest`` (int64), the exponent of 2**32 of its first limb; ``negative`` (uint8), its sign.
     """
     digits: list[bytes] = []
     lengths, lowest = np.zeros((2, len(numbers)), np.int64)
@@ -46,14 +46,14 @@ def limbs_of(numbers: Sequence[int]) -> Parts:
     }
 
 
-def numbers_of(parts: Mapping[str, np.ndarray]) -> list[int]:
-    """The whole numbers that `limbs_of` wrote."""
+def limbs_to_integers(arrays: Mapping[str, np.ndarray]) -> list[int]:
+    """Decode the integers of `integers_to_limbs`."""
     numbers, first = [], 0
-    columns = (parts[name].tolist() for name in ("length", "lowest", "negative"))
+    columns = (arrays[name].tolist() for name in ("length", "lowest", "negative"))
     for length, lowest, negative in zip(*columns, strict=True):
-        if not (0 <= length <= _MOST_LIMBS and 0 <= lowest <= _MOST_LIMBS):
+        if not (0 <= length <= _MAX_LIMBS and 0 <= lowest <= _MAX_LIMBS):
             raise ValueError(f"a sum has {length} digits, the first worth 2^(32 * {lowest})")
-        digits = parts["limbs"][first : first + length].astype("<u4").tobytes()
+        digits = arrays["limbs"][first : first + length].astype("<u4").tobytes()
         size = int.from_bytes(digits, "little") << (_LIMB * lowest)
         numbers.append(-size if negative else size)
         first += length
@@ -61,12 +61,12 @@ def numbers_of(parts: Mapping[str, np.ndarray]) -> list[int]:
 
 
 def narrow(counts: np.ndarray) -> np.ndarray:
-    """Numbers of at least 0 in the smallest unsigned type that holds them all."""
+    """Convert non-negative integers to the smallest unsigned type."""
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
 def byte_shuffle(values: np.ndarray) -> np.ndarray:
-    """The bytes of numbers, all first bytes before all second ones.
+    """Store all first bytes of numbers before all second bytes.
 
     Parameters
     ----------
@@ -81,42 +81,42 @@ def byte_shuffle(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(little.view(np.uint8).reshape(len(values), values.dtype.itemsize).T)
 
 
-def byte_unshuffle(parts: np.ndarray, kind: str) -> np.ndarray:
-    """The numbers whose bytes `planes` took apart.
+def byte_unshuffle(arrays: np.ndarray, kind: str) -> np.ndarray:
+    """Restore the numbers of `byte_shuffle`.
 
     Parameters
     ----------
-    parts : ndarray of uint8, shape (bytes of a number, rows)
+    arrays : ndarray of uint8, shape (bytes of a number, rows)
     kind : {"u", "f"}
         Unsigned integers, or floats.
     """
-    whole = np.ascontiguousarray(parts.T).reshape(-1)
-    return whole.view(np.dtype(f"<{kind}{parts.shape[0]}"))
+    row_bytes = np.ascontiguousarray(arrays.T).reshape(-1)
+    return row_bytes.view(np.dtype(f"<{kind}{arrays.shape[0]}"))
 
 
-def steps_of(integers: np.ndarray) -> np.ndarray:
-    """Unsigned integers as `planes` of their differences, the first from 0; best if they ascend.
+def delta_encode(integers: np.ndarray) -> np.ndarray:
+    """Encode unsigned integers as shuffled bytes of their differences.
 
-    Differences wrap around where they fall.
+    Ascending integers compress best. A negative difference wraps around.
     """
     return byte_shuffle(np.diff(integers, prepend=integers.dtype.type(0)))
 
 
-def of_steps(parts: np.ndarray) -> np.ndarray:
-    """The integers that `steps_of` took apart."""
-    steps = byte_unshuffle(parts, "u")
+def delta_decode(arrays: np.ndarray) -> np.ndarray:
+    """Decode the integers of `delta_encode`."""
+    steps = byte_unshuffle(arrays, "u")
     return np.cumsum(steps, dtype=steps.dtype)
 
 
 def table_bytes(table: pa.Table) -> np.ndarray:
-    """A table as an Arrow IPC stream of one record batch. uint8, shape (bytes,)."""
+    """Write a table as an Arrow IPC stream of one batch; uint8 array."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def table_in(content: np.ndarray) -> pa.Table:
-    """The table that `table_bytes` wrote."""
+def table_from_bytes(content: np.ndarray) -> pa.Table:
+    """Read the table of `table_bytes`."""
     with pa.ipc.open_stream(pa.py_buffer(content)) as stream:
         return stream.read_all()

@@ -14,7 +14,7 @@ __all__ = [
     "as_array",
     "bytes_column",
     "column_with_nulls",
-    "decoded",
+    "decode_array",
     "fixed_items",
     "fixed_width",
     "frozen",
@@ -24,20 +24,20 @@ __all__ = [
 
 
 def arrow_column(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Array:
-    """A contiguous array of numbers as an Arrow array of the same bytes, without a copy."""
+    """Wrap a contiguous array of numbers as an Arrow array, without a copy."""
     kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def column_with_nulls(values: np.ndarray, null: np.ndarray) -> pa.Array:
-    """The same, null where a mask says so."""
+    """Wrap numbers as an Arrow array that is null where a mask is true."""
     valid = pa.py_buffer(np.packbits(~null, bitorder="little"))
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(values)])
 
 
 def bytes_column(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
-    """Strings or bytes, with 32-bit or 64-bit offsets as their type has them."""
+    """Make an Arrow array of strings or bytes with the offsets of the type."""
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
     ends = np.array([0, *accumulate(map(len, values))], np.int64 if wide else np.int32)
     return pa.Array.from_buffers(
@@ -46,21 +46,21 @@ def bytes_column(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
 
 
 def values_column(values: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
-    """Values of one type as a column."""
+    """Make an Arrow array of scalars of one type."""
     if not values:
         return pa.nulls(0, kind)
     return pa.concat_arrays([pa.repeat(value, 1) for value in values])
 
 
 def arrow_value(value: bool | float | str | bytes | None, kind: pa.DataType) -> pa.Scalar:
-    """One value of a type: null, a bool, an integer, a float, or text.
+    """Make an Arrow scalar: null, a bool, an integer, a float, text or bytes.
 
     Raises
     ------
     OverflowError
-        If an integer type does not hold it.
+        If the integer type cannot hold the value.
     UnicodeEncodeError
-        If it is text that UTF-8 cannot hold.
+        If UTF-8 cannot encode the text.
     """
     if value is None:
         return pa.nulls(1, kind)[0]
@@ -72,7 +72,10 @@ def arrow_value(value: bool | float | str | bytes | None, kind: pa.DataType) -> 
 
 
 def as_array(column: pa.Array) -> np.ndarray:
-    """A primitive Arrow array without nulls as a read-only NumPy array, a view where possible."""
+    """View a primitive Arrow array without nulls as a read-only NumPy array.
+
+    Booleans are copied.
+    """
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     # Not to_numpy(), which imports pandas where it is installed: 0.3 s.
@@ -80,24 +83,27 @@ def as_array(column: pa.Array) -> np.ndarray:
 
 
 def fixed_items(column: pa.Array, dtype: np.dtype) -> np.ndarray:
-    """The items of a fixed-width array as they lie in memory; a read-only view."""
+    """View the memory of a fixed-width array as a read-only NumPy array."""
     if not len(column):
         return frozen(np.empty(0, dtype))
     start = column.offset * dtype.itemsize
     return frozen(np.frombuffer(column.buffers()[1], dtype, len(column), start))
 
 
-def decoded(column: pa.Array) -> pa.Array:
-    """The values behind an extension type, run ends or a dictionary, in a layout Arrow gathers."""
+def decode_array(column: pa.Array) -> pa.Array:
+    """Decode extension types, run ends, dictionaries and string views.
+
+    Arrow can take rows of the result.
+    """
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
-        return decoded(column.storage)
+        return decode_array(column.storage)
     if pa.types.is_run_end_encoded(kind):
         import pyarrow.compute as pc
 
-        return decoded(pc.run_end_decode(column))
+        return decode_array(pc.run_end_decode(column))
     if pa.types.is_dictionary(kind):
-        values = _wide(decoded(column.dictionary))
+        values = _wide(decode_array(column.dictionary))
         return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_string())
@@ -107,7 +113,7 @@ def decoded(column: pa.Array) -> pa.Array:
 
 
 def _wide(column: pa.Array) -> pa.Array:
-    """Strings and bytes with 64-bit offsets: repeated often, short ones pass 2 GiB."""
+    """Widen offsets to 64 bits: repeated short strings can pass 2 GiB."""
     if pa.types.is_string(column.type):
         return column.cast(pa.large_string())
     if pa.types.is_binary(column.type):
@@ -116,18 +122,23 @@ def _wide(column: pa.Array) -> pa.Array:
 
 
 def row_column(rows: np.ndarray) -> pa.Array:
-    """Row numbers as an Arrow array."""
+    """Convert row numbers to an Arrow array."""
     return arrow_column(np.ascontiguousarray(rows, np.int64))
 
 
 def frozen(values: np.ndarray) -> np.ndarray:
-    """The same array, read-only: kernels are compiled once, for arrays they cannot write to."""
+    """Make an array read-only and return it.
+
+    Numba compiles a kernel once for read-only arrays and again for writable ones.
+    """
     values.flags.writeable = False
     return values
 
 
 def fixed_width(key: pa.Array) -> np.ndarray | None:
-    """The bytes of a fixed-width key as integers, equal where the keys are equal.
+    """View the bytes of a fixed-width key as integers.
+
+    Equal keys have equal integers.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Text of CSV files, and text that no spreadsheet takes for a formula."""
+"""Write CSV text that no spreadsheet runs as a formula."""
 
 from __future__ import annotations
 

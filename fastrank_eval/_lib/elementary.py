@@ -1,10 +1,10 @@
-"""Logarithms and exponentials that have the same bits on every processor.
+"""Compute logarithms and exponentials, bit for bit on every processor.
 
-NumPy and the C library choose their code by the processor, and its last bits differ. Here are only
-additions, multiplications, divisions and scaling by powers of two, which IEEE 754 rounds correctly
-everywhere, in an order that no compiler may change. Numbers travel as unevaluated sums of two
-doubles, of which the second is what rounding took from the first: results have an error below 0.501
-units in the last place, so they are nearly always the correctly rounded ones.
+NumPy and the C library choose their code by the processor, so their last bits differ. This module
+uses only additions, multiplications, divisions and scaling by powers of two. IEEE 754 rounds these
+correctly everywhere, and no compiler may change their order. A number is an unevaluated sum of two
+doubles: the second is the rounding error of the first. Results have an error below 0.501 units in
+the last place, so nearly all are correctly rounded.
 
 References
 ----------
@@ -25,14 +25,14 @@ from fastrank_eval._lib.jit import kernel
 __all__ = ["exp", "exp2_each", "exp_each", "log", "log1p", "log1p_each", "log2_each", "log_each"]
 __all__ += ["atan", "erfc", "exp2", "inverse_normal", "log2", "powers"]
 
-#: Which function the kernels compute.
+#: Codes of the functions for the kernels.
 _LOG, _LOG2, _LOG1P, _EXP, _EXP2 = range(5)
 
 with localcontext(prec=60):
     _LN2 = Fraction(Decimal(2).ln())
 _LN2_HIGH = float(_LN2)
 _LN2_LOW = float(_LN2 - Fraction(_LN2_HIGH))
-#: The first 32 binary places, so that its product with an exponent is exact, and what is left.
+#: The first 32 binary places, whose product with an exponent is exact, and the remainder.
 _LN2_SHORT = math.floor(_LN2 * (1 << 32)) / (1 << 32)
 _LN2_REST = float(_LN2 - Fraction(_LN2_SHORT))
 _LOG2E_HIGH = float(1 / _LN2)
@@ -42,11 +42,11 @@ _THIRD_LOW = float(Fraction(1, 3) - Fraction(_THIRD))
 _SIXTH = 1 / 6
 _SIXTH_LOW = float(Fraction(1, 6) - Fraction(_SIXTH))
 _SQRT_HALF = math.sqrt(0.5)
-#: The largest double whose exponential is one.
-_MOST_EXPONENT = 709.782712893384
-#: How many results are kept for values that come again: a power of two.
-_KNOWN = 64
-#: Halves the bits of a double.
+#: The largest double whose exponential is a double.
+_MAX_EXPONENT = 709.782712893384
+#: Size of the cache of results for repeated values: a power of two.
+_CACHE_SIZE = 64
+#: Dekker's constant 2**27 + 1: splits a double into two halves of its bits.
 _SPLITTER = 134217729.0
 
 
@@ -96,7 +96,7 @@ def exp_each(values: np.ndarray) -> np.ndarray:
 
 
 def exp2_each(values: np.ndarray) -> np.ndarray:
-    """Return 2 to the power of each number of an array, exact for whole ones."""
+    """Return 2 to the power of each number of an array, exact for integers."""
     return _each(_EXP2, values)
 
 
@@ -126,9 +126,9 @@ def atan(x: float) -> float:
 
 
 def erfc(x: float) -> float:
-    """Return the complementary error function, good to a relative 2e-15.
+    """Return the complementary error function with a relative error of 2e-15.
 
-    About 0 by a series of the error function, further out by a continued fraction.
+    Near 0 it sums the series of the error function, elsewhere it uses a continued fraction.
 
     References
     ----------
@@ -156,8 +156,8 @@ def erfc(x: float) -> float:
     return density / below
 
 
-#: Numerators and denominators of the quantile in the middle, beyond, and far out: the highest power
-#: first.
+#: Numerators and denominators of the normal quantile in the middle, in the tails and in the far
+#: tails; the highest power comes first.
 # fmt: off
 _MIDDLE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
@@ -167,7 +167,7 @@ _MIDDLE = (
      2.1213794301586595867e4, 5.3941960214247511077e3, 6.8718700749205790830e2,
      4.2313330701600911252e1, 1.0),
 )
-_BEYOND = (
+_TAIL = (
     (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
      1.27045825245236838258e0, 3.64784832476320460504e0, 5.76949722146069140550e0,
      4.63033784615654529590e0, 1.42343711074968357734e0),
@@ -175,7 +175,7 @@ _BEYOND = (
      1.48103976427480074590e-1, 6.89767334985100004550e-1, 1.67638483018380384940e0,
      2.05319162663775882187e0, 1.0),
 )
-_FAR = (
+_FAR_TAIL = (
     (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3,
      2.65321895265761230930e-2, 2.96560571828504891230e-1, 1.78482653991729133580e0,
      5.46378491116411436990e0, 6.65790464350110377720e0),
@@ -187,7 +187,7 @@ _FAR = (
 
 
 def inverse_normal(p: float) -> float:
-    """Return the z below which a standard normal variable lies with probability `p`, in ]0, 1[.
+    """Return the quantile of the standard normal distribution; p in ]0, 1[.
 
     References
     ----------
@@ -195,11 +195,11 @@ def inverse_normal(p: float) -> float:
     """
     q = p - 0.5
     if abs(q) <= 0.425:
-        above, below = (_polynomial(part, 0.180625 - q * q) for part in _MIDDLE)
+        above, below = (_polynomial(row, 0.180625 - q * q) for row in _MIDDLE)
         return above * q / below
     r = math.sqrt(-log(p if q <= 0 else 1.0 - p))
-    parts, r = (_BEYOND, r - 1.6) if r <= 5 else (_FAR, r - 5)
-    above, below = (_polynomial(part, r) for part in parts)
+    coefficients, r = (_TAIL, r - 1.6) if r <= 5 else (_FAR_TAIL, r - 5)
+    above, below = (_polynomial(row, r) for row in coefficients)
     return math.copysign(above / below, q)
 
 
@@ -213,14 +213,14 @@ def _polynomial(coefficients: tuple[float, ...], x: float) -> float:
 def _each(function: int, values: np.ndarray) -> np.ndarray:
     flat = frozen(np.ascontiguousarray(values, np.float64).reshape(-1))
     out = np.empty(len(flat))
-    known, results = np.full((2, _KNOWN), np.nan)
-    _values(function, flat, flat.view(np.int64), known.view(np.int64), results, out)
+    cache_bits, cache_values = np.full((2, _CACHE_SIZE), np.nan)
+    _values(function, flat, flat.view(np.int64), cache_bits.view(np.int64), cache_values, out)
     return out.reshape(np.shape(values))
 
 
 @kernel
 def _two_sum(a, b):  # type: ignore[no-untyped-def]
-    """Return the sum of two doubles, and what rounding took from it."""
+    """Return the sum of two doubles and its rounding error."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
@@ -228,7 +228,7 @@ def _two_sum(a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def _two_product(a, b):  # type: ignore[no-untyped-def]
-    """Return the product of two doubles below 2**996, and what rounding took from it."""
+    """Return the product of two doubles below 2**996 and its rounding error."""
     product = a * b
     scaled = _SPLITTER * a
     a_high = scaled - (scaled - a)
@@ -241,8 +241,11 @@ def _two_product(a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def _logarithm(f, rest, power):  # type: ignore[no-untyped-def]
-    """Return ln((1 + f + rest) 2**power) in two parts: f in ]-0.3, 0.42[, rest far below 1."""
-    # s = f / (2 + f), so that ln(1 + f) = 2 s (1 + z / 3 + z^2 / 5 + ...) of z = s^2 < 0.0295.
+    """Return ln((1 + f + rest) 2**power) as two doubles.
+
+    f lies in ]-0.3, 0.42[, rest is far below 1.
+    """
+    # ln(1 + f) = 2 s (1 + z / 3 + z^2 / 5 + ...) with s = f / (2 + f) and z = s^2 < 0.0295.
     below, below_rest = _two_sum(2.0, f)
     s = f / below
     product, product_rest = _two_product(s, below)
@@ -261,14 +264,17 @@ def _logarithm(f, rest, power):  # type: ignore[no-untyped-def]
     more_rest += first_rest
     tail, tail_rest = _two_product(s, more)
     tail_rest += s * more_rest + s_rest * more
-    total, lost = _two_sum(power * _LN2_SHORT, 2.0 * s)
-    total, lost_more = _two_sum(total, 2.0 * tail)
-    return _two_sum(total, (lost + lost_more) + 2.0 * (s_rest + tail_rest) + power * _LN2_REST)
+    total, error = _two_sum(power * _LN2_SHORT, 2.0 * s)
+    total, error_more = _two_sum(total, 2.0 * tail)
+    return _two_sum(total, (error + error_more) + 2.0 * (s_rest + tail_rest) + power * _LN2_REST)
 
 
 @kernel
 def _exponential(x, rest, scale):  # type: ignore[no-untyped-def]
-    """Return exp(x + rest) 2**scale, x between -746 and 710, scale between -1076 and 1024."""
+    """Return exp(x + rest) 2**scale.
+
+    x lies between -746 and 710, scale between -1076 and 1024.
+    """
     power = np.rint(x * _LOG2E_HIGH)
     r, r_rest = _two_sum(x - power * _LN2_SHORT, rest - power * _LN2_REST)
     # exp(r) - 1 by three squarings of 1 + exp(r / 8) - 1.
@@ -288,20 +294,20 @@ def _exponential(x, rest, scale):  # type: ignore[no-untyped-def]
     product, product_rest = _two_product(square, more)
     product_rest += square * more_rest + square_rest * more
     e, e_rest = _two_sum(r, product)
-    # The second part is as small as it has to be for its square to be left out.
+    # After this sum e_rest is so small that its square can be dropped.
     e, e_rest = _two_sum(e, e_rest + r_rest + product_rest)
     for _ in range(3):
         square, square_rest = _two_product(e, e)
         square_rest += 2.0 * e * e_rest
-        e, lost = _two_sum(2.0 * e, square)
-        e_rest = 2.0 * e_rest + square_rest + lost
-    whole, lost = _two_sum(1.0, e)
-    whole += lost + e_rest
-    # In two steps, as 2**1024 and 2**-1075 are no doubles.
+        e, error = _two_sum(2.0 * e, square)
+        e_rest = 2.0 * e_rest + square_rest + error
+    total, error = _two_sum(1.0, e)
+    total += error + e_rest
+    # Scale in two steps, because 2**1024 and 2**-1075 are no doubles.
     up = int(power) + scale
     if -1000 < up < 1000:
-        return math.ldexp(whole, up)
-    return math.ldexp(math.ldexp(whole, up // 2), up - up // 2)
+        return math.ldexp(total, up)
+    return math.ldexp(math.ldexp(total, up // 2), up - up // 2)
 
 
 @kernel
@@ -310,7 +316,7 @@ def _value(function, x):  # type: ignore[no-untyped-def]
     if x != x:
         return x
     if function == _EXP:
-        if x > _MOST_EXPONENT:
+        if x > _MAX_EXPONENT:
             return np.inf
         if x < -746.0:
             return 0.0
@@ -323,8 +329,8 @@ def _value(function, x):  # type: ignore[no-untyped-def]
         power = np.rint(x)
         if x == power:
             return math.ldexp(1.0, int(power))
-        part, rest = _two_product(x - power, _LN2_HIGH)
-        return _exponential(part, rest + (x - power) * _LN2_LOW, int(power))
+        product, rest = _two_product(x - power, _LN2_HIGH)
+        return _exponential(product, rest + (x - power) * _LN2_LOW, int(power))
     rest = 0.0
     near = function == _LOG1P and abs(x) < 0.25
     if near and abs(x) < 2.0**-54:
@@ -349,15 +355,18 @@ def _value(function, x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _values(function, values, bits, known, results, out):  # type: ignore[no-untyped-def]
-    """Grades are few: what was computed is looked up, in a place that follows from the bits."""
+def _values(function, values, bits, cache_bits, cache_values, out):  # type: ignore[no-untyped-def]
+    """Compute a function of each value; a cache serves repeated grades.
+
+    The bits of a value choose its slot of the cache.
+    """
     for i in range(values.shape[0]):
         folded = (bits[i] ^ (bits[i] >> 32)) & 0x7FFFFFFF
-        place = (folded * 0x2E3779B1) >> 26 & (_KNOWN - 1)
-        if known[place] != bits[i]:
-            known[place] = bits[i]
-            results[place] = _value(function, values[i])
-        out[i] = results[place]
+        slot = (folded * 0x2E3779B1) >> 26 & (_CACHE_SIZE - 1)
+        if cache_bits[slot] != bits[i]:
+            cache_bits[slot] = bits[i]
+            cache_values[slot] = _value(function, values[i])
+        out[i] = cache_values[slot]
 
 
 @kernel

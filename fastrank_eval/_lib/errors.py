@@ -1,4 +1,7 @@
-"""Errors of fastrank_eval: each message says what, where, which value, and the remedy."""
+"""Define the errors of fastrank_eval.
+
+Each message says what is wrong, where, which value, and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +27,38 @@ __all__ = [
 
 
 class FastRankEvalError(ValueError):
-    """Base of every error raised on purpose by fastrank_eval."""
+    """Base class of all errors of fastrank_eval."""
 
 
 class SourceError(FastRankEvalError):
-    """A source cannot be read: missing, corrupt, or of unknown format; the file is named."""
+    """A source is missing, corrupt or of unknown format.
+
+    The message names the file.
+    """
 
 
 class ColumnError(FastRankEvalError):
-    """A column is missing, of the wrong type, or holds a bad value (first row and count)."""
+    """A column is missing, has the wrong type or an invalid value.
+
+    The message names the first row with such a value, and the count of rows.
+    """
 
 
 class MeasureError(FastRankEvalError):
-    """A measure or one of its options is unknown, or its cutoff is out of range."""
+    """A measure or its option is unknown, or its cutoff is out of range."""
 
 
 class OrderError(FastRankEvalError):
-    """Rows break the promised order: a group key returns, or a score rises inside a group."""
+    """Rows break the promised order.
+
+    A group key occurs again, or a score rises inside a group.
+    """
 
     row: int | None = None
 
 
 class UndefinedError(FastRankEvalError):
-    """A measure is undefined for a group and ``undefined='error'`` was asked for."""
+    """A measure is undefined for a group and ``undefined='error'`` is set."""
 
 
 class OutputError(FastRankEvalError):
@@ -54,34 +66,34 @@ class OutputError(FastRankEvalError):
 
 
 class SparkError(FastRankEvalError):
-    """A job in Spark cannot be trusted or run: groups were parted, or workers lack packages."""
+    """A Spark job split groups over partitions, or workers lack packages."""
 
 
 class SpillError(FastRankEvalError):
-    """Rows that do not fit memory cannot be sorted on disk: no room, no right, or no sorter."""
+    """Rows cannot be sorted on disk: no space, no permission, or no DuckDB."""
 
 
 class MergeError(FastRankEvalError):
-    """States cannot be merged: they rest on other conventions, or hold the same rows."""
+    """States have different conventions, or hold the same rows."""
 
 
 class HistoryError(FastRankEvalError):
-    """A history of nights cannot be opened, read or written, or is none."""
+    """A history of nights is another file, or cannot be read or written."""
 
 
 class ArgumentError(FastRankEvalError):
-    """An option has a value outside what it accepts."""
+    """An argument or option has a value that is not allowed."""
 
 
 def near(name: object, candidates: Iterable[str]) -> str:
-    """Suggest the candidate spelt most like ``name``.
+    """Suggest the candidate with the most similar spelling.
 
     Parameters
     ----------
     name : object
-        What was asked for; what is no text resembles nothing.
+        The unknown name; a value that is no text gets no suggestion.
     candidates : iterable of str
-        What exists.
+        The existing names.
 
     Returns
     -------
@@ -97,25 +109,25 @@ def near(name: object, candidates: Iterable[str]) -> str:
     """
     if not isinstance(name, str):
         return ""
-    folded: dict[str, str] = {}
+    by_lower_case: dict[str, str] = {}
     for candidate in candidates:
-        folded.setdefault(candidate.casefold(), candidate)
-    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    return f" Did you mean {folded[found[0]]!r}?" if found else ""
+        by_lower_case.setdefault(candidate.casefold(), candidate)
+    matches = difflib.get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
+    return f" Did you mean {by_lower_case[matches[0]]!r}?" if matches else ""
 
 
 def text_keys_hint(kinds: Iterable[str]) -> str:
-    """Explain why keys are text in one place and integers in another.
+    """Explain why some keys are text and others integers.
 
     Parameters
     ----------
     kinds : iterable of str
-        Names of the Arrow types that the keys have.
+        Names of the Arrow types of the keys.
 
     Returns
     -------
     str
-        A sentence, or ``""`` unless there are both text and integers.
+        A sentence, or ``""`` unless the types are text and integers.
 
     Examples
     --------
@@ -124,12 +136,12 @@ def text_keys_hint(kinds: Iterable[str]) -> str:
     >>> text_keys_hint(["int32", "int64"])
     ''
     """
-    found = list(kinds)
-    if not (any("string" in kind for kind in found) and any("int" in kind for kind in found)):
+    names = list(kinds)
+    if not (any("string" in name for name in names) and any("int" in name for name in names)):
         return ""
     return " Group and item columns of CSV and TSV files are text: cast the integers to string."
 
 
-# Messages and reports name errors as users import them.
+# Tracebacks show the names that users import.
 for _error in [FastRankEvalError, *FastRankEvalError.__subclasses__()]:
     _error.__module__ = "fastrank_eval"

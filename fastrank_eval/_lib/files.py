@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and keep spilled rows in folders that go."""
+"""Write files atomically, and make temporary folders for spilled rows."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from typing import IO, Any, cast
 
 from fastrank_eval._lib import spill_guard
 from fastrank_eval._lib.errors import OutputError, SpillError
-from fastrank_eval._lib.memory import amount
+from fastrank_eval._lib.memory import format_bytes
 
 __all__ = ["atomic_path", "check_suffix", "check_writable", "spill_folder"]
 
 
 def check_suffix(
-    argument: str, path: str | os.PathLike[str], known: Sequence[str], remedy: str = ""
+    argument: str, path: str | os.PathLike[str], suffixes: Sequence[str], remedy: str = ""
 ) -> None:
-    """Refuse a file whose name does not tell one of the formats.
+    """Raise unless the suffix of a file name is allowed.
 
     Parameters
     ----------
     argument : str
         The argument or option that names the file.
     path : str or path
-    known : sequence of str
-        Suffixes that tell a format, at least two.
+    suffixes : sequence of str
+        The allowed suffixes, at least two.
     remedy : str, optional
-        What else helps than another name.
+        Another remedy, appended to the message.
 
     Raises
     ------
     OutputError
-        If the suffix is none of them; upper and lower case are the same.
+        If the suffix is none of these, in upper or lower case.
 
     Examples
     --------
@@ -52,26 +52,26 @@ an unknown suffix; name such a file.
     """
     shown = os.fspath(path)
     suffix = Path(shown).suffix
-    if suffix.lower() not in known:
+    if suffix.lower() not in suffixes:
         raise OutputError(
-            f"{argument}: must end in {', '.join(known[:-1])} or {known[-1]}, got {shown!r}, "
+            f"{argument}: must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}, got {shown!r}, "
             f"{'an unknown' if suffix else 'no'} suffix; name such a file{remedy}."
         )
 
 
-#: Locks on files, which POSIX alone has.
+#: The module of file locks; only POSIX has it.
 fcntl: Any = import_module("fcntl") if os.name == "posix" else None
 
-#: Ends the name of a temporary file, and of no other program's.
+#: The end of the name of a temporary file; no other program uses it.
 _ENDING = ".fastrank.part"
 _LEFTOVER = re.compile(r"\..*\.[0-9a-f]{12}" + re.escape(_ENDING), re.DOTALL)
 
 
 def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Make sure that a file can be written, before the work that fills it starts.
+    """Check before the work starts that a file can be written.
 
-    A file is created in the folder and removed again, so that a read-only disk or a missing right
-    shows now. Nothing else is touched.
+    The check creates a temporary file in the folder and removes it again. So a read-only disk or a
+    missing permission raises now.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Pat
     ------
     OutputError
         If the file exists and `overwrite` is false, if it is no regular file, if its folder is
-        missing, or if either cannot be written.
+        missing, or if the file or its folder cannot be written.
 
     Examples
     --------
@@ -108,32 +108,32 @@ def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Pat
     try:
         _check_existing(target, shown, overwrite)
         if not folder.is_dir():
-            lack = "is not a folder" if folder.exists() else "does not exist; create it first"
-            raise OutputError(f"cannot write {shown!r}: folder {str(folder)!r} {lack}.")
-        trial, handle = _create_beside(target)
+            problem = "is not a folder" if folder.exists() else "does not exist; create it first"
+            raise OutputError(f"cannot write {shown!r}: folder {str(folder)!r} {problem}.")
+        trial, handle = _create_temporary(target)
         trial.unlink()
         if handle is not None:
             os.close(handle)
     except OSError as error:
-        raise _unwritable(shown, error) from error
+        raise _output_error(shown, error) from error
     return target
 
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
-    """Give a temporary file to fill; it takes its real name only if all went well.
+    """Yield a temporary file that replaces the target after success.
 
-    The temporary file lies in the same folder, where those of runs that were killed are removed:
-    a run locks its own as long as it lasts. It is flushed to disk before it is renamed, and
-    removed after any error, interruption included, so that readers see the old file or the new
-    one, never a half.
+    The temporary file lies in the same folder. It is flushed to disk before it is renamed. After
+    an error or an interruption it is removed, so readers see the old file or the new one, never
+    half of it. A run locks its temporary file; files without a lock are leftovers of killed runs
+    and are removed here.
 
     Parameters
     ----------
     path : str or path
         File to be written; a symbolic link is followed.
     overwrite : bool
-        Whether a file that has appeared there meanwhile may be replaced.
+        Whether the file may replace one that another program has written meanwhile.
 
     Yields
     ------
@@ -143,48 +143,49 @@ def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iter
     Raises
     ------
     OutputError
-        If the file cannot be written: no right, no space, or it exists and `overwrite` is false.
+        If the file cannot be written: no permission, no space, or it exists and `overwrite` is
+        false.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     report = Path(folder) / "report.txt"
-    ...     with atomic_path(report) as part:
-    ...         _ = part.write_text("done")
+    ...     with atomic_path(report) as temporary:
+    ...         _ = temporary.write_text("done")
     ...     report.read_text()
     'done'
     """
     shown = os.fspath(path)
     target = Path(os.path.realpath(shown))
-    part: Path | None = None
+    temporary: Path | None = None
     handle: int | None = None
     try:
         _check_existing(target, shown, overwrite)
         _remove_leftovers(target.parent)
-        part, handle = _create_beside(target)
-        yield part
+        temporary, handle = _create_temporary(target)
+        yield temporary
         if target.exists():
-            part.chmod(stat.S_IMODE(target.stat().st_mode))
-        _sync(part)
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        _sync(temporary)
         if overwrite:
-            part.replace(target)
+            temporary.replace(target)
         else:
-            _rename_new(part, target, shown)
-        with suppress(OSError):  # the file is in place; not every system can sync a folder
+            _rename_new(temporary, target, shown)
+        with suppress(OSError):  # some systems cannot sync a folder; the file is complete anyway
             _sync(target.parent)
     except OSError as error:
-        raise _unwritable(shown, error) from error
+        raise _output_error(shown, error) from error
     finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         if handle is not None:
             os.close(handle)
 
 
 def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
     try:
-        # By the name given: that of a pipe, such as /dev/stdout, is a link to no name.
+        # Of the path as it is written: realpath resolves a pipe such as /dev/stdout to no file.
         mode = Path(shown).stat().st_mode
     except FileNotFoundError:
         return
@@ -204,28 +205,31 @@ def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
         raise OutputError(f"cannot write {shown!r}: no right to write to this file.")
 
 
-def _create_beside(target: Path) -> tuple[Path, int | None]:
-    """Make a temporary file, and hold a lock on it that the end of the process gives up."""
+def _create_temporary(target: Path) -> tuple[Path, int | None]:
+    """Create and lock a temporary file next to the target.
+
+    The end of the process releases the lock.
+    """
     while True:
-        part = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}{_ENDING}")
-        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}{_ENDING}")
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         if fcntl is None:
             os.close(handle)
-            return part, None
+            return temporary, None
         try:
-            with suppress(OSError):  # a file system without locks: nobody removes the file then
+            with suppress(OSError):  # a file system without locks: leftovers are not removed there
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.fstat(handle).st_nlink:  # else another run took it for a leftover
-                return part, handle
+            if os.fstat(handle).st_nlink:  # else another run has removed it as a leftover
+                return temporary, handle
         except BaseException:
             os.close(handle)
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         os.close(handle)
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of runs that were killed: those on which no process has a lock."""
+    """Remove temporary files of killed runs: files that no process locks."""
     if fcntl is None:
         return
     with suppress(OSError), os.scandir(folder) as entries:
@@ -234,13 +238,13 @@ def _remove_leftovers(folder: Path) -> None:
                 _remove_unlocked(folder / name)
 
 
-def _remove_unlocked(part: Path) -> None:
-    handle = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+def _remove_unlocked(temporary: Path) -> None:
+    handle = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        about = os.fstat(handle)
-        if stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid():
-            part.unlink()
+        info = os.fstat(handle)
+        if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid():
+            temporary.unlink()
     finally:
         os.close(handle)
 
@@ -253,23 +257,23 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _rename_new(part: Path, target: Path, shown: str) -> None:
-    """Rename without ever replacing: a hard link fails where the name is taken."""
+def _rename_new(temporary: Path, target: Path, shown: str) -> None:
+    """Rename without replacing: a hard link fails if the name exists."""
     try:
-        target.hardlink_to(part)
+        target.hardlink_to(temporary)
     except FileExistsError:
         _check_existing(target, shown, overwrite=False)
         raise
     except OSError:  # a file system without hard links
         _check_existing(target, shown, overwrite=False)
-        part.replace(target)
+        temporary.replace(target)
 
 
-def _unwritable(shown: str, error: OSError) -> OutputError:
+def _output_error(shown: str, error: OSError) -> OutputError:
     return OutputError(f"cannot write {shown!r}: {error.strerror or error}.")
 
 
-_PREFIX = "fastrank-spill-"
+_SPILL_PREFIX = "fastrank-spill-"
 _LOCK = "in-use"
 
 
@@ -280,36 +284,36 @@ def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator
     Parameters
     ----------
     parent : str, path or None
-        Where; None: the system's folder for temporary files.
+        The folder around it; None: the system's folder for temporary files.
     needed : int
-        Bytes that will be written, as far as is known.
+        An estimate of the bytes to write.
 
     Yields
     ------
     pathlib.Path
-        The folder, empty but for a lock.
+        The folder; it holds only a lock file.
 
     Raises
     ------
     SpillError
-        If it cannot be made there, or if there is less room than needed.
+        If the folder cannot be made, or if the disk has less free space than needed.
     """
     shown = os.fspath(parent) if parent is not None else tempfile.gettempdir()
-    where = Path(shown).absolute()
-    if not where.is_dir():
-        lack = "is no folder" if where.exists() else "does not exist: create it first"
-        raise SpillError(f"the spill folder {shown!r} {lack}, or name another (--spill-dir).")
-    _remove_abandoned(where)
-    free = shutil.disk_usage(where).free
+    absolute = Path(shown).absolute()
+    if not absolute.is_dir():
+        problem = "is no folder" if absolute.exists() else "does not exist: create it first"
+        raise SpillError(f"the spill folder {shown!r} {problem}, or name another (--spill-dir).")
+    _remove_abandoned(absolute)
+    free = shutil.disk_usage(absolute).free
     if free < needed:
         raise SpillError(
-            f"about {amount(needed)} of rows must be spilled, and the disk of {shown!r} has "
-            f"{amount(free)} free: free some, name a folder on another disk (--spill-dir), or "
-            "allow more memory (--memory)."
+            f"about {format_bytes(needed)} of rows must be spilled, and the disk of {shown!r} has "
+            f"{format_bytes(free)} free: free some, name a folder on another disk (--spill-dir), "
+            "or allow more memory (--memory)."
         )
-    folder = where / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    folder = absolute / f"{_SPILL_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
     with ExitStack() as stack:
-        # What is undone is named before it is done: an interruption may come between any two lines.
+        # Register each undo before its action: an interruption may come between any two lines.
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
             folder.mkdir(mode=0o700)
@@ -320,16 +324,19 @@ def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator
                 "written to (--spill-dir)."
             ) from error
         stack.callback(os.close, lock)
-        _locks(lock)
-        _guard(folder, stack)
+        _try_lock(lock)
+        _start_guard(folder, stack)
         yield folder
 
 
-def _locks(handle: int) -> bool:
-    """Lock a file; whether nobody else holds it. The system unlocks it when the holder ends."""
+def _try_lock(handle: int) -> bool:
+    """Lock a file and return whether this succeeded.
+
+    The end of the process releases the lock.
+    """
     try:
         import fcntl
-    except ImportError:  # not a Unix: nobody can tell, so nothing is removed
+    except ImportError:  # not a Unix: no lock is known, so nothing is removed
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -339,26 +346,29 @@ def _locks(handle: int) -> bool:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the folders of runs that have ended without doing so."""
-    for folder in parent.glob(f"{_PREFIX}*"):
+    """Remove spill folders of runs that have ended."""
+    for folder in parent.glob(f"{_SPILL_PREFIX}*"):
         with suppress(OSError):
             if not (folder / _LOCK).exists():
-                folder.rmdir()  # ended before it was locked, if nothing is in it
+                folder.rmdir()  # removes an empty folder: its run ended before it made the lock
                 continue
             handle = os.open(folder / _LOCK, os.O_RDWR)
             try:
-                if _locks(handle):
+                if _try_lock(handle):
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(handle)
 
 
-def _guard(folder: Path, stack: ExitStack) -> None:
-    """Start the process that removes the folder if this one is killed; the stack ends it."""
+def _start_guard(folder: Path, stack: ExitStack) -> None:
+    """Start a process that removes the folder if this one is killed.
+
+    The stack ends it.
+    """
     if not sys.executable:
         return
     program = [sys.executable, "-I", "-S", spill_guard.__file__, os.fspath(folder)]
-    with suppress(OSError):  # without it the next run removes what a killed one leaves
+    with suppress(OSError):  # without this process the next run removes the folder
         guard = subprocess.Popen(  # noqa: S603 - this interpreter, a file of this package
             program,
             stdin=subprocess.PIPE,

@@ -1,6 +1,7 @@
-"""Text to tokens, and what is said where they do not follow a grammar.
+"""Split text into tokens and report syntax errors.
 
-Conditions on rows (`where.py`) and gates on results (`gate_text.py`) are read with it.
+The grammars of conditions on rows (`io/filter_parser.py`) and of gates on results
+(`results/gate_parser.py`) use it.
 """
 
 from __future__ import annotations
@@ -12,42 +13,42 @@ from fastrank_eval._lib.errors import ArgumentError
 
 __all__ = ["NUMBER", "TokenReader"]
 
-#: Of a number without its sign.
+#: Pattern of a number without its sign.
 NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?!\w)"
-_SHOWN = 100
+_MAX_CONTEXT = 100
 
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the text.
+    """A token of the text.
 
     Parameters
     ----------
     kind : str
         ``"word"``, ``"quoted"``, ``"operator"``, ``"end"`` or a kind of the grammar.
     text : str
-        As it is written.
-    at : int
-        Place of its first character.
+        The text as it is written.
+    position : int
+        Index of its first character.
     keyword : str
-        The keyword that this is, in lower case, else ``""``.
+        The keyword in lower case, or ``""`` for other tokens.
     """
 
     kind: str
     text: str
-    at: int
+    position: int
     keyword: str = ""
 
     @property
-    def names(self) -> str:
-        """The column that this names, else ``""``."""
+    def column_name(self) -> str:
+        """The column name that the token stands for, or ``""``."""
         if self.kind == "quoted":
             return self.text[1:-1].replace('""', '"')
         return self.text if self.kind == "word" and not self.keyword else ""
 
 
 class TokenReader:
-    """Reads tokens from left to right; a grammar adds one method a rule.
+    """A reader of tokens from left to right; a grammar adds one method a rule.
 
     Parameters
     ----------
@@ -56,82 +57,87 @@ class TokenReader:
     Raises
     ------
     ArgumentError
-        Something in the text is no token.
+        A part of the text is no token.
     """
 
-    #: What the text is called in errors.
-    called: ClassVar[str]
-    #: What its tokens are.
-    parts: ClassVar[str]
+    #: Name of the text in errors.
+    name: ClassVar[str]
+    #: Kinds of tokens, for errors.
+    expected: ClassVar[str]
     keywords: ClassVar[frozenset[str]]
-    #: Signs that begin a token, and what ends it.
-    closed_by: ClassVar[dict[str, str]]
-    #: Rules inside one another; each takes a few calls of Python's stack.
-    deepest: ClassVar[int]
+    #: Signs that begin a token, and the sign that ends it.
+    closing_signs: ClassVar[dict[str, str]]
+    #: Maximum nesting of rules; each takes a few calls of Python's stack.
+    max_depth: ClassVar[int]
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = self._split()
-        self._place = 0
+        self._position = 0
         self._depth = 0
 
-    def _token_at(self, at: int) -> tuple[str, int] | None:
-        """Kind (``"blank"`` is left out) and end of the token that begins here."""
+    def _token_at(self, position: int) -> tuple[str, int] | None:
+        """Return kind and end of the token at a position; ``"blank"`` is skipped."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @property
     def _next(self) -> Token:
-        return self._tokens[self._place]
+        return self._tokens[self._position]
 
     def _skip(self, word: str) -> bool:
-        """Go past this keyword or operator if it comes next."""
-        here = self._next
-        if here.keyword != word and not (here.kind == "operator" and here.text == word):
+        """Skip a keyword or operator if it comes next; return whether it did."""
+        token = self._next
+        if token.keyword != word and not (token.kind == "operator" and token.text == word):
             return False
-        self._place += 1
+        self._position += 1
         return True
 
-    def _deeper(self) -> None:
+    def _enter(self) -> None:
+        """Enter a nested rule, or fail beyond the maximum depth."""
         self._depth += 1
-        if self._depth > self.deepest:
-            self._fail(f"at most {self.deepest} parentheses and nots inside one another")
+        if self._depth > self.max_depth:
+            self._fail(f"at most {self.max_depth} nested parentheses and nots")
 
     def _split(self) -> list[Token]:
-        tokens, at = [], 0
-        while at < len(self._text):
-            found = self._token_at(at)
-            if found is None:
-                sign = self._text[at]
+        tokens, position = [], 0
+        while position < len(self._text):
+            match = self._token_at(position)
+            if match is None:
+                sign = self._text[position]
                 remedy = ""
-                if sign in self.closed_by:
-                    self._fail(f"a closing {self.closed_by[sign]} for the one", at=at)
+                if sign in self.closing_signs:
+                    self._fail(
+                        f"a closing {self.closing_signs[sign]} for the one", position=position
+                    )
                 if not sign.isdecimal():
                     remedy = (
                         "Names of other signs than letters, digits and _ stand in double quotes."
                     )
-                self._fail(self.parts, remedy, at)
-            kind, end = found
+                self._fail(self.expected, remedy, position)
+            kind, end = match
             if kind != "blank":
-                text = self._text[at:end]
+                text = self._text[position:end]
                 word = text.lower() if kind == "word" else ""
-                tokens.append(Token(kind, text, at, word if word in self.keywords else ""))
-            at = end
-        return [*tokens, Token("end", "", at)]
+                tokens.append(Token(kind, text, position, word if word in self.keywords else ""))
+            position = end
+        return [*tokens, Token("end", "", position)]
 
-    def _fail(self, expected: str, remedy: str = "", at: int | None = None) -> NoReturn:
-        if at is None:
-            at = self._next.at
-            found = f", found {_short(self._next.text)}" if self._next.text else ", found the end"
+    def _fail(self, expected: str, remedy: str = "", position: int | None = None) -> NoReturn:
+        if position is None:
+            position = self._next.position
+            actual = (
+                f", found {_shorten(self._next.text)}" if self._next.text else ", found the end"
+            )
         else:
-            found = ""
-        self._refuse(f"expected {expected} at character {at + 1}{found}.", remedy, at)
+            actual = ""
+        self._refuse(f"expected {expected} at character {position + 1}{actual}.", remedy, position)
 
-    def _refuse(self, what: str, remedy: str, at: int) -> NoReturn:
-        lo = max(0, at - _SHOWN // 2)
-        shown = self._text[lo : lo + _SHOWN]
-        shown = f"{'...' * (lo > 0)}{shown}{'...' * (lo + _SHOWN < len(self._text))}"
-        raise ArgumentError(f'{self.called} "{shown}": {what}' + f" {remedy}" * bool(remedy))
+    def _refuse(self, what: str, remedy: str, position: int) -> NoReturn:
+        lo = max(0, position - _MAX_CONTEXT // 2)
+        shown = self._text[lo : lo + _MAX_CONTEXT]
+        shown = f"{'...' * (lo > 0)}{shown}{'...' * (lo + _MAX_CONTEXT < len(self._text))}"
+        raise ArgumentError(f'{self.name} "{shown}": {what}' + f" {remedy}" * bool(remedy))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."

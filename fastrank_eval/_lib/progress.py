@@ -1,4 +1,4 @@
-"""How far a run has come, told now and then to whoever asked for it."""
+"""Report the progress of a run to a callback."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ INTERVAL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come.
+    """Progress of a run.
 
     Parameters
     ----------
     phase : str
-        What is being done, such as ``"reading"``.
+        The current phase, such as ``"reading"``.
     rows : int
-        Rows this phase is done with. They begin at 0 again if it has to be done again.
+        Rows that the phase has processed. The count begins at 0 again if the phase is repeated.
     total : int or None
-        Rows this phase will have been done with at its end; None while that is unknown.
+        Rows of the whole phase; None while unknown.
     """
 
     phase: str
@@ -37,25 +37,25 @@ class Progress:
 
 
 class _Listener:
-    """A callback, and what it was told last."""
+    """A callback and its last report."""
 
     def __init__(self, callback: Callable[[Progress], object]) -> None:
         self._callback = callback
         self._thread = get_ident()
-        self._last: Progress | None = None
-        self._when = 0.0
+        self._last_report: Progress | None = None
+        self._last_time = 0.0
 
-    def hear(self, now: Progress) -> None:
-        last, moment = self._last, monotonic()
-        # Threads may inherit the context they are started in.
+    def receive(self, now: Progress) -> None:
+        last, time = self._last_report, monotonic()
+        # A thread may inherit the context in which it was started.
         if get_ident() != self._thread or now == last:
             return
-        begins = last is None or now.phase != last.phase or now.rows < last.rows
-        if begins or now.rows == now.total or moment - self._when >= INTERVAL:
-            self._last, self._when = now, moment
+        new_phase = last is None or now.phase != last.phase or now.rows < last.rows
+        if new_phase or now.rows == now.total or time - self._last_time >= INTERVAL:
+            self._last_report, self._last_time = now, time
             try:
                 self._callback(now)
-            except StopIteration as error:  # would end a generator of ours, without a word
+            except StopIteration as error:  # it would end one of our generators silently
                 raise ArgumentError(
                     "progress: must not raise StopIteration; raise another exception to end a run."
                 ) from error
@@ -66,12 +66,12 @@ _listener: ContextVar[_Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def reporting_to(callback: Callable[[Progress], object] | None) -> Iterator[None]:
-    """Let `callback` hear what is reported by this thread meanwhile; None hears nothing.
+    """Send the reports of this thread to a callback meanwhile.
 
     Parameters
     ----------
     callback : callable or None
-        What it raises goes through whoever reports.
+        Its exceptions are raised by `report`. None receives no report.
     """
     token = _listener.set(None if callback is None else _Listener(callback))
     try:
@@ -81,9 +81,10 @@ def reporting_to(callback: Callable[[Progress], object] | None) -> Iterator[None
 
 
 def report(phase: str, rows: int, total: int | None) -> None:
-    """Report progress; passed on at most ten times a second, and when a phase begins or ends.
+    """Report progress.
 
-    To be called from the thread that runs `evaluate`; other threads are not heard.
+    The callback gets at most ten reports a second, and one when a phase begins or ends. Call it
+    from the thread that runs `evaluate`; reports of other threads are ignored.
 
     Parameters
     ----------
@@ -100,4 +101,4 @@ def report(phase: str, rows: int, total: int | None) -> None:
     """
     listener = _listener.get()
     if listener is not None:
-        listener.hear(Progress(phase, rows, total))
+        listener.receive(Progress(phase, rows, total))

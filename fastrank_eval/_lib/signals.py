@@ -1,4 +1,4 @@
-"""Signals that end a run: raised where that does no harm, and obeyed within a second or so."""
+"""End a run soon after a signal, without unfinished files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from time import sleep
 from typing import Any, NoReturn
 
 __all__ = [
-    "Stopped",
+    "StopSignal",
     "defer_signals",
-    "obey_signals",
+    "handle_signals",
+    "on_forced_exit",
     "raise_if_stopped",
+    "reset_signals",
     "run_stoppable",
-    "stop_requested",
-    "tidied",
 ]
 
-#: Each signal, what Python does about it by itself, and what the user is told.
+#: For each signal: Python's default handler and the message for the user.
 _SIGNALS: dict[int, tuple[Any, str]] = {
     signal.SIGINT: (signal.default_int_handler, "interrupted."),
     signal.SIGTERM: (signal.SIG_DFL, "terminated."),
@@ -29,19 +29,19 @@ _SIGNALS: dict[int, tuple[Any, str]] = {
 if hasattr(signal, "SIGHUP"):
     _SIGNALS[signal.SIGHUP] = (signal.SIG_DFL, "hung up.")
 
-#: Seconds after which a run that has not unwound ends all the same.
-_GRACE = 1.0
+#: Seconds after which a run ends even if it has not unwound.
+_GRACE_SECONDS = 1.0
 
-_watched = os.name == "posix"  # elsewhere only sockets can tell a thread of a signal
+_has_watcher = os.name == "posix"  # elsewhere only sockets can wake a thread after a signal
 
-_obeyed: set[int] = set()
-_come: list[int] = []
-_holds: list[None] = []
-_tidying: list[Callable[[], object]] = []
+_handled: set[int] = set()
+_received: list[int] = []
+_deferrals: list[None] = []
+_exit_actions: list[Callable[[], object]] = []
 
 
-class Stopped(BaseException):
-    """The process was asked to end: unwinds, so that unfinished files are removed.
+class StopSignal(BaseException):
+    """The exception after a signal; unwinding removes unfinished files.
 
     Parameters
     ----------
@@ -54,125 +54,130 @@ class Stopped(BaseException):
         self.code = 128 + number
 
 
-def obey_signals() -> None:
-    """Let SIGINT, SIGTERM and SIGHUP raise `Stopped`, unless they are ignored or taken already."""
-    for number, (usual, _) in _SIGNALS.items():
-        if signal.getsignal(number) == usual:
-            signal.signal(number, _stop)
-            _obeyed.add(number)
+def handle_signals() -> None:
+    """Let SIGINT, SIGTERM and SIGHUP raise `StopSignal`.
+
+    A signal that is ignored, or has another handler already, stays as it is.
+    """
+    for number, (default_handler, _) in _SIGNALS.items():
+        if signal.getsignal(number) == default_handler:
+            signal.signal(number, _on_signal)
+            _handled.add(number)
     sys.unraisablehook = _unraisable
-    if _watched and _obeyed:
+    if _has_watcher and _handled:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        Thread(target=_insist, args=(reader,), name="fastrank-stops", daemon=True).start()
+        Thread(target=_end_process, args=(reader,), name="fastrank-stops", daemon=True).start()
 
 
 def run_stoppable(program: Callable[[], object]) -> None:
-    """Run a program; end it with one line and 128 + its number if a signal comes.
+    """Run a program; after a signal write one line and exit with its code.
+
+    The exit code is 128 + the number of the signal.
 
     Parameters
     ----------
     program : callable
-        All of it, its imports too.
+        The whole program, its imports included.
 
     Raises
     ------
     SystemExit
-        If a signal has come, or if the program raises it.
+        After a signal, or if the program raises it.
     """
     try:
         try:
-            obey_signals()
+            handle_signals()
             program()
         finally:
-            _holds.append(None)  # nothing more is raised
-    except Stopped as stop:
+            _deferrals.append(None)  # no further signal raises
+    except StopSignal as stop:
         if sys.stderr is not None:
             with suppress(OSError):
                 sys.stderr.write(f"{stop}\n")
                 sys.stderr.flush()
         sys.exit(stop.code)
     finally:
-        stop_requested()
+        reset_signals()
 
 
 def raise_if_stopped() -> None:
-    """Raise again what a signal raised and a library has swallowed.
+    """Raise `StopSignal` again if a library has swallowed it.
 
     Raises
     ------
-    Stopped
+    StopSignal
         If a signal has come.
     """
-    if _come:
-        raise Stopped(_come[0])
+    if _received:
+        raise StopSignal(_received[0])
 
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Let signals wait until the end of something short that they must not break into.
+    """Defer signals until the end of a short critical section.
 
-    Blocking them in this thread would not do: others take them then.
+    Blocking them in this thread is not enough: other threads would receive them.
     """
-    _holds.append(None)
+    _deferrals.append(None)
     try:
         yield
     finally:
-        _holds.pop()
+        _deferrals.pop()
         raise_if_stopped()
 
 
 @contextmanager
-def tidied(act: Callable[[], object]) -> Iterator[None]:
-    """Do something if the process ends meanwhile without unwinding.
+def on_forced_exit(action: Callable[[], object]) -> Iterator[None]:
+    """Call a function if the process is ended meanwhile without unwinding.
 
     Parameters
     ----------
-    act : callable
-        Called by another thread; what it raises is dropped.
+    action : callable
+        Another thread calls it and ignores its exceptions.
     """
-    _tidying.append(act)
+    _exit_actions.append(action)
     try:
         yield
     finally:
-        _tidying.remove(act)
+        _exit_actions.remove(action)
 
 
-def stop_requested() -> None:
-    """Say that the user knows of the end: what is left may be cut short, by signals too."""
-    for number in _obeyed:
+def reset_signals() -> None:
+    """Restore the default handlers: further signals end the process at once."""
+    for number in _handled:
         signal.signal(number, signal.SIG_DFL)
-    _obeyed.clear()
+    _handled.clear()
 
 
-def _stop(number: int, _frame: object) -> None:
-    _come.append(number)
-    # A second one would break into the unwinding, which has its time limit where it is watched.
-    if not _holds and (len(_come) == 1 or not _watched):
-        raise Stopped(number)
+def _on_signal(number: int, _frame: object) -> None:
+    _received.append(number)
+    # A second signal would interrupt the unwinding, which has a time limit where a thread watches.
+    if not _deferrals and (len(_received) == 1 or not _has_watcher):
+        raise StopSignal(number)
 
 
-def _insist(reader: int) -> NoReturn:
-    """End the process where its main thread does not: it may wait for a kernel being compiled.
+def _end_process(reader: int) -> NoReturn:
+    """End the process if its main thread does not, as while a kernel compiles.
 
-    Python runs handlers in the main thread and between its instructions only, but the number of
-    each signal can be read here at once.
+    Python runs signal handlers only in the main thread and between its instructions. This thread
+    can read the number of each signal at once.
     """
     number = 0
-    while number not in _obeyed:
+    while number not in _handled:
         (number,) = os.read(reader, 1)
-    sleep(_GRACE)
-    for act in reversed(_tidying):
+    sleep(_GRACE_SECONDS)
+    for action in reversed(_exit_actions):
         with suppress(Exception):
-            act()
-    if _obeyed:
+            action()
+    if _handled:
         with suppress(OSError):
             os.write(2, f"{_SIGNALS[number][1]}\n".encode())
     os._exit(128 + number)
 
 
-def _unraisable(fault: Any) -> None:
-    # What was raised inside a callback from C is raised again by `raise_if_stopped`.
-    if fault.exc_type is not Stopped:
-        sys.__unraisablehook__(fault)
+def _unraisable(unraisable: Any) -> None:
+    # `raise_if_stopped` raises again the exception that a callback from C has lost.
+    if unraisable.exc_type is not StopSignal:
+        sys.__unraisablehook__(unraisable)

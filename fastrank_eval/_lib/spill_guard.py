@@ -1,7 +1,7 @@
-"""Removes a spill folder when the process that filled it is gone, however it ended.
+"""Remove a spill folder after the end of the process that filled it.
 
-Run as a program of its own: it waits until its standard input is closed, which the system does for
-any process that ends, and removes the folder. It imports nothing heavy: it takes 10 ms to start.
+This is a program. It waits until its standard input is closed, which the system does for any
+process that ends, and removes the folder. It imports nothing heavy: it starts in 10 ms.
 """
 
 import shutil
@@ -10,7 +10,10 @@ import sys
 
 
 def main() -> None:
-    """Wait for the end of standard input, then remove the folder named by the first argument."""
+    """Wait for the end of standard input, then remove the folder.
+
+    The first argument names the folder.
+    """
     for ignored in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, ignored):
             signal.signal(getattr(signal, ignored), signal.SIG_IGN)

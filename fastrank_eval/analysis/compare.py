@@ -13,9 +13,9 @@ import numpy as np
 from fastrank_eval._lib.arguments import (
     at_least_one,
     check_choice,
+    check_fraction,
     check_options,
     column_name,
-    open_share,
     processors,
     typed,
 )
@@ -260,7 +260,7 @@ def choices_of(
     return Choices(
         test,
         correction,
-        open_share("confidence", confidence),
+        check_fraction("confidence", confidence),
         at_least_one("replicates", replicates, 10_000),
         int(seed),
         at_least_one("threads", threads, processors()),

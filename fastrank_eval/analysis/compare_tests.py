@@ -10,7 +10,7 @@ import numpy as np
 
 from fastrank_eval._lib.elementary import exp, exp_each
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.threads import sharing
+from fastrank_eval._lib.threads import choose_map
 from fastrank_eval.analysis.attribution import (
     CHANCE,
     error_of_rela_impr,
@@ -162,7 +162,7 @@ def pooled_evidence(
     by_rows : float
         Effective number of groups by their rows.
     """
-    se, groups, carriers = pools.difference_error(model, measure, sharing(threads, rows))
+    se, groups, carriers = pools.difference_error(model, measure, choose_map(threads, rows))
     if not groups:
         return NO_ERROR
     # Without `difference`, 7 to 10 % of the differences of AUC, whose influences are bounded, would

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import at_least_one, indent_of, typed
+from fastrank_eval._lib.arguments import at_least_one, check_indent, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import (
     decompose_by_slices,
@@ -118,7 +118,7 @@ class ReportedComparison(ABC):
         str
             Strictly valid JSON in ASCII; an undefined number is null.
         """
-        return json.dumps(self.to_dict(movers), indent=indent_of(indent), allow_nan=False)
+        return json.dumps(self.to_dict(movers), indent=check_indent(indent), allow_nan=False)
 
     @typed
     def to_csv(self, *, safe: bool = False) -> str:

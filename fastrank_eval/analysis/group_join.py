@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decoded, frozen
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.group_values import GroupValues
@@ -65,7 +65,7 @@ def group_ids(keys: tuple[pa.Array, ...]) -> np.ndarray:
                 f"key column {index} is null for {key.null_count} of {len(key)} groups, the first "
                 f"of them {key.is_null().index(True).as_py()}; groups need a key."
             )
-        _fold_column(decoded(key), ids)
+        _fold_column(decode_array(key), ids)
     return frozen(ids)
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import column_name, column_names
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decoded, frozen
+from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, frozen
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io import require_columns
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.literals import plain_type
-from fastrank_eval.io.numbers import BadRows
+from fastrank_eval.io.numbers import RowError
 from fastrank_eval.io.validate import columns_of
 
 
@@ -168,15 +168,15 @@ class ClassRoles:
     def _members(self, column: pa.Array, first_row: int) -> list[pa.Array]:
         import pyarrow.compute as pc
 
-        column = decoded(column)
+        column = decode_array(column)
         if column.null_count:
-            raise BadRows(
+            raise RowError(
                 self.labels[0],
                 f"label column '{self.labels[0]}' is null",
                 "; an empty list says that a row belongs to no class",
                 first_row + int(np.argmax(as_array(column.is_null()))),
                 column.null_count,
-                lambda column: int(decoded(column).null_count),
+                lambda column: int(decode_array(column).null_count),
             )
         parents = as_array(pc.list_parent_indices(column)).astype(np.int64)
         codes = self._codes(column.flatten(), parents, first_row)
@@ -314,5 +314,5 @@ def _refuse_grades(label: np.ndarray, name: str, first_row: int) -> None:
             f", value {label[first]!s}; a column a class tells whether rows belong to it",
             first_row + first,
             int(np.count_nonzero(wrong)),
-            lambda column: count(decoded(column)),
+            lambda column: count(decode_array(column)),
         )

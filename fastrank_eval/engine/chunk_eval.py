@@ -95,7 +95,7 @@ def measure_chunk(
     columns = chunk.columns
     group_weights = constant_columns(chunk, plan, name)
     coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
-    fields = plan.field_codes(columns.named)
+    fields = plan.field_codes(columns.measure_columns)
     models: list[Measured] = []
     rows: list[Scored] = []
     for model, score in enumerate(plan.roles.scores):
@@ -202,11 +202,13 @@ def add_slices(
         return
     starts = chunk.starts
     rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
-    coded = chunk.columns.named[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
+    coded = (
+        chunk.columns.measure_columns[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
+    )
     of_rows = plan.slicing.codes(coded, rows, relevant)
     # What is cut needs no codes of slices.
-    named = chunk.columns.named[: len(chunk.columns.named) - len(coded)]
-    chunk = replace(chunk, columns=replace(chunk.columns, named=named))
+    named = chunk.columns.measure_columns[: len(chunk.columns.measure_columns) - len(coded)]
+    chunk = replace(chunk, columns=replace(chunk.columns, measure_columns=named))
     for by, codes, sums, pools in zip(
         plan.slicing.slices, of_rows, totals.slices, totals.shared.slices, strict=True
     ):
@@ -279,7 +281,7 @@ def _add_to_pools(chunk: Chunk, plan: Plan, slice_indices: np.ndarray, pools: Sl
         lo, hi = int(starts[first]), int(starts[beyond])
         part = Chunk(columns.slice(lo, hi), frozen(starts[first : beyond + 1] - lo))
         labels = Labels.of(part.columns.label, part.starts, skip_empty=False)
-        fields = plan.field_codes(part.columns.named)
+        fields = plan.field_codes(part.columns.measure_columns)
         models = range(len(plan.roles.scores))
         epsilons = plan.roles.epsilons
         pools.of(slice_index).add([Scored.of(part, m, labels, fields, epsilons) for m in models])

@@ -132,11 +132,11 @@ def evaluate_stream(
             def name(group: int) -> str:
                 return key_text(columns.keys, plan.roles.group, int(starts[group]))
 
-            chunk = Chunk(columns.slice(lo, hi).without_keys(), starts - lo)
+            chunk = Chunk(columns.slice(lo, hi).drop_keys(), starts - lo)
             values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
             if plan.per_group:
                 keys = keys_at(columns.keys, starts[:-1])
-                inside = GroupResults(keys, values, columns.earliest(starts))
+                inside = GroupResults(keys, values, columns.first_rows(starts))
         return BatchResult(part(0, lo), inside, part(hi, columns.rows), run)
 
     def close() -> None:
@@ -146,13 +146,13 @@ def evaluate_stream(
         keys = open_rows[0].keys
         piece = None
         if plan.per_group:
-            earliest = [part.earliest(np.array([0, part.rows])) for part in open_rows]
+            earliest = [part.first_rows(np.array([0, part.rows])) for part in open_rows]
             piece = GroupResults(
                 keys_at(keys, np.zeros(1, np.int64)), None, np.min(earliest, axis=0)
             )
             pieces.append(piece)
         # A copy: a view of a few rows would keep its whole batch in memory.
-        parts = [part.without_keys() for part in open_rows]
+        parts = [part.drop_keys() for part in open_rows]
         rows = concatenate(parts) if len(parts) > 1 else parts[0].take(np.arange(parts[0].rows))
         seams.append((rows, keys_at(keys, np.zeros(1, np.int64)), piece))
         seam_rows += rows.rows

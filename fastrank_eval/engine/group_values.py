@@ -9,8 +9,14 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.array_codes import Parts, table_bytes, table_in
-from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, decoded, row_column
+from fastrank_eval._lib.array_codes import Arrays, table_bytes, table_from_bytes
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    column_with_nulls,
+    decode_array,
+    row_column,
+)
 from fastrank_eval._lib.errors import MergeError, text_keys_hint
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.policies import Contributions, RankedGroups
@@ -58,12 +64,12 @@ class SavedGroups:
         names = plan.roles.group
         if not keys:
             empty = schema.empty_table()
-            found = tuple(decoded(empty.column(name).combine_chunks()) for name in names)
+            found = tuple(decode_array(empty.column(name).combine_chunks()) for name in names)
             none = np.empty(0, np.int64)
             shape = (len(plan.roles.scores), len(plan.measures), 0)
             return cls(names, found, GroupValues(none, none, np.empty(shape)))
         found = tuple(
-            decoded(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
+            decode_array(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
             for k in range(len(names))
         )
         return cls(names, found, GroupValues.together(values)).in_order()
@@ -133,7 +139,7 @@ class SavedGroups:
         taken = GroupValues(values.rows, values.positives, values.values[list(places)], weights)
         return type(self)(self.names, self.keys, taken)
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """The groups as columns.
 
         Returns
@@ -167,7 +173,7 @@ class SavedGroups:
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """The groups that `saved` wrote."""
-        table, which = table_in(parts["table"]), parts["weights"]
+        table, which = table_from_bytes(parts["table"]), parts["weights"]
         columns = dict(
             zip(table.column_names, (c.combine_chunks() for c in table.columns), strict=True)
         )

@@ -221,7 +221,7 @@ def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> di
     """Columns used as group weights, one value a group; refuse one that varies inside a group."""
     found = {}
     firsts = chunk.starts[:-1]
-    for title, column in zip(plan.roles.group_weights, chunk.columns.named, strict=False):
+    for title, column in zip(plan.roles.group_weights, chunk.columns.measure_columns, strict=False):
         varies = column[1:] != column[:-1]
         varies[firsts[1:] - 1] = False
         if varies.any():

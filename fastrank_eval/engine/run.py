@@ -14,17 +14,17 @@ from fastrank_eval._lib.arguments import (
     CHOICES,
     at_least_one,
     check_choice,
+    check_fraction,
     column_name,
     column_names,
-    is_several,
+    is_list_like,
     is_unicode,
-    open_share,
     processors,
     typed,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
-from fastrank_eval._lib.memory import budget
+from fastrank_eval._lib.memory import memory_budget
 from fastrank_eval._lib.progress import Progress, reporting_to
 from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.conventions import (
@@ -45,7 +45,7 @@ from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io import open_source, refuse_text, require_columns
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.io.numbers import BadRows, explained
+from fastrank_eval.io.numbers import RowError, complete_error
 from fastrank_eval.io.reader import RowReader
 from fastrank_eval.io.validate import epsilon_of
 from fastrank_eval.measures import Measure
@@ -196,12 +196,12 @@ def run(
         per_group=per_group,
         threads=at_least_one("threads", threads, processors()),
         batch_rows=at_least_one("batch_rows", batch_rows, BATCH_ROWS),
-        confidence=open_share("confidence", confidence),
+        confidence=check_fraction("confidence", confidence),
         baseline=_baseline(baseline, roles.scores),
         min_groups=at_least_one("min_groups", min_groups, 1),
     )
-    allowed = budget(memory, plan.threads, bool(plan.pools), spill_dir)
-    by = tuple(by) if is_several(by) else by  # the truth of an array is ambiguous
+    allowed = memory_budget(memory, plan.threads, bool(plan.pools), spill_dir)
+    by = tuple(by) if is_list_like(by) else by  # the truth of an array is ambiguous
     valued: tuple[str, ...] = ()
     if by:
         from fastrank_eval.slicing.slicer import open_slicing, valued_columns
@@ -212,7 +212,7 @@ def run(
         source,
         format=format,
         where=where,
-        text=roles.ids(),
+        text=roles.id_columns(),
         categories=tuple(filter(is_unicode, apart)) or None,  # others are no columns: see below
         allow_unfinished=allow_unfinished,
     )
@@ -230,7 +230,7 @@ def run(
                 f"group weight '{name}' is no column and none of {', '.join(GROUP_WEIGHTS)}.{hint}"
             )
         require_columns(opened.schema, [name], role=part)
-    for name, part in roles.numbers().items():
+    for name, part in roles.number_columns().items():
         refuse_text(opened, name, part)
     if subtopics is not None:
         require_columns(opened.schema, [subtopics], role="subtopics")
@@ -243,8 +243,8 @@ def run(
     with reporting_to(progress):
         try:
             totals, keys, values, way = choose_strategy(reading, plan, order, allowed)
-        except (BadRows, OrderError) as fault:
-            raise explained(
+        except (RowError, OrderError) as fault:
+            raise complete_error(
                 fault,
                 opened,
                 lambda columns: RowReader(opened, columns, reading.limit, _COUNTING).batches(),

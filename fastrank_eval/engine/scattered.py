@@ -84,8 +84,8 @@ class Scattered:
         self._expected = reading.rows
         if reading.rereadable:  # what is read once cannot be begun again
             with suppress(WideKeys):
-                return self._evaluate(reading.parts(self._plan.batch_rows), narrow=True)
-        return self._evaluate(reading.parts(self._plan.batch_rows), narrow=False)
+                return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=True)
+        return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=False)
 
     def _evaluate(self, parts: Iterable[Batch], narrow: bool) -> tuple[Totals, list[GroupResults]]:
         partitioned = self._partition(parts)
@@ -158,7 +158,7 @@ class Scattered:
             values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
             if not plan.per_group:
                 return None
-            return GroupResults(gathered.keys(), values, chunk.columns.earliest(chunk.starts))
+            return GroupResults(gathered.keys(), values, chunk.columns.first_rows(chunk.starts))
 
         done = []
         ranges = list(gatherer.ranges())
@@ -195,7 +195,7 @@ class Scattered:
                 rows += batch.num_rows
                 report("evaluating", rows, taken)
 
-        with spill_folder(budget.spill, needed) as folder:
+        with spill_folder(budget.spill_dir, needed) as folder:
             sorter = Sorter(
                 self._partitioners[0],
                 folder,
@@ -237,7 +237,9 @@ def choose_strategy(
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            totals, pieces = evaluate_stream(reading.parts(plan.batch_rows), plan, KeyWatch(keep))
+            totals, pieces = evaluate_stream(
+                reading.unread_batches(plan.batch_rows), plan, KeyWatch(keep)
+            )
         except ReturningKey as returning:
             if returning.keys is None and reading.rereadable:
                 keep = True

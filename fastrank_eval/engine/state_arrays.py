@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import processors
-from fastrank_eval._lib.array_codes import Parts, table_bytes, table_in
+from fastrank_eval._lib.array_codes import Arrays, table_bytes, table_from_bytes
 from fastrank_eval._lib.arrow import bytes_column, row_column
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval._lib.version import __version__
@@ -105,7 +105,7 @@ class FieldValues:
         numbers = [np.array([at[v] for v in other.values], np.int64) for other in others]
         return type(self)(self.kind, tuple(both)), numbers
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """``content``, the bytes of all values, ``sizes`` of each and ``null`` (0 or 1)."""
         return {
             "content": np.frombuffer(b"".join(value or b"" for value in self.values), np.uint8),
@@ -127,7 +127,7 @@ def _order(value: bytes | None) -> tuple[bool, bytes]:
     return value is not None, value or b""
 
 
-def saved_of_models(states: Mapping[str, Saveable], *, compared: bool) -> dict[str, Parts]:
+def saved_of_models(states: Mapping[str, Saveable], *, compared: bool) -> dict[str, Arrays]:
     """The arrays of one state of each model, of the same rows.
 
     Parameters
@@ -207,7 +207,7 @@ class SavedSlices:
         taken = {name: column.take(row_column(order)) for name, column in values.items()}
         return cls(shown, taken), lines
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """``table``: a column ``label``, and one for each part of the slicing with its values."""
         labels = bytes_column([label.encode() for label in self.labels], pa.string())
         names = ["label", *(f"value of {name}" for name in self.values)]
@@ -216,7 +216,7 @@ class SavedSlices:
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """The slices that `saved` wrote."""
-        table = table_in(parts["table"])
+        table = table_from_bytes(parts["table"])
         names = [name.removeprefix("value of ") for name in table.column_names[1:]]
         columns = [column.combine_chunks() for column in table.columns]
         return cls(tuple(columns[0].to_pylist()), dict(zip(names, columns[1:], strict=True)))
@@ -314,8 +314,8 @@ def plan_of(header: Mapping[str, Any], confidence: float = 0.95, min_groups: int
 
 
 def places_in(
-    header: Mapping[str, Any], states: Mapping[Place, Parts]
-) -> Iterable[tuple[Place, Callable[[Parts], object]]]:
+    header: Mapping[str, Any], states: Mapping[Place, Arrays]
+) -> Iterable[tuple[Place, Callable[[Arrays], object]]]:
     """Every place that a state must have, and what reads it; of slices as far as they are there."""
     plan = plan_of(header)
     sliced = [Rows(by) for by in header["slicings"]]
@@ -345,7 +345,7 @@ def places_in(
 
 def evaluation_of(
     header: Mapping[str, Any],
-    states: Mapping[Place, Parts],
+    states: Mapping[Place, Arrays],
     seen: Sequence[Provenance],
     confidence: float,
     min_groups: int,
@@ -405,7 +405,7 @@ def evaluation_of(
     )
 
 
-def _sums(plan: Plan, states: Mapping[Place, Parts], where: Rows) -> Sums:
+def _sums(plan: Plan, states: Mapping[Place, Arrays], where: Rows) -> Sums:
     scores = plan.roles.scores
     return Sums.of(
         plan,
@@ -415,7 +415,7 @@ def _sums(plan: Plan, states: Mapping[Place, Parts], where: Rows) -> Sums:
     )
 
 
-def _fill(pools: RowStates, plan: Plan, states: Mapping[Place, Parts], where: Rows) -> None:
+def _fill(pools: RowStates, plan: Plan, states: Mapping[Place, Arrays], where: Rows) -> None:
     kept = state_specs(plan)
     for key in plan.pools:
         name = name_of(key)

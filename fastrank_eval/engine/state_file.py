@@ -15,8 +15,8 @@ from typing import IO, Any, NamedTuple, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import is_of, shown
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.arguments import matches_annotation, shown
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import FastRankEvalError, SourceError
 from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.plan import Plan
@@ -72,7 +72,7 @@ _ZEROS = b"0" * _DIGITS
 _BATCH = 1 << 24
 
 
-def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Parts]) -> None:
+def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Arrays]) -> None:
     """Write a file, its digest last.
 
     Parameters
@@ -93,7 +93,7 @@ def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Pa
             whole.write(digest)
 
 
-def state_bytes(header: Mapping[str, Any], states: Mapping[Place, Parts]) -> bytes:
+def state_bytes(header: Mapping[str, Any], states: Mapping[Place, Arrays]) -> bytes:
     """What `write_state` would write to a file."""
     sink = io.BytesIO()
     _write(sink, header, states)
@@ -101,7 +101,7 @@ def state_bytes(header: Mapping[str, Any], states: Mapping[Place, Parts]) -> byt
     return content.replace(_MARK + _ZEROS, _MARK + hashlib.sha256(content).hexdigest().encode())
 
 
-def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[Place, Parts]) -> None:
+def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[Place, Arrays]) -> None:
     """Write a file with zeros for its digest."""
     metadata = {
         "format": str(FORMAT),
@@ -118,7 +118,7 @@ def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[Place, Pa
 
 
 def _batches(
-    states: Mapping[Place, Parts], slicings: list[str], schema: pa.Schema
+    states: Mapping[Place, Arrays], slicings: list[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     numbers: dict[str, int | None] = {"": None} | {by: at for at, by in enumerate(slicings)}
     rows: list[tuple[Any, ...]] = []
@@ -144,7 +144,7 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=schema)
 
 
-def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place, Parts]]:
+def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place, Arrays]]:
     """Read a file: its header, and the arrays of each state.
 
     Raises
@@ -168,7 +168,7 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place
 
 def state_in(
     content: bytes, shown: str = "these bytes"
-) -> tuple[dict[str, Any], dict[Place, Parts]]:
+) -> tuple[dict[str, Any], dict[Place, Arrays]]:
     """Read what `state_bytes` gave, called `shown` in messages; raises as `read_state` does."""
     if not content:
         raise _foreign(shown, "it is empty")
@@ -176,7 +176,7 @@ def state_in(
     return _opened(pa.BufferReader(content), shown)
 
 
-def _opened(source: pa.NativeFile, shown: str) -> tuple[dict[str, Any], dict[Place, Parts]]:
+def _opened(source: pa.NativeFile, shown: str) -> tuple[dict[str, Any], dict[Place, Arrays]]:
     with sound(repr(shown)), pa.ipc.open_file(source) as file:
         return _read(file, shown)
 
@@ -264,7 +264,7 @@ def _foreign(shown: str, why: str) -> SourceError:
     )
 
 
-def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], dict[Place, Parts]]:
+def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], dict[Place, Arrays]]:
     texts = {
         key.decode().removeprefix(_PREFIX): value.decode()
         for key, value in (file.schema.metadata or {}).items()
@@ -279,7 +279,7 @@ def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], d
     texts.pop("digest")
     header = {name: json.loads(text) for name, text in texts.items()}
     slicings = {None: ""} | dict(enumerate(header["slicings"]))
-    states: dict[Place, Parts] = {}
+    states: dict[Place, Arrays] = {}
     for number in range(file.num_record_batches):
         batch = file.get_batch(number)
         batch.validate(full=True)
@@ -312,7 +312,7 @@ class Saveable(Protocol):
         """Add another state of the same setup, which may be used up."""
         ...
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """Arrays that tell all of it, the same however rows came in."""
         ...
 
@@ -382,7 +382,7 @@ def totals_in(parts: Mapping[str, np.ndarray]) -> np.ndarray:
     return counts
 
 
-def fingerprint_of(measures: list[str], states: Mapping[Place, Parts]) -> str:
+def fingerprint_of(measures: list[str], states: Mapping[Place, Arrays]) -> str:
     """What tells sums from others: the same for the same rows, whatever they were called."""
     slicings = sorted({place[0].by for place in states})
     numbers = {by: number for number, by in enumerate(slicings)}
@@ -490,7 +490,7 @@ def _check(entries: Mapping[str, Any], wanted: Mapping[str, str], of: str) -> No
     for name, kind in wanted.items():
         if name not in entries:
             raise ValueError(f"{of}{name} is missing in its header")
-        if not is_of(entries[name], kind):
+        if not matches_annotation(entries[name], kind):
             raise ValueError(f"{of}{name} in its header is {shown(entries[name])}, no {kind}")
 
 
@@ -510,7 +510,7 @@ class StateHeader:
     def __init__(
         self,
         header: Mapping[str, Any],
-        states: Mapping[Place, Parts],
+        states: Mapping[Place, Arrays],
         shown: str | None = None,
     ) -> None:
         self._header = dict(header)

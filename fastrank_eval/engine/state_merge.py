@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.plan import Plan
@@ -70,7 +70,7 @@ class Content(NamedTuple):
     """What is in a state, and what messages call it."""
 
     header: Mapping[str, Any]
-    states: Mapping[Place, Parts]
+    states: Mapping[Place, Arrays]
     shown: str
 
 
@@ -197,7 +197,7 @@ def check_crossing(every: Sequence[Content]) -> None:
 
 def added_up(
     every: Sequence[Content], plan: Plan
-) -> tuple[dict[Place, Parts], dict[str, str | None]]:
+) -> tuple[dict[Place, Arrays], dict[str, str | None]]:
     """The sums of all states, and what the values of each field are.
 
     Raises
@@ -205,7 +205,7 @@ def added_up(
     MergeError
         If values of a field, of what slices are told apart by, or keys are of different types.
     """
-    states: dict[Place, Parts] = {}
+    states: dict[Place, Arrays] = {}
     kinds: dict[str, str | None] = {}
     numbers: dict[str, list[np.ndarray]] = {}
     for field in every[0].header["fields"]:
@@ -220,7 +220,7 @@ def added_up(
         states[where, "", SLICES] = slices.saved()
         _add_lines(states, where, every, lines, plan)
     kept = state_specs(plan) | paired_state_specs(plan)
-    found: dict[tuple[Rows, str], dict[int, dict[str, Parts]]] = {}
+    found: dict[tuple[Rows, str], dict[int, dict[str, Arrays]]] = {}
     for number, one in enumerate(every):
         for (where, score, name), parts in one.states.items():
             if name in kept:
@@ -237,7 +237,7 @@ def added_up(
 
 
 def _add_lines(
-    states: dict[Place, Parts],
+    states: dict[Place, Arrays],
     where: Rows,
     every: Sequence[Content],
     lines: Sequence[np.ndarray],
@@ -282,7 +282,7 @@ def _joined_groups(every: Sequence[Content]) -> SavedGroups:
 
 
 def _sum(
-    every: Sequence[Mapping[str, Parts]],
+    every: Sequence[Mapping[str, Arrays]],
     kind: type[Saveable],
     numbers: Sequence[np.ndarray] | None,
 ) -> Mapping[str, Saveable]:

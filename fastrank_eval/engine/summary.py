@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decoded
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
-from fastrank_eval._lib.threads import in_order, sharing
+from fastrank_eval._lib.threads import choose_map, in_order
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import MeasureValue
@@ -74,7 +74,7 @@ def _line(
     sure, weight = Uncertainty(), math.nan
     if isinstance(measure, PooledMeasure):
         pool = measure.state_in(pools)
-        found = measure.pooled_value(pool, sharing(plan.threads, sums.rows(line)))
+        found = measure.pooled_value(pool, choose_map(plan.threads, sums.rows(line)))
         value, details = found.value, found.details
         sure = _of_pool(found, plan.confidence, sums.carriers(line))
         used, rows, positives, dropped = groups, sums.rows(line), sums.positives(line), {}
@@ -193,7 +193,7 @@ def per_group_table(
         if keys:
             columns.append(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
         else:
-            columns.append(decoded(schema.empty_table().column(name).combine_chunks()))
+            columns.append(decode_array(schema.empty_table().column(name).combine_chunks()))
 
     def add(name: str, column: pa.Array) -> None:
         while name in names:

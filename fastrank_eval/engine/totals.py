@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.policies import Contributions, RankedGroups, empty_reason, too_large
 from fastrank_eval.groups.chunk import Scored
@@ -254,7 +254,7 @@ class Sums:
         sums._sizes = ExactSums.loaded(_SIZES, counts, "sizes", len(table))
         return sums
 
-    def counts(self, slice_indices: np.ndarray) -> Parts:
+    def counts(self, slice_indices: np.ndarray) -> Arrays:
         """Write groups, rows and positives of some lines, and sums of powers of groups' rows."""
         sizes = self._sizes.take(slice_indices)
         return {

@@ -26,7 +26,7 @@ from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io import Source, open_source, refuse_text, require_columns
 from fastrank_eval.io.columns import Roles
-from fastrank_eval.io.numbers import BadRows, explained
+from fastrank_eval.io.numbers import RowError, complete_error
 from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.validate import columns_of
 from fastrank_eval.measures.auc import PooledAUC
@@ -158,14 +158,14 @@ def each_work_batch(
 
     size = rows(batch_rows_of(reading.rows, threads))
     try:
-        for _ in in_order(threads, look, rebatch(reading.parts(size), size)):
+        for _ in in_order(threads, look, rebatch(reading.unread_batches(size), size)):
             pass
-    except BadRows as fault:
+    except RowError as fault:
 
         def again(columns: tuple[str, ...]) -> Any:
             return RowReader(source, columns, reading.limit, _COUNTING).batches()
 
-        raise explained(fault, source, again) from None
+        raise complete_error(fault, source, again) from None
 
 
 def score_tables(

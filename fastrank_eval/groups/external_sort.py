@@ -153,7 +153,7 @@ class Sorter:
         elif self._item is not None:
             names = [name for name in batch.schema.names if name.split(".")[0] == _ITEM]
             item = self._item.keys([as_array(batch.column(name)) for name in names])
-        columns = Columns.of_parts(parts, self._partitioner.models, item)
+        columns = Columns.from_arrays(parts, self._partitioner.models, item)
         return replace(columns, first_row=first_row, keys=tuple(keys))
 
     def _reader(self, input_batches: Iterable[PartitionedBatch]) -> pa.RecordBatchReader:
@@ -250,8 +250,8 @@ class Sorter:
             text = str(error)
             if "max_temp_directory_size" in text or "No space left" in text:
                 raise SpillError(
-                    f"the disk of {self._where!r} is full: {amount(self._disk)} were free for "
-                    "spilled rows; free some, name a folder on another disk (--spill-dir), or "
+                    f"the disk of {self._where!r} is full: {format_bytes(self._disk)} were free "
+                    "for spilled rows; free some, name a folder on another disk (--spill-dir), or "
                     "allow more memory (--memory)."
                 ) from error
             line = next(iter(text.strip().splitlines()), type(error).__name__)

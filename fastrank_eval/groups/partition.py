@@ -190,8 +190,8 @@ class Partitioner:
     def _numbers(self, columns: Columns) -> np.ndarray | None:
         if not self._keeps_numbers:
             return None
-        if columns.numbers is not None:
-            return columns.numbers
+        if columns.row_numbers is not None:
+            return columns.row_numbers
         return columns.first_row + np.arange(columns.rows)
 
 

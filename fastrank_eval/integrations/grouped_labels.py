@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, decoded
+from fastrank_eval._lib.arrow import arrow_column, as_array, decode_array
 from fastrank_eval._lib.errors import ArgumentError, near
 from fastrank_eval.io import open_source
 from fastrank_eval.measures import Measure, measure
@@ -57,7 +57,7 @@ class Grouping:
             If the ids are not an array, not of a type of ids, or null.
         """
         batches = list(open_source({"group": group}).batches(["group"]))
-        columns = [decoded(batch.column("group")) for batch in batches]
+        columns = [decode_array(batch.column("group")) for batch in batches]
         ids = pa.chunked_array(columns) if columns else pa.nulls(0, pa.int64())
         if pa.types.is_floating(ids.type) or pa.types.is_nested(ids.type):
             raise ArgumentError(

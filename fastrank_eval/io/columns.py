@@ -1,4 +1,4 @@
-"""The rows of a stretch of input as contiguous, read-only views, and the parts columns play."""
+"""Hold the roles of columns, and the rows of a batch as read-only arrays."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which column plays which part, and which nulls are allowed.
+    """Roles of columns and null policies.
 
     Parameters
     ----------
     group : tuple of str
-        The key columns; rows that agree in all of them form one group.
+        The key columns; rows with equal keys form a group.
     label : str
         The grade, gain or click.
     scores : tuple of str
-        One column a model.
+        One column for each model.
     weight : str or None
         Row weight.
     item : str or None
         Item (document) id, for ``ties="item"``.
     group_weights : tuple of str
-        Columns that measures name as group weights.
+        Columns that measures use as group weights.
     fields : tuple of CodedColumn
-        Columns whose values measures tell apart.
+        Categorical columns of measures.
     unretrieved : str
-        ``"error"`` or ``"allow"``: what a null score means.
+        ``"error"`` or ``"allow"``: the policy for null scores.
     unjudged : str
-        ``"error"``, ``"allow"`` or ``"drop"``: what a null label means.
+        ``"error"``, ``"allow"`` or ``"drop"``: the policy for null labels.
     judgments : bool
-        Whether a measure tells rows that nobody judged from rows of label 0.
+        Whether a measure distinguishes unjudged rows from rows of label 0.
     single_precision : bool
-        Scores are rounded to float32 before they are compared.
+        Whether scores are rounded to float32 before comparison.
     score_kind : str
-        What measures take scores for: an ``"order"``, a ``"number"``, or a ``"probability"``.
+        How measures read scores: ``"order"``, ``"number"``, ``"finite number"`` or
+        ``"probability"``.
     subtopics : str or None
-        What each row covers, where a measure asks.
+        Column of the subtopics of each row, if a measure uses it.
     epsilons : tuple of float
-        Epsilon of the type of each score column, once the source is open.
+        Epsilon of the type of each score column; set when the source is open.
     """
 
     group: tuple[str, ...]
@@ -68,66 +69,66 @@ class Roles:
     subtopics: str | None = None
     epsilons: tuple[float, ...] = ()
 
-    def ids(self) -> tuple[str, ...]:
-        """The columns of groups and items, which are text where a file has no types."""
+    def id_columns(self) -> tuple[str, ...]:
+        """Return group and item columns; they are text in files without types."""
         return tuple(dict.fromkeys((*self.group, *([] if self.item is None else [self.item]))))
 
-    def numbers(self) -> dict[str, str]:
-        """Each column of numbers with a part that it plays."""
-        parts = dict.fromkeys(self.group_weights, "group weight")
+    def number_columns(self) -> dict[str, str]:
+        """Return a role for each numeric column."""
+        roles = dict.fromkeys(self.group_weights, "group weight")
         if self.weight is not None:
-            parts[self.weight] = "weight"
-        return parts | dict.fromkeys(self.scores, "score") | {self.label: "label"}
+            roles[self.weight] = "weight"
+        return roles | dict.fromkeys(self.scores, "score") | {self.label: "label"}
 
     def by_column(self) -> dict[str, str]:
-        """Each needed column with the part it plays, in reading order."""
-        parts: dict[str, str] = {}
+        """Return the role of each needed column, in reading order."""
+        roles: dict[str, str] = {}
         for name in self.group:
-            parts.setdefault(name, "group")
-        parts.setdefault(self.label, "label")
+            roles.setdefault(name, "group")
+        roles.setdefault(self.label, "label")
         for name in self.scores:
-            parts.setdefault(name, "score")
+            roles.setdefault(name, "score")
         if self.weight is not None:
-            parts.setdefault(self.weight, "weight")
+            roles.setdefault(self.weight, "weight")
         if self.item is not None:
-            parts.setdefault(self.item, "item")
+            roles.setdefault(self.item, "item")
         for name in self.group_weights:
-            parts.setdefault(name, "group weight")
+            roles.setdefault(name, "group weight")
         if self.subtopics is not None:
-            parts.setdefault(self.subtopics, "subtopics")
+            roles.setdefault(self.subtopics, "subtopics")
         for field in self.fields:
-            parts.setdefault(field.name, "field")
-        return parts
+            roles.setdefault(field.name, "field")
+        return roles
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The rows of one stretch of input.
+    """Validated rows of one batch.
 
     Parameters
     ----------
     first_row : int
-        Number of the first row in the whole input, counted from 0.
+        Number of the first row in the input, counted from 0.
     keys : tuple of pyarrow.Array
         Key columns, without nulls.
     label : ndarray, shape (rows,)
-        Grades in their own integer type, float32 or float64; 0 where unjudged.
+        Grades in their own integer type, float32 or float64; 0 for unjudged rows.
     scores : tuple of ndarray, shape (rows,)
-        float32 or float64, order and ties exactly those of the input; 0 where unretrieved.
+        float32 or float64, with exactly the order and ties of the input; 0 for unretrieved rows.
     unretrieved : tuple of (ndarray of bool or None)
-        Rows without a score, per model; None where every row has one.
+        Mask of rows without a score, for each model; None if every row has one.
     weight : ndarray of float64 or None
         Row weights, finite and not negative.
     item : pyarrow.Array or None
         Item ids.
-    named : tuple of ndarray of float64 or int32
-        Columns that measures name: group weights, then the codes of fields.
-    numbers : ndarray of int64 or None
-        Number of each row in the whole input, where rows were left out.
+    measure_columns : tuple of ndarray of float64 or int32
+        Columns of measures: group weights, then the codes of fields.
+    row_numbers : ndarray of int64 or None
+        Number of each row in the input; None for consecutive rows.
     unjudged : ndarray of bool or None
-        Rows without a label, where a measure asks; None where every row has one.
+        Mask of rows without a label, if a measure uses it; None if every row has one.
     subtopics : ndarray of uint64 or None
-        Bit s is set where the row covers subtopic s; None where no measure asks.
+        Bit s is set if the row covers subtopic s; None if no measure uses it.
     """
 
     first_row: int
@@ -137,8 +138,8 @@ class Columns:
     unretrieved: tuple[np.ndarray | None, ...]
     weight: np.ndarray | None
     item: pa.Array | None
-    named: tuple[np.ndarray, ...]
-    numbers: np.ndarray | None = None
+    measure_columns: tuple[np.ndarray, ...]
+    row_numbers: np.ndarray | None = None
     unjudged: np.ndarray | None = None
     subtopics: np.ndarray | None = None
 
@@ -148,74 +149,78 @@ class Columns:
         return len(self.label)
 
     def slice(self, lo: int, hi: int) -> Columns:
-        """Rows `lo` to `hi` of this stretch, without copying."""
-        return self._each(
-            lambda part: part[lo:hi], lambda part: part.slice(lo, hi - lo), self.first_row + lo
+        """Return rows `lo` to `hi` without a copy."""
+        return self._map(
+            lambda values: values[lo:hi],
+            lambda column: column.slice(lo, hi - lo),
+            self.first_row + lo,
         )
 
     def take(self, rows: np.ndarray, use: str | None = None) -> Columns:
-        """The given rows, in that order, without keys.
+        """Return rows by index, in this order, without keys.
 
         Parameters
         ----------
         rows : ndarray of int64
         use : str, optional
-            They lie in scratch of that name, which the thread's next call overwrites; by default
-            in memory of their own.
+            Name of the scratch arrays for the result, which the thread's next call overwrites; by
+            default the result has its own memory.
         """
-        wanted, part_numbers = row_column(rows), count()
+        row_indices, indices = row_column(rows), count()
 
-        def array(part: np.ndarray) -> np.ndarray:
+        def take(values: np.ndarray) -> np.ndarray:
             if use is None:
-                return frozen(part[rows])
-            room = scratch(f"{use} {next(part_numbers)}", len(rows), part.dtype)
-            # Row numbers are known to be right: looking at them first would take as long again.
-            return frozen(np.take(part, rows, out=room, mode="clip"))
+                return frozen(values[rows])
+            out = scratch(f"{use} {next(indices)}", len(rows), values.dtype)
+            # Indices are valid: mode="raise" would check them, which takes as long again.
+            return frozen(np.take(values, rows, out=out, mode="clip"))
 
-        return self.without_keys()._each(array, lambda part: part.take(wanted), self.first_row)
+        return self.drop_keys()._map(take, lambda column: column.take(row_indices), self.first_row)
 
     def copy(self) -> Columns:
-        """The same rows in memory of their own."""
+        """Copy the rows to memory of their own."""
         rows = row_column(np.arange(self.rows))
-        return self._each(
-            lambda part: frozen(part.copy()), lambda part: part.take(rows), self.first_row
+        return self._map(
+            lambda values: frozen(values.copy()), lambda column: column.take(rows), self.first_row
         )
 
-    def only(self, kept: np.ndarray) -> Columns:
-        """The rows that a mask keeps, with their keys; they remember their numbers."""
-        rows = np.flatnonzero(kept)
-        wanted = row_column(rows)
-        columns = self._each(
-            lambda part: frozen(part[rows]), lambda part: part.take(wanted), self.first_row
+    def filter(self, mask: np.ndarray) -> Columns:
+        """Return the rows of a mask, with their keys and row numbers."""
+        rows = np.flatnonzero(mask)
+        row_indices = row_column(rows)
+        columns = self._map(
+            lambda values: frozen(values[rows]),
+            lambda column: column.take(row_indices),
+            self.first_row,
         )
-        return replace(columns, numbers=self.first_row + rows)
+        return replace(columns, row_numbers=self.first_row + rows)
 
-    def parts(self) -> list[np.ndarray | None]:
-        """Every part but keys and item ids, in the order of the fields, numbers last."""
+    def arrays(self) -> list[np.ndarray | None]:
+        """List all arrays except keys and item ids; row numbers come last."""
         return [
             self.label,
             *self.scores,
             *self.unretrieved,
             self.weight,
-            *self.named,
+            *self.measure_columns,
             self.subtopics,
             self.unjudged,
-            self.numbers,
+            self.row_numbers,
         ]
 
     @classmethod
-    def of_parts(
-        cls, parts: Sequence[np.ndarray | None], models: int, item: pa.Array | None
+    def from_arrays(
+        cls, arrays: Sequence[np.ndarray | None], models: int, item: pa.Array | None
     ) -> Columns:
-        """Rows without keys from what `parts` lists, for so many models."""
-        scores, masks = tuple(parts[1 : 1 + models]), tuple(parts[1 + models : 1 + 2 * models])
-        label, weight = parts[0], parts[1 + 2 * models]
-        named = tuple(parts[2 + 2 * models : -3])
-        subtopics, unjudged, numbers = parts[-3:]
-        return cls(0, (), label, scores, masks, weight, item, named, numbers, unjudged, subtopics)  # type: ignore[arg-type]
+        """Make rows without keys from the list of `arrays` for a number of models."""
+        scores, masks = tuple(arrays[1 : 1 + models]), tuple(arrays[1 + models : 1 + 2 * models])
+        label, weight = arrays[0], arrays[1 + 2 * models]
+        columns = tuple(arrays[2 + 2 * models : -3])
+        subtopics, unjudged, numbers = arrays[-3:]
+        return cls(0, (), label, scores, masks, weight, item, columns, numbers, unjudged, subtopics)  # type: ignore[arg-type]
 
-    def without_keys(self) -> Columns:
-        """The same rows without their keys, once the group is known."""
+    def drop_keys(self) -> Columns:
+        """Return the same rows without keys."""
         return Columns(
             self.first_row,
             (),
@@ -224,19 +229,19 @@ class Columns:
             self.unretrieved,
             self.weight,
             self.item,
-            self.named,
-            self.numbers,
+            self.measure_columns,
+            self.row_numbers,
             self.unjudged,
             self.subtopics,
         )
 
-    def _each(
+    def _map(
         self,
         array: Callable[[np.ndarray], np.ndarray],
         column: Callable[[pa.Array], pa.Array],
         first_row: int,
     ) -> Columns:
-        """Every part through a function, in the order of the fields."""
+        """Apply a function to every NumPy array and another to every Arrow array."""
         return Columns(
             first_row,
             tuple(column(key) for key in self.keys),
@@ -245,61 +250,65 @@ class Columns:
             tuple(None if mask is None else array(mask) for mask in self.unretrieved),
             None if self.weight is None else array(self.weight),
             None if self.item is None else column(self.item),
-            tuple(array(column) for column in self.named),
-            None if self.numbers is None else array(self.numbers),
+            tuple(array(column) for column in self.measure_columns),
+            None if self.row_numbers is None else array(self.row_numbers),
             None if self.unjudged is None else array(self.unjudged),
             None if self.subtopics is None else array(self.subtopics),
         )
 
-    def earliest(self, starts: np.ndarray) -> np.ndarray:
-        """Number in the whole input of each group's first row, groups between `starts`."""
-        if self.numbers is None:
+    def first_rows(self, starts: np.ndarray) -> np.ndarray:
+        """Return the number in the input of each group's first row."""
+        if self.row_numbers is None:
             return self.first_row + starts[:-1]
-        earliest: np.ndarray = np.minimum.reduceat(self.numbers[: starts[-1]], starts[:-1])
-        return earliest
+        first_rows: np.ndarray = np.minimum.reduceat(self.row_numbers[: starts[-1]], starts[:-1])
+        return first_rows
 
-    def number_of(self, row: int) -> int:
-        """Number of a row in the whole input."""
-        return self.first_row + row if self.numbers is None else int(self.numbers[row])
+    def row_number(self, row: int) -> int:
+        """Return the number of a row in the input."""
+        return self.first_row + row if self.row_numbers is None else int(self.row_numbers[row])
 
 
-def concatenate(pieces: Sequence[Columns]) -> Columns:
-    """Several stretches as one; where rows lie between them, rows remember their numbers."""
-    if len(pieces) == 1:
-        return pieces[0]
-    first = pieces[0]
+def concatenate(batches: Sequence[Columns]) -> Columns:
+    """Concatenate batches; rows of batches with gaps keep their numbers."""
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
 
-    def joined(parts: Iterable[Any]) -> np.ndarray:
-        return frozen(np.concatenate(list(parts)))
+    def join(arrays: Iterable[Any]) -> np.ndarray:
+        return frozen(np.concatenate(list(arrays)))
 
-    def joined_masks(masks: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    def join_masks(masks: Sequence[np.ndarray | None]) -> np.ndarray | None:
         if all(mask is None for mask in masks):
             return None
-        pairs = zip(pieces, masks, strict=True)
-        return joined(np.zeros(p.rows, np.bool_) if mask is None else mask for p, mask in pairs)
+        pairs = zip(batches, masks, strict=True)
+        return join(
+            np.zeros(batch.rows, np.bool_) if mask is None else mask for batch, mask in pairs
+        )
 
-    def by_position(parts: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        return zip(*parts, strict=True)
+    def transpose(arrays: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        return zip(*arrays, strict=True)
 
-    numbers = None
-    ends = [piece.first_row + piece.rows for piece in pieces]
-    if any(piece.numbers is not None for piece in pieces) or any(
-        end != piece.first_row for end, piece in zip(ends, pieces[1:], strict=False)
+    row_numbers = None
+    ends = [batch.first_row + batch.rows for batch in batches]
+    if any(batch.row_numbers is not None for batch in batches) or any(
+        end != batch.first_row for end, batch in zip(ends, batches[1:], strict=False)
     ):
-        numbers = joined(
-            piece.first_row + np.arange(piece.rows) if piece.numbers is None else piece.numbers
-            for piece in pieces
+        row_numbers = join(
+            batch.first_row + np.arange(batch.rows)
+            if batch.row_numbers is None
+            else batch.row_numbers
+            for batch in batches
         )
     return Columns(
         first.first_row,
-        tuple(pa.concat_arrays(keys) for keys in by_position(piece.keys for piece in pieces)),
-        joined(piece.label for piece in pieces),
-        tuple(joined(scores) for scores in by_position(piece.scores for piece in pieces)),
-        tuple(joined_masks(masks) for masks in by_position(p.unretrieved for p in pieces)),
-        None if first.weight is None else joined(piece.weight for piece in pieces),
-        None if first.item is None else pa.concat_arrays([piece.item for piece in pieces]),
-        tuple(joined(columns) for columns in by_position(p.named for p in pieces)),
-        numbers,
-        joined_masks([piece.unjudged for piece in pieces]),
-        None if first.subtopics is None else joined(piece.subtopics for piece in pieces),
+        tuple(pa.concat_arrays(keys) for keys in transpose(batch.keys for batch in batches)),
+        join(batch.label for batch in batches),
+        tuple(join(scores) for scores in transpose(batch.scores for batch in batches)),
+        tuple(join_masks(masks) for masks in transpose(batch.unretrieved for batch in batches)),
+        None if first.weight is None else join(batch.weight for batch in batches),
+        None if first.item is None else pa.concat_arrays([batch.item for batch in batches]),
+        tuple(join(columns) for columns in transpose(batch.measure_columns for batch in batches)),
+        row_numbers,
+        join_masks([batch.unjudged for batch in batches]),
+        None if first.subtopics is None else join(batch.subtopics for batch in batches),
     )

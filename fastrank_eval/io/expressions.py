@@ -1,4 +1,4 @@
-"""A pyarrow Expression as a condition: its columns, the rows it selects and those it cannot."""
+"""Use a pyarrow Expression as a condition on rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ __all__ = ["expression_columns", "expression_mask", "expression_outcomes"]
 
 
 def expression_columns(expression: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that an expression needs; pyarrow does not tell, so they are found by trying.
+    """Find the columns of an expression: evaluation fails without them.
+
+    pyarrow has no function for this.
 
     Raises
     ------
     ColumnError
         If a column is missing.
     ArgumentError
-        If the expression does not fit the columns, names one by its place, or is no condition.
+        If the expression does not fit the columns, uses a column by index, or is no condition.
     """
     text = str(expression)
     if "FieldPath(" in text:
-        raise ArgumentError(f"where={text}: name columns, not their places.")
+        raise ArgumentError(f"where={text}: must use column names, not indices.")
     fields = {field.name: field for field in schema if field.name in text}
     try:
         kind = expression_mask(expression, _empty(fields.values())).type
@@ -53,69 +55,70 @@ def expression_columns(expression: pc.Expression, schema: pa.Schema) -> tuple[st
 
 
 def expression_mask(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
-    """Which rows of a batch an expression selects.
+    """Return the mask of the rows that an expression selects.
 
     Raises
     ------
     ArgumentError
-        If it cannot be computed.
+        If the expression cannot be evaluated.
     """
     from pyarrow import acero
 
-    # Not RecordBatch.filter, which hands pieces of the batch to threads.
+    # Not RecordBatch.filter, which splits the batch over threads.
     table = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
     steps = [
         acero.Declaration("table_source", table),
         acero.Declaration("project", acero.ProjectNodeOptions([expression], ["mask"])),
     ]
     try:
-        found = acero.Declaration.from_sequence(steps).to_table(use_threads=False).column(0)
+        mask = acero.Declaration.from_sequence(steps).to_table(use_threads=False).column(0)
     except (pa.ArrowException, ValueError, TypeError) as error:
         kinds = ", ".join(f"{column.name!r} is {column.type}" for column in batch.schema)
         raise ArgumentError(
             f"where={expression}: {first_line(error)}. Compare each column with values of its "
             f"type: {kinds}."
         ) from error
-    return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
+    return pa.concat_arrays(mask.chunks) if mask.num_chunks else pa.array([], mask.type)
 
 
 def expression_outcomes(
     expression: pc.Expression,
     columns: Sequence[str],
     schema: pa.Schema,
-    known: Mapping[str, Range],
+    ranges: Mapping[str, Range],
 ) -> int:
-    """What an expression may come to in rows of which this is known."""
-    ranges = {name: known.get(name, UNKNOWN) for name in columns}
+    """Return the possible values of an expression for rows in these ranges."""
+    column_ranges = {name: ranges.get(name, UNKNOWN) for name in columns}
     kinds = {name: schema.field(name).type for name in columns}
-    # NaN lies in no range, and Arrow takes for granted that all values do.
-    told = {
-        name: facts
-        for name, found in ranges.items()
+    # NaN lies outside of any range, but Arrow assumes that all values lie in it.
+    guarantees = {
+        name: guarantee
+        for name, column_range in column_ranges.items()
         if not pa.types.is_floating(kinds[name])
-        and (facts := _facts(pc.field(name), kinds[name], found)) is not None
+        and (guarantee := _guarantee(pc.field(name), kinds[name], column_range)) is not None
     }
-    if not told:
+    if not guarantees:
         return ANYTHING
-    if len(told) == len(columns) and all(map(_single, ranges.values())):
+    if len(guarantees) == len(columns) and all(map(_is_single_value, column_ranges.values())):
         arrays = [
-            pa.array([_value(ranges[name].low, kinds[name]) if ranges[name].values else None])
+            pa.array([_scalar(column_ranges[name].low, kinds[name])
+                      if column_ranges[name].values else None])
             .cast(kinds[name])
             for name in columns
         ]  # fmt: skip
-        (found,) = expression_mask(expression, pa.RecordBatch.from_arrays(arrays, list(columns)))
-        return {True: TRUE, False: FALSE, None: NULL}[found.as_py()]
-    return ANYTHING if _may_hold(expression, schema, columns, told.values()) else FALSE | NULL
+        (value,) = expression_mask(expression, pa.RecordBatch.from_arrays(arrays, list(columns)))
+        return {True: TRUE, False: FALSE, None: NULL}[value.as_py()]
+    return ANYTHING if _may_hold(expression, schema, columns, guarantees.values()) else FALSE | NULL
 
 
 def _may_hold(
-    expression: pc.Expression, schema: pa.Schema, columns: Sequence[str], facts: Any
+    expression: pc.Expression, schema: pa.Schema, columns: Sequence[str], guarantees: Any
 ) -> bool:
-    """Ask a dataset of one file, of which these facts hold, whether it would read the file."""
+    """Return whether Arrow's dataset would read a file with these guarantees."""
     from pyarrow import dataset, fs
 
     parquet, disk = dataset.ParquetFileFormat(), fs.LocalFileSystem()
-    guarantee = reduce(pc.and_kleene, facts)
+    guarantee = reduce(pc.and_kleene, guarantees)
     file = parquet.make_fragment("-", filesystem=disk, partition_expression=guarantee)
     fields = pa.schema([schema.field(name) for name in columns])
     files = dataset.FileSystemDataset([file], fields, parquet, disk)
@@ -125,27 +128,31 @@ def _may_hold(
         return True
 
 
-def _facts(column: pc.Expression, kind: pa.DataType, known: Range) -> pc.Expression | None:
-    if not known.values:
+def _guarantee(
+    column: pc.Expression, kind: pa.DataType, value_range: Range
+) -> pc.Expression | None:
+    if not value_range.values:
         return column.is_null()
-    low, high = _value(known.low, kind), _value(known.high, kind)
+    low, high = _scalar(value_range.low, kind), _scalar(value_range.high, kind)
     if low is None or high is None:
         return None
-    if known.low == known.high and not known.nulls:
+    if value_range.low == value_range.high and not value_range.nulls:
         return column == low
     ends = (column >= low), (column <= high)
-    if known.nulls:  # in this form Arrow understands it
+    if value_range.nulls:  # Arrow understands only this form
         ends = (ends[0] | column.is_null()), (ends[1] | column.is_null())
     return ends[0] & ends[1]
 
 
-def _single(known: Range) -> bool:
-    return not known.values or (
-        not known.nulls and known.low is not None and known.low == known.high
+def _is_single_value(value_range: Range) -> bool:
+    return not value_range.values or (
+        not value_range.nulls
+        and value_range.low is not None
+        and value_range.low == value_range.high
     )
 
 
-def _value(key: Any, kind: pa.DataType) -> pa.Scalar | None:
+def _scalar(key: Any, kind: pa.DataType) -> pa.Scalar | None:
     if key is None:
         return None
     try:

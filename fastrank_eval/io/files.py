@@ -1,4 +1,4 @@
-"""Many files, or standard input, as one source: one schema, one order of rows."""
+"""Open several files, or standard input, as one source."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near, text_keys_hint
-from fastrank_eval.io.csv_numbers import in_one_way
-from fastrank_eval.io.formats import DELIMITER, checked, inspect_file, open_stream, read_file
+from fastrank_eval.io.csv_numbers import unify_spellings
+from fastrank_eval.io.formats import DELIMITER, check_batches, inspect_file, open_stream, read_file
 from fastrank_eval.io.paths import FORMATS, File, expand, folder_of
 from fastrank_eval.io.pruning import Range, partition_ranges
 from fastrank_eval.io.source import (
     Batch,
     Source,
-    decoded,
-    read_parts,
+    decode_names,
+    read_batches,
     reading,
     select,
     selected_row,
@@ -37,66 +37,87 @@ __all__ = ["open_files", "open_standard_input"]
 
 
 def open_files(
-    places: Sequence[Any],
-    forced: str | None,
+    paths: Sequence[Any],
+    format_name: str | None,
     condition: Where | None = None,
     text: frozenset[str] = frozenset(),
     allow_unfinished: bool = False,
     categories: frozenset[str] = frozenset(),
 ) -> Source:
-    """Open all files that paths, folders, globs and URIs stand for, in the given order.
+    """Open all files of paths, folders, globs and URIs as one source.
 
-    Only the rows that `condition` selects are read; files that can hold none are left out. The
-    columns `text` of CSV files are text, those of `categories` where equal numbers may be written
-    in several ways. Arrow streams without their end-of-stream marker are
-    refused unless `allow_unfinished`.
+    Parameters
+    ----------
+    paths : sequence of str or path
+    format_name : str or None
+        Format of the files; None: the suffix or the first bytes decide.
+    condition : Where, optional
+        Selects the rows to read; files without such rows are skipped.
+    text : frozenset of str
+        Text columns of CSV files.
+    allow_unfinished : bool
+        Whether Arrow streams may lack their end-of-stream marker.
+    categories : frozenset of str
+        Columns of CSV files that are text if they spell equal numbers in several ways.
     """
-    listed = [
+    all_files = [
         replace(file, text=text, categories=categories, allow_unfinished=allow_unfinished)
-        for file in _listed(places, forced)
+        for file in _list_files(paths, format_name)
     ]
-    files, schemas, counts, hive = _inspected(listed, condition)
-    name = repr(listed[0].name) if len(listed) == 1 else f"{places[0]!r} ({len(listed)} files)"
-    schemas, spelling = in_one_way(schemas, [file.format in DELIMITER for file in files])
-    common, faults = _unify(files, schemas, hive)
+    files, schemas, counts, hive = _inspect(all_files, condition)
+    name = (
+        repr(all_files[0].name) if len(all_files) == 1 else f"{paths[0]!r} ({len(all_files)} files)"
+    )
+    schemas, spellings = unify_spellings(schemas, [file.format in DELIMITER for file in files])
+    common, column_errors = _unify(files, schemas, hive)
     selection = None
     if condition is not None:
-        selection = condition.select(common, spelling)
-        _refuse_faults(selection.columns, faults)
-    parts = _parts(files, common, selection)
+        selection = condition.select(common, spellings)
+        _refuse_columns(selection.columns, column_errors)
+    selected_files = _select_files(files, common, selection)
 
     def read(columns: Sequence[str]) -> Iterator[Batch]:
-        _refuse_faults(columns, faults)
+        _refuse_columns(columns, column_errors)
         return rows(columns)
 
-    firsts: list[int] = []
+    first_rows: list[int] = []
 
     def rows(columns: Sequence[str]) -> Iterator[Batch]:
         row = 0
-        firsts.clear()
-        ways = dict(spelling.ways)  # one for all files: fewer are left with each batch
-        for file, chosen in parts:
-            firsts.append(row)
-            names = columns if chosen is None else chosen.and_its_own(columns)
+        first_rows.clear()
+        # One dict for all files: each batch can remove spellings.
+        remaining = dict(spellings.by_column)
+        for file, row_filter in selected_files:
+            first_rows.append(row)
+            names = columns if row_filter is None else row_filter.required_columns(columns)
             targets = {column: common.field(column).type for column in names}
-            wanted = None if chosen is None else partial(_may_select, chosen, file, common)
-            found = read_file(replace(file, ways=ways), targets, wanted)
-            for part in found if chosen is None else chosen.of(read_parts(found), columns):
-                row += part.num_rows
-                yield part
+            keep_row_group = (
+                None if row_filter is None else partial(_may_select, row_filter, file, common)
+            )
+            batches = read_file(replace(file, spellings=remaining), targets, keep_row_group)
+            if row_filter is not None:
+                batches = row_filter.filter(read_batches(batches), columns)
+            for batch in batches:
+                row += batch.num_rows
+                yield batch
 
     def locate(row: int) -> str:
-        at = bisect_right(firsts, row) - 1
-        file, chosen = parts[at]
-        row -= firsts[at]
-        if len(listed) == 1:
-            return "" if chosen is None else selected_row(row)
-        of = f"row {row:,} of" if chosen is None else f"{selected_row(row)} in"
+        index = bisect_right(first_rows, row) - 1
+        file, row_filter = selected_files[index]
+        row -= first_rows[index]
+        if len(all_files) == 1:
+            return "" if row_filter is None else selected_row(row)
+        of = f"row {row:,} of" if row_filter is None else f"{selected_row(row)} in"
         return f"{of} {file.name!r}"
 
-    def reopened(names: frozenset[str], apart: frozenset[str]) -> Source:
+    def reopen(texts: frozenset[str], more_categories: frozenset[str]) -> Source:
         return open_files(
-            places, forced, condition, text | names, allow_unfinished, categories | apart
+            paths,
+            format_name,
+            condition,
+            text | texts,
+            allow_unfinished,
+            categories | more_categories,
         )
 
     untyped = {
@@ -105,25 +126,27 @@ def open_files(
         if file.format in DELIMITER
         for name in schema.names
     }
-    whole = None not in counts and all(chosen is None for _, chosen in parts)
-    kept = {file.name for file, _ in parts}
-    total = sum(n or 0 for file, n in zip(files, counts, strict=True) if file.name in kept)
+    is_counted = None not in counts and all(row_filter is None for _, row_filter in selected_files)
+    selected_names = {file.name for file, _ in selected_files}
+    total = sum(
+        n or 0 for file, n in zip(files, counts, strict=True) if file.name in selected_names
+    )
     return Source(
         name,
         common,
         read,
-        rows=total if whole else None,
+        rows=total if is_counted else None,
         locate=locate,
-        as_text=None if untyped <= text else reopened,
-        spelling=spelling,
+        as_text=None if untyped <= text else reopen,
+        spellings=spellings,
     )
 
 
-def open_standard_input(forced: str | None, allow_unfinished: bool = False) -> Source:
-    """Open the Arrow IPC stream that is piped in."""
-    if forced is not None and FORMATS[forced] != "arrow":
+def open_standard_input(format_name: str | None, allow_unfinished: bool = False) -> Source:
+    """Open the Arrow IPC stream on standard input."""
+    if format_name is not None and FORMATS[format_name] != "arrow":
         raise ArgumentError(
-            f"format={forced!r}: standard input ('-') is read as an Arrow IPC stream only. "
+            f"format={format_name!r}: standard input ('-') is read as an Arrow IPC stream only. "
             "Pass the path of the file."
         )
     name = "standard input"
@@ -133,122 +156,130 @@ def open_standard_input(forced: str | None, allow_unfinished: bool = False) -> S
         raise SourceError(f"Nothing is piped into {name}. {remedy}")
     with reading(name, remedy):
         reader, content = open_stream(stream)
-        decoded(reader.schema)
+        decode_names(reader.schema)
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(name, remedy):
-            yield from checked(select(reader, columns))
+            yield from check_batches(select(reader, columns))
         if not allow_unfinished:
             content.refuse_unfinished(name)
 
     return Source(name, reader.schema, read, rereadable=False)
 
 
-def _listed(places: Sequence[Any], forced: str | None) -> list[File]:
-    for place in places:
-        if not isinstance(place, (str, os.PathLike)):
+def _list_files(paths: Sequence[Any], format_name: str | None) -> list[File]:
+    for path in paths:
+        if not isinstance(path, (str, os.PathLike)):
             raise SourceError(
-                f"A list of sources holds {type_name(place)}: pass paths alone, or tables and "
+                f"A list of sources holds {type_name(path)}: pass paths alone, or tables and "
                 "record batches alone."
             )
     files: list[File] = []
-    for place in places:
-        if place == "-":
+    for path in paths:
+        if path == "-":
             raise SourceError(
                 "Standard input ('-') stands alone: it cannot be read together with other sources."
             )
-        files += expand(place, forced)
+        files += expand(path, format_name)
     if not files:
         raise SourceError("The list of paths is empty. Name at least one file.")
-    seen: set[str] = set()
+    names: set[str] = set()
     for file in files:
-        if file.name in seen:
+        if file.name in names:
             raise SourceError(
                 f"{file.name!r} is named twice: its rows would count twice. Name it once."
             )
-        seen.add(file.name)
+        names.add(file.name)
     return files
 
 
-def _inspected(
-    listed: Sequence[File], condition: Where | None
+def _inspect(
+    all_files: Sequence[File], condition: Where | None
 ) -> tuple[list[File], Sequence[pa.Schema], Sequence[int | None], dict[str, pa.DataType]]:
-    """Files that may hold rows, as their paths tell, with what stands in them.
+    """Read schemas and row counts of files that may satisfy a condition.
 
-    One is inspected even where none may, for the columns.
+    The folders of a file decide this.
+
+    If no file may satisfy it, the first is read for its columns.
     """
-    hive = _hive_types(listed)
-    files = list(listed)
+    hive = _hive_types(all_files)
+    files = list(all_files)
     if condition is not None:
         keys = pa.schema(list(hive.items()))
         files = [
-            file for file in listed if condition.may_hold(keys, partition_ranges(file, keys))
+            file for file in all_files if condition.may_hold(keys, partition_ranges(file, keys))
         ] or files[:1]
     with ThreadPoolExecutor(max_workers=8) as pool:
         schemas, counts = zip(*pool.map(inspect_file, files), strict=True)
     return files, schemas, counts, hive
 
 
-def _parts(
+def _select_files(
     files: Sequence[File], schema: pa.Schema, selection: Selection | None
 ) -> list[tuple[File, Selection | None]]:
-    """The files that may hold selected rows; without a selection those that hold no others."""
+    """Return files that may hold selected rows, each with its filter.
+
+    The filter is None if all rows of a file are selected.
+    """
     if selection is None:
         return [(file, None) for file in files]
-    found: list[tuple[File, Selection | None]] = []
+    selected_files: list[tuple[File, Selection | None]] = []
     for file in files:
-        known = partition_ranges(file, schema)
-        if selection.may_hold(known):
-            found.append((file, None if selection.must_hold(known) else selection))
-    return found
+        ranges = partition_ranges(file, schema)
+        if selection.may_hold(ranges):
+            row_filter = None if selection.must_hold(ranges) else selection
+            selected_files.append((file, row_filter))
+    return selected_files
 
 
 def _may_select(
-    selection: Selection, file: File, schema: pa.Schema, known: Mapping[str, Range]
+    selection: Selection, file: File, schema: pa.Schema, ranges: Mapping[str, Range]
 ) -> bool:
-    return selection.may_hold({**known, **partition_ranges(file, schema)})
+    return selection.may_hold({**ranges, **partition_ranges(file, schema)})
 
 
-def _refuse_faults(columns: Sequence[str], faults: Mapping[str, str]) -> None:
+def _refuse_columns(columns: Sequence[str], column_errors: Mapping[str, str]) -> None:
     for column in columns:
-        if column in faults:
-            raise SourceError(faults[column])
+        if column in column_errors:
+            raise SourceError(column_errors[column])
 
 
 def _hidden_folders(files: Sequence[File], schemas: Sequence[pa.Schema]) -> dict[str, str]:
-    """For each column that a file has and its folder names too, the error to raise."""
-    faults: dict[str, str] = {}
+    """Return an error for each column that a file and its folder share."""
+    column_errors: dict[str, str] = {}
     for file, schema in zip(files, schemas, strict=True):
         for name in file.partitions.keys() & set(schema.names):
-            faults.setdefault(
+            column_errors.setdefault(
                 name,
                 f"Column {name!r} must come from one place, got a column of {file.name!r} and its "
                 f"folder {folder_of(file, name)!r}; leave the column out of the file, or rename "
                 "one of both.",
             )
-    return faults
+    return column_errors
 
 
 def _unify(
     files: Sequence[File], schemas: Sequence[pa.Schema], hive: dict[str, pa.DataType]
 ) -> tuple[pa.Schema, dict[str, str]]:
-    """Find one schema for all files and, for each column they disagree on, the error to raise."""
-    told = [_types(file, schema, hive) for file, schema in zip(files, schemas, strict=True)]
+    """Find the common schema of files, and errors of columns without a type."""
+    types_by_file = [
+        _types(file, schema, hive) for file, schema in zip(files, schemas, strict=True)
+    ]
     text = all(file.format in DELIMITER for file in files)
-    types, faults = dict(told[0]), _hidden_folders(files, schemas)
-    for file, own in zip(files[1:], told[1:], strict=True):
+    types, column_errors = dict(types_by_file[0]), _hidden_folders(files, schemas)
+    for file, own in zip(files[1:], types_by_file[1:], strict=True):
         for name in own.keys() ^ types.keys():
-            lacking, others = (file, own) if name in types else (files[0], told[0])
-            faults.setdefault(
+            lacking, others = (file, own) if name in types else (files[0], types_by_file[0])
+            column_errors.setdefault(
                 name,
                 f"Column {name!r} is missing in {lacking.name!r} but not in every file. Leave "
                 f"that file out, or write it again with the column.{near(name, others)}",
             )
         for name, kind in own.items():
-            common = _common_type(types.setdefault(name, kind), kind, text)
+            common = _promote(types.setdefault(name, kind), kind, text)
             if common is None:
                 hint = text_keys_hint([str(kind), str(types[name])]) if name in file.text else ""
-                faults.setdefault(
+                column_errors.setdefault(
                     name,
                     f"Column {name!r} is {kind} in {file.name!r} but {types[name]} in the files "
                     f"before it. Write the files with one type.{hint}",
@@ -256,11 +287,11 @@ def _unify(
             else:
                 types[name] = common
     fields = [pa.field(name, kind) for name, kind in types.items()]
-    return pa.schema(fields + _doubled(schemas)), faults
+    return pa.schema(fields + _duplicate_columns(schemas)), column_errors
 
 
 def _types(file: File, schema: pa.Schema, hive: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Type of each column of a file, its partition keys included."""
+    """Return the type of each column of a file and of its partition keys."""
     types = {key: hive[key] for key in file.partitions}
     for column in schema:
         kind = column.type
@@ -268,19 +299,22 @@ def _types(file: File, schema: pa.Schema, hive: dict[str, pa.DataType]) -> dict[
     return types
 
 
-def _doubled(schemas: Sequence[pa.Schema]) -> list[pa.Field]:
-    """Columns that a file holds twice, to stand twice in the schema: asking for one is refused."""
-    doubled = {
+def _duplicate_columns(schemas: Sequence[pa.Schema]) -> list[pa.Field]:
+    """List duplicate columns for the schema.
+
+    They stand twice in it, so reading one is an error.
+    """
+    duplicates = {
         column.name: column
         for schema in schemas
         for column in schema
         if len(schema.get_all_field_indices(column.name)) > 1
     }
-    return list(doubled.values())
+    return list(duplicates.values())
 
 
-def _common_type(a: pa.DataType, b: pa.DataType, text: bool) -> pa.DataType | None:
-    """Find the type that holds both, if there is one (for CSV files at worst the text)."""
+def _promote(a: pa.DataType, b: pa.DataType, text: bool) -> pa.DataType | None:
+    """Find a common type of two types, or None; CSV files fall back to text."""
     if a.equals(b):
         return a
     a, b = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (a, b))
@@ -300,16 +334,21 @@ def _common_type(a: pa.DataType, b: pa.DataType, text: bool) -> pa.DataType | No
 
 
 def _hive_types(files: Sequence[File]) -> dict[str, pa.DataType]:
-    """int64 where every value of a partition key is one, each another one, else string."""
+    """Return the type of each partition key.
+
+    It is int64 if all values are distinct integers, as text and as numbers.
+
+    Other keys are strings.
+    """
     values: dict[str, set[str]] = {}
     for file in files:
         for key, value in file.partitions.items():
             values.setdefault(key, set()).update([] if value is None else [value])
     return {
         key: pa.int64()
-        if found
-        and all(re.fullmatch(r"-?[0-9]{1,18}", value) for value in found)
-        and len(set(map(int, found))) == len(found)
+        if texts
+        and all(re.fullmatch(r"-?[0-9]{1,18}", text) for text in texts)
+        and len(set(map(int, texts))) == len(texts)
         else pa.string()
-        for key, found in values.items()
+        for key, texts in values.items()
     }

@@ -1,6 +1,6 @@
-"""Conditions on rows, from their text to a tree: ``day = '2026-11-19' and slot in (1, 2)``.
+"""Parse conditions on rows: ``day = '2026-11-19' and slot in (1, 2)``.
 
-The grammar, keywords in any case::
+The grammar; keywords may be in upper or lower case::
 
     condition   conjunction {or conjunction}
     conjunction term {and term}
@@ -9,9 +9,9 @@ The grammar, keywords in any case::
                 column [not] in (literal, ...)
                 column [not] between literal and literal
                 column is [not] null
-                column, of booleans
-    column      name, or "any name", in which "" stands for "
-    literal     'text', in which '' stands for ', a number, true, false
+                column of booleans
+    column      name, or "any name" with "" for "
+    literal     'text' with '' for ', a number, true, false
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Literal:
-    """A value as it was written.
+    """A literal value as text.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class IsNull:
 
 @dataclass(frozen=True)
 class Flag:
-    """A column of booleans by itself."""
+    """A column of booleans as a condition."""
 
     column: str
 
@@ -106,14 +106,14 @@ class Not:
 
 @dataclass(frozen=True)
 class And:
-    """All of two parts or more."""
+    """``part and part ...``, with two or more parts."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """Any of two parts or more."""
+    """``part or part ...``, with two or more parts."""
 
     parts: tuple[Node, ...]
 
@@ -122,7 +122,7 @@ Node = Comparison | Among | IsNull | Flag | Not | And | Or
 
 
 def parse(text: str) -> Node:
-    """Read a condition.
+    """Parse a condition.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def parse(text: str) -> Node:
     Raises
     ------
     ArgumentError
-        Tells where the text does not follow the grammar, and what was expected there.
+        If the text does not follow the grammar; the message says where and what is expected.
 
     Examples
     --------
@@ -147,19 +147,19 @@ def parse(text: str) -> Node:
 found three. Text stands in single quotes: 'three'.
     """
     parser = _Parser(text)
-    found = parser.condition()
+    node = parser.condition()
     parser.end()
-    return found
+    return node
 
 
 class _Parser(TokenReader):
-    """Reads tokens from left to right, one method a rule of the grammar."""
+    """A parser with one method for each rule of the grammar."""
 
-    called = "where"
-    parts = "a column, a literal or an operator"
+    name = "where"
+    expected = "a column, a literal or an operator"
     keywords = frozenset({"and", "or", "not", "in", "between", "is", "null", "true", "false"})
-    closed_by: ClassVar = {"'": "'", '"': '"'}
-    deepest = 50
+    closing_signs: ClassVar = {"'": "'", '"': '"'}
+    max_depth = 50
 
     def _token_at(self, at: int) -> tuple[str, int] | None:
         match = _TOKEN.match(self._text, at)
@@ -185,16 +185,16 @@ class _Parser(TokenReader):
         nested = self._next.text == "(" or self._next.keyword == "not"
         if not nested:
             return self._predicate()
-        self._deeper()
+        self._enter()
         if self._skip("not"):
-            found: Node = Not(self._term())
+            node: Node = Not(self._term())
         else:
             self._skip("(")
-            found = self.condition()
+            node = self.condition()
             if not self._skip(")"):
                 self._fail("'and', 'or' or ')'")
         self._depth -= 1
-        return found
+        return node
 
     def _predicate(self) -> Node:
         literal = self._literal_here()
@@ -212,21 +212,21 @@ class _Parser(TokenReader):
                 self._fail("null" if negated else "null or not null")
             return Not(IsNull(column)) if negated else IsNull(column)
         negated = self._skip("not")
-        found: Node
+        node: Node
         if self._skip("in"):
-            found = Among(column, self._list())
+            node = Among(column, self._list())
         elif self._skip("between"):
             low = Comparison(column, ">=", self._literal())
             if not self._skip("and"):
                 self._fail("'and' and the upper end")
-            found = And((low, Comparison(column, "<=", self._literal())))
+            node = And((low, Comparison(column, "<=", self._literal())))
         elif negated:
             self._fail("in or between")
         elif self._next.kind == "end" or self._next.text == ")" or self._next.keyword:
             return Flag(column)
         else:
             self._fail("a comparison (=, !=, <, <=, >, >=), in, between or is")
-        return Not(found) if negated else found
+        return Not(node) if negated else node
 
     def _list(self) -> tuple[Literal, ...]:
         if not self._skip("("):
@@ -239,7 +239,7 @@ class _Parser(TokenReader):
         return tuple(literals)
 
     def _column(self) -> str:
-        name = self._next.names
+        name = self._next.column_name
         if not name:
             word = self._next.text
             self._fail(
@@ -248,36 +248,36 @@ class _Parser(TokenReader):
                 if self._next.keyword
                 else "",
             )
-        self._place += 1
+        self._position += 1
         return name
 
     def _operator(self) -> str:
         text = _SPELLING.get(self._next.text, self._next.text)
         if self._next.kind != "operator" or text not in _FLIPPED:
             return ""
-        self._place += 1
+        self._position += 1
         return text
 
     def _literal(self) -> Literal:
-        found = self._literal_here()
-        if found is None:
+        literal = self._literal_here()
+        if literal is None:
             remedy = ""
             if self._next.keyword == "null":
                 remedy = "Nothing compares with null: write 'column is null'."
-            elif name := self._next.names:
+            elif name := self._next.column_name:
                 remedy = f"Text stands in single quotes: {Literal('text', name)}."
             self._fail("a literal", remedy)
-        return found
+        return literal
 
     def _literal_here(self) -> Literal | None:
         token = self._next
         if token.kind == "text":
-            found = Literal("text", token.text[1:-1].replace("''", "'"))
+            literal = Literal("text", token.text[1:-1].replace("''", "'"))
         elif token.kind == "number":
-            found = Literal("number", token.text)
+            literal = Literal("number", token.text)
         elif token.keyword in ("true", "false"):
-            found = Literal("bool", token.keyword)
+            literal = Literal("bool", token.keyword)
         else:
             return None
-        self._place += 1
-        return found
+        self._position += 1
+        return literal

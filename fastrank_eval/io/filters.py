@@ -1,4 +1,4 @@
-"""Select the rows of a source that a condition holds for."""
+"""Select the rows of a source that satisfy a condition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from fastrank_eval._lib.arrow import arrow_value, values_column
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.io import filter_parser
-from fastrank_eval.io.csv_numbers import Spelling
+from fastrank_eval.io.csv_numbers import Spellings
 from fastrank_eval.io.expressions import (
     expression_columns,
     expression_mask,
@@ -24,7 +24,7 @@ from fastrank_eval.io.literals import fit, order_key, plain_type
 from fastrank_eval.io.pruning import ANYTHING, FALSE, NULL, TRUE, UNKNOWN, Range
 from fastrank_eval.io.source import Source, require_columns, selected_row, type_name
 
-__all__ = ["Condition", "Selection", "Where", "bind", "condition_of", "folded"]
+__all__ = ["Condition", "Selection", "Where", "bind", "condition_of", "reduce_balanced"]
 
 
 _COMPARE = {
@@ -35,20 +35,20 @@ _COMPARE = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_UNSET = arrow_value(None, pa.bool_())
+_NULL_BOOLEAN = arrow_value(None, pa.bool_())
 
-#: Gives a column, of its plain type: an array to compute with, or an expression to build on.
+#: Returns a column in its plain type, as an array or as an expression.
 Operand = Callable[[str], Any]
 
 
 class Condition(Protocol):
-    """What every bound condition can tell."""
+    """A condition with the types of its columns."""
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        """Whether rows meet it; unless `exact`, false may stand for null."""
+        """Compute the mask of rows; unless `exact`, false may stand for null."""
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
-        """What it may come to in rows of which this is known, and perhaps more than that."""
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
+        """Return the possible values for rows in these ranges, or more."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ class _Comparison:
     def mask(self, operand: Operand, exact: bool = False) -> Any:
         return _COMPARE[self.operator](operand(self.column), self.value)
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
-        column = known.get(self.column, UNKNOWN)
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
+        column = ranges.get(self.column, UNKNOWN)
         if not self.value.is_valid:
             return NULL
-        found = NULL if column.nulls else 0
+        outcomes = NULL if column.nulls else 0
         if not column.values:
-            return found
+            return outcomes
         key = order_key(self.value)
         if column.low is None or key is None:
-            return found | TRUE | FALSE
+            return outcomes | TRUE | FALSE
         low, high = column.low, column.high
         holds, fails = {
             "=": (low <= key <= high, not low == key == high),
@@ -79,9 +79,9 @@ class _Comparison:
             ">": (high > key, low <= key),
             ">=": (high >= key, low < key),
         }[self.operator]
-        if pa.types.is_floating(self.value.type):  # NaN is unequal to all, and nothing else
+        if pa.types.is_floating(self.value.type):  # NaN satisfies only "!="
             holds, fails = holds or self.operator == "!=", fails or self.operator != "!="
-        return found | TRUE * holds | FALSE * fails
+        return outcomes | TRUE * holds | FALSE * fails
 
 
 @dataclass(frozen=True)
@@ -93,24 +93,24 @@ class _Among:
     def mask(self, operand: Operand, exact: bool = False) -> Any:
         column, values = operand(self.column), self.values
         if pa.types.is_decimal32(values.type) or pa.types.is_decimal64(values.type):
-            # Arrow looks up wider ones only.
+            # Arrow's is_in supports only wider decimals.
             kind = pa.decimal128(values.type.precision, values.type.scale)
             column, values = column.cast(kind), values.cast(kind)
-        found = pc.is_in(column, options=pc.SetLookupOptions(values))
+        mask = pc.is_in(column, options=pc.SetLookupOptions(values))
         if not exact:
-            return found
-        return pc.if_else(pc.is_valid(column), found, _UNSET)
+            return mask
+        return pc.if_else(pc.is_valid(column), mask, _NULL_BOOLEAN)
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
-        column = known.get(self.column, UNKNOWN)
-        found = NULL if column.nulls else 0
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
+        column = ranges.get(self.column, UNKNOWN)
+        outcomes = NULL if column.nulls else 0
         if not column.values:
-            return found
+            return outcomes
         if column.low is None or self.keys is None:
-            return found | TRUE | FALSE
+            return outcomes | TRUE | FALSE
         inside = bisect_right(self.keys, column.high) - bisect_left(self.keys, column.low)
-        sure = column.low == column.high and inside and not pa.types.is_floating(self.values.type)
-        return found | TRUE * (inside > 0) | FALSE * (not sure)
+        always = column.low == column.high and inside and not pa.types.is_floating(self.values.type)
+        return outcomes | TRUE * (inside > 0) | FALSE * (not always)
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class _IsNull:
     def mask(self, operand: Operand, exact: bool = False) -> Any:
         return pc.is_null(operand(self.column))
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
-        column = known.get(self.column, UNKNOWN)
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
+        column = ranges.get(self.column, UNKNOWN)
         return TRUE * column.nulls | FALSE * column.values
 
 
@@ -132,8 +132,8 @@ class _Not:
     def mask(self, operand: Operand, exact: bool = False) -> Any:
         return pc.invert(self.part.mask(operand, exact=True))
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
-        return _swapped(self.part.outcomes(known))
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
+        return _negate_outcomes(self.part.outcomes(ranges))
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,10 @@ class _And:
     parts: tuple[Condition, ...]
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return folded(pc.and_kleene, [part.mask(operand, exact) for part in self.parts])
+        return reduce_balanced(pc.and_kleene, [part.mask(operand, exact) for part in self.parts])
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
-        return reduce(_both, (part.outcomes(known) for part in self.parts))
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
+        return reduce(_and_outcomes, (part.outcomes(ranges) for part in self.parts))
 
 
 @dataclass(frozen=True)
@@ -152,31 +152,33 @@ class _Or:
     parts: tuple[Condition, ...]
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        return folded(pc.or_kleene, [part.mask(operand, exact) for part in self.parts])
+        return reduce_balanced(pc.or_kleene, [part.mask(operand, exact) for part in self.parts])
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
-        return _swapped(reduce(_both, (_swapped(part.outcomes(known)) for part in self.parts)))
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
+        return _negate_outcomes(
+            reduce(_and_outcomes, (_negate_outcomes(part.outcomes(ranges)) for part in self.parts))
+        )
 
 
 class _Unbound:
-    """A part whose column is not known yet: its outcomes are asked for, never its rows."""
+    """A part without its column; it has outcomes but no mask."""
 
     def mask(self, operand: Operand, exact: bool = False) -> Any:
-        raise NotImplementedError  # pragma: no cover - `bind` without `lenient` comes first
+        raise NotImplementedError  # pragma: no cover - masks need a complete schema
 
-    def outcomes(self, known: Mapping[str, Range]) -> int:
+    def outcomes(self, ranges: Mapping[str, Range]) -> int:
         return ANYTHING
 
 
-def bind(node: filter_parser.Node, schema: pa.Schema, lenient: bool = False) -> Condition:
-    """Give every literal of a condition the type of its column.
+def bind(node: filter_parser.Node, schema: pa.Schema, partial_schema: bool = False) -> Condition:
+    """Convert the literals of a condition to the types of their columns.
 
     Parameters
     ----------
-    node : where.Node
+    node : filter_parser.Node
     schema : pyarrow.Schema
-    lenient : bool
-        The schema does not hold every column: parts it does not fit may come to anything.
+    partial_schema : bool
+        Whether the schema may lack columns. Parts that do not fit it can have any outcome.
 
     Raises
     ------
@@ -186,15 +188,15 @@ def bind(node: filter_parser.Node, schema: pa.Schema, lenient: bool = False) -> 
         If a literal does not fit its column.
     """
     if isinstance(node, filter_parser.Not):
-        return _Not(bind(node.part, schema, lenient))
+        return _Not(bind(node.part, schema, partial_schema))
     if isinstance(node, filter_parser.And | filter_parser.Or):
-        parts = tuple(bind(part, schema, lenient) for part in node.parts)
+        parts = tuple(bind(part, schema, partial_schema) for part in node.parts)
         return _And(parts) if isinstance(node, filter_parser.And) else _Or(parts)
     try:
         require_columns(schema, [node.column], role="where")
         return _leaf(node, schema.field(node.column).type)
     except FastRankEvalError:
-        if not lenient:
+        if not partial_schema:
             raise
         return _Unbound()
 
@@ -222,53 +224,54 @@ def _leaf(
     values = [fit(literal, kind, name) for literal in node.literals]
     keys = [order_key(value) for value in values if value.is_valid]
     if pa.types.is_floating(plain) and 0.0 in keys:
-        values += [arrow_value(0.0, plain), arrow_value(-0.0, plain)]  # one number, but two hashes
+        values += [arrow_value(0.0, plain), arrow_value(-0.0, plain)]  # equal, with other hashes
     array = values_column([value for value in values if value.is_valid], plain)
     return _Among(name, array, None if None in keys else sorted(keys))
 
 
-def _both(a: int, b: int) -> int:
-    """What `a and b` may come to."""
-    found = (a | b) & FALSE
+def _and_outcomes(a: int, b: int) -> int:
+    """Return the possible values of `a and b`."""
+    outcomes = (a | b) & FALSE
     if a & TRUE and b & TRUE:
-        found |= TRUE
+        outcomes |= TRUE
     if (a & NULL and b & (NULL | TRUE)) or (a & TRUE and b & NULL):
-        found |= NULL
-    return found
+        outcomes |= NULL
+    return outcomes
 
 
-def _swapped(outcomes: int) -> int:
-    """True for false and false for true."""
+def _negate_outcomes(outcomes: int) -> int:
+    """Swap true and false."""
     return outcomes & NULL | TRUE * bool(outcomes & FALSE) | FALSE * bool(outcomes & TRUE)
 
 
-def folded(join: Callable[[Any, Any], Any], parts: Sequence[Any]) -> Any:
-    """Join many by halves: a long chain would overflow the stack of whoever walks it."""
+def reduce_balanced(join: Callable[[Any, Any], Any], parts: Sequence[Any]) -> Any:
+    """Join parts as a balanced tree: a long chain would overflow the stack."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
-    return join(folded(join, parts[:half]), folded(join, parts[half:]))
+    return join(reduce_balanced(join, parts[:half]), reduce_balanced(join, parts[half:]))
 
 
-#: Rows looked at together: decoded, the strings of more might pass the 2 GiB that Arrow counts to.
-_PIECE = 1 << 20
+#: Rows of a mask: the decoded strings of more rows might pass the 2 GiB of Arrow's offsets.
+_MASK_ROWS = 1 << 20
 _EQUAL_TEXT = (("=", "text"), ("!=", "text"))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A condition that knows the columns of its source.
+    """A condition on the columns of a source.
 
     Parameters
     ----------
     columns : tuple of str
-        The columns it looks at.
+        The columns of the condition.
     mask : callable
-        Tells which rows of a batch, which holds these columns, it selects.
+        Returns the mask of selected rows of a batch with these columns.
     outcomes : callable
-        What it may come to in rows of which something is known: `conditions.TRUE` and so on.
+        Returns the possible values for rows in given ranges, as bits `pruning.TRUE`, `FALSE` and
+        `NULL`.
     expression : pyarrow.compute.Expression or None
-        The same for a scanner; None where a scanner would select other rows.
+        The same condition for Arrow's scanner; None if the scanner would select other rows.
     """
 
     columns: tuple[str, ...]
@@ -276,44 +279,49 @@ class Selection:
     outcomes: Callable[[Mapping[str, Range]], int]
     expression: pc.Expression | None
 
-    def may_hold(self, known: Mapping[str, Range]) -> bool:
-        """Whether it may select rows of which this is known."""
-        return bool(self.outcomes(known) & TRUE)
+    def may_hold(self, ranges: Mapping[str, Range]) -> bool:
+        """Return whether the condition may select rows in these ranges."""
+        return bool(self.outcomes(ranges) & TRUE)
 
-    def must_hold(self, known: Mapping[str, Range]) -> bool:
-        """Whether it selects every row of which this is known."""
-        return self.outcomes(known) == TRUE
+    def must_hold(self, ranges: Mapping[str, Range]) -> bool:
+        """Return whether the condition selects all rows in these ranges."""
+        return self.outcomes(ranges) == TRUE
 
-    def and_its_own(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """These columns, and then those that the condition needs besides."""
+    def required_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return these columns, then the other columns of the condition."""
         return tuple(dict.fromkeys((*columns, *self.columns)))
 
-    def of(self, batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Any]:
-        """The selected rows of batches that hold `and_its_own(columns)`; just these columns."""
-        for batch in batches:
-            for lo in range(0, batch.num_rows, _PIECE):
-                piece = batch.slice(lo, _PIECE)
-                mask = self.mask(piece)
+    def filter(self, batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the selected rows of batches with `required_columns(columns)`.
+
+        The result has only `columns`.
+        """
+        for long_batch in batches:
+            for lo in range(0, long_batch.num_rows, _MASK_ROWS):
+                batch = long_batch.slice(lo, _MASK_ROWS)
+                mask = self.mask(batch)
                 rows = mask.true_count
                 if rows:
-                    kept = piece.select(list(columns))
-                    yield kept if rows == len(mask) else _filtered(kept, mask)
+                    result = batch.select(list(columns))
+                    yield result if rows == len(mask) else _filter_batch(result, mask)
 
 
 @dataclass(frozen=True)
 class Where:
-    """A condition that does not know the columns of a source yet.
+    """A condition without the columns of a source.
 
     Parameters
     ----------
-    given : where.Node or pyarrow.compute.Expression
-        What a user passed, once text is parsed.
+    condition : filter_parser.Node or pyarrow.compute.Expression
+        The condition of the user; text is parsed.
     """
 
-    given: filter_parser.Node | pc.Expression
+    condition: filter_parser.Node | pc.Expression
 
-    def select(self, schema: pa.Schema, spelling: Spelling | None = None) -> Selection:
-        """Bind it to the columns of a source, which text files write so.
+    def select(self, schema: pa.Schema, spellings: Spellings | None = None) -> Selection:
+        """Bind the condition to the columns of a source.
+
+        `spellings` are those of text files.
 
         Raises
         ------
@@ -322,23 +330,23 @@ class Where:
         ArgumentError
             If the condition does not fit the types of its columns.
         """
-        given = self.given
-        if isinstance(given, pc.Expression):
-            columns = expression_columns(given, schema)
+        condition = self.condition
+        if isinstance(condition, pc.Expression):
+            columns = expression_columns(condition, schema)
             return Selection(
                 columns,
-                lambda batch: expression_mask(given, batch.select(list(columns))),
-                lambda known: expression_outcomes(given, columns, schema, known),
-                given if _scannable(schema, columns) else None,
+                lambda batch: expression_mask(condition, batch.select(list(columns))),
+                lambda ranges: expression_outcomes(condition, columns, schema, ranges),
+                condition if _scannable(schema, columns) else None,
             )
-        bound = bind(given, schema)
-        for name, text in _equal_texts(given):
-            if spelling is not None and not spelling.holds(name, text):
+        bound = bind(condition, schema)
+        for name, text in _equal_texts(condition):
+            if spellings is not None and not spellings.is_unique_spelling(name, text):
                 raise ArgumentError(
                     f"where: must compare column {name!r} with numbers as the file writes them, "
                     f"got the text {text!r}; leave out the quotes to compare it with the number."
                 )
-        columns = tuple(dict.fromkeys(_columns(given)))
+        columns = tuple(dict.fromkeys(_columns(condition)))
         expression = None
         if _scannable(schema, columns):
 
@@ -350,28 +358,31 @@ class Where:
             expression = bound.mask(column_of)
         return Selection(
             columns,
-            lambda batch: bound.mask(lambda name: _plain(batch.column(name))),
+            lambda batch: bound.mask(lambda name: _plain_array(batch.column(name))),
             bound.outcomes,
             expression,
         )
 
-    def may_hold(self, schema: pa.Schema, known: Mapping[str, Range]) -> bool:
-        """Whether it may select rows of which this is known, where the schema may lack columns."""
-        if isinstance(self.given, pc.Expression):
+    def may_hold(self, schema: pa.Schema, ranges: Mapping[str, Range]) -> bool:
+        """Return whether the condition may select rows in these ranges.
+
+        The schema may lack columns.
+        """
+        if isinstance(self.condition, pc.Expression):
             try:
-                outcomes = self.select(schema).outcomes(known)
+                outcomes = self.select(schema).outcomes(ranges)
             except ValueError:
                 outcomes = ANYTHING
         else:
-            outcomes = bind(self.given, schema, lenient=True).outcomes(known)
+            outcomes = bind(self.condition, schema, partial_schema=True).outcomes(ranges)
         return bool(outcomes & TRUE)
 
-    def only(self, source: Source) -> Source:
-        """The rows of a source that it selects, in their order."""
-        selection, again = self.select(source.schema, source.spelling), source.as_text
+    def apply(self, source: Source) -> Source:
+        """Return a source with the selected rows, in their order."""
+        selection, reopen = self.select(source.schema, source.spellings), source.as_text
 
         def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            return selection.of(source.batches(selection.and_its_own(columns)), columns)
+            return selection.filter(source.batches(selection.required_columns(columns)), columns)
 
         return Source(
             source.name,
@@ -379,31 +390,32 @@ class Where:
             read,
             rereadable=source.rereadable,
             locate=selected_row,
-            as_text=None if again is None else lambda *names: self.only(again(*names)),
-            spelling=source.spelling,
+            as_text=None if reopen is None else lambda *names: self.apply(reopen(*names)),
+            spellings=source.spellings,
         )
 
     def categories(self) -> frozenset[str]:
-        """Columns that it finds equal to texts."""
-        if isinstance(self.given, pc.Expression):
+        """Return the columns that the condition compares with text for equality."""
+        if isinstance(self.condition, pc.Expression):
             return frozenset()
-        return frozenset(name for name, _ in _equal_texts(self.given))
+        return frozenset(name for name, _ in _equal_texts(self.condition))
 
 
-def condition_of(given: object) -> Where:
-    """Check what was passed as ``where``, and parse text.
+def condition_of(condition: object) -> Where:
+    """Check the argument ``where``, and parse text.
 
     Raises
     ------
     ArgumentError
-        If it is neither text of a condition nor a pyarrow Expression.
+        If the argument is neither text of a condition nor a pyarrow Expression.
     """
-    if isinstance(given, pc.Expression):
-        return Where(given)
-    if isinstance(given, str):
-        return Where(filter_parser.parse(given))
+    if isinstance(condition, pc.Expression):
+        return Where(condition)
+    if isinstance(condition, str):
+        return Where(filter_parser.parse(condition))
     raise ArgumentError(
-        f"where={given!r} is {type_name(given)}: pass text, or a pyarrow.compute.Expression."
+        f"where={condition!r} is {type_name(condition)}: pass text, or a "
+        "pyarrow.compute.Expression."
     )
 
 
@@ -418,7 +430,7 @@ def _columns(node: filter_parser.Node) -> Iterator[str]:
 
 
 def _equal_texts(node: filter_parser.Node) -> Iterator[tuple[str, str]]:
-    """Columns and the texts that they are found equal to, or not."""
+    """Yield columns and texts that the condition compares for equality."""
     if isinstance(node, filter_parser.Not):
         yield from _equal_texts(node.part)
     elif isinstance(node, filter_parser.And | filter_parser.Or):
@@ -434,9 +446,9 @@ def _equal_texts(node: filter_parser.Node) -> Iterator[tuple[str, str]]:
 
 
 def _scannable(schema: pa.Schema, columns: Sequence[str]) -> bool:
-    """Whether Arrow's scanner selects the same rows.
+    """Return whether Arrow's scanner selects the same rows.
 
-    It loses rows of NaN: statistics that tell of 1.0 alone rule out ``x != 1.0`` for it.
+    The scanner loses rows of NaN: it excludes ``x != 1.0`` if the statistics hold only 1.0.
     """
     kinds = [schema.field(name).type for name in columns]
     values = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
@@ -445,31 +457,31 @@ def _scannable(schema: pa.Schema, columns: Sequence[str]) -> bool:
     )
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """The values of an array in its plain type."""
+def _plain_array(array: pa.Array) -> pa.Array:
+    """Convert an array to its plain type."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _plain(array.storage)
+        return _plain_array(array.storage)
     if pa.types.is_run_end_encoded(kind):
-        return _plain(pc.run_end_decode(array))
+        return _plain_array(pc.run_end_decode(array))
     plain = plain_type(kind)
     if pa.types.is_dictionary(kind):
-        return _plain(array.dictionary).cast(plain).take(array.indices)
+        return _plain_array(array.dictionary).cast(plain).take(array.indices)
     return array if kind.equals(plain) else array.cast(plain)
 
 
-def _filtered(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
-    columns = [_kept(column, mask) for column in batch.columns]
+def _filter_batch(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+    columns = [_filter_array(column, mask) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _kept(array: pa.Array, mask: pa.Array) -> pa.Array:
-    """Selected values in their own type; Arrow filters no run ends and no views."""
+def _filter_array(array: pa.Array, mask: pa.Array) -> pa.Array:
+    """Filter an array of any type; Arrow cannot filter run ends and views."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _kept(array.storage, mask))
+        return pa.ExtensionArray.from_storage(kind, _filter_array(array.storage, mask))
     if pa.types.is_run_end_encoded(kind):
-        return pc.run_end_encode(_kept(pc.run_end_decode(array), mask), kind.run_end_type)
+        return pc.run_end_encode(_filter_array(pc.run_end_decode(array), mask), kind.run_end_type)
     if pa.types.is_string_view(kind):
         return array.cast(pa.large_string()).filter(mask).cast(kind)
     if pa.types.is_binary_view(kind):

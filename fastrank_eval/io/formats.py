@@ -1,4 +1,4 @@
-"""Read one Parquet, Arrow or CSV file, and check what Arrow takes on trust."""
+"""Read and check one Parquet, Arrow or CSV file."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io.csv_numbers import (
     INFERRED,
-    WAYS,
-    followed_ways,
+    SPELLINGS,
     is_number,
-    ways_of,
+    remaining_spellings,
+    spellings_of,
 )
-from fastrank_eval.io.paths import File, begins_like, sniff
+from fastrank_eval.io.paths import File, format_of_bytes, sniff
 from fastrank_eval.io.pruning import Range, row_group_ranges
-from fastrank_eval.io.source import Batch, UnreadBatch, decoded, first_line, reading, select
+from fastrank_eval.io.source import Batch, UnreadBatch, decode_names, first_line, reading, select
 
 __all__ = [
     "DELIMITER",
     "StreamBytes",
-    "checked",
+    "check_batches",
     "inspect_file",
     "open_parquet",
+    "open_row_groups",
     "open_stream",
     "read_file",
-    "unread",
 ]
 
 
 _LOCAL_BUFFER = 1 << 20  # bytes a column; a remote read costs a round trip, so it fetches more
 _REMOTE_BUFFER = 1 << 23
-#: Rows of a file up to which it is opened again for each reading.
-_SHORT = 1 << 17
+#: Files up to this number of rows are opened again for each reading.
+_MAX_REOPEN_ROWS = 1 << 17
 
 
 @contextmanager
@@ -68,54 +68,57 @@ def _parquet(file: File, handle: pa.NativeFile, metadata: Any = None) -> Any:
     )
 
 
-def unread(
+def open_row_groups(
     file: File,
     targets: Mapping[str, pa.DataType],
-    wanted: Callable[[Mapping[str, Range]], bool] | None = None,
+    keep_row_group: Callable[[Mapping[str, Range]], bool] | None = None,
 ) -> UnreadBatch:
-    """The row groups of a file that hold rows, to be read later.
+    """Open a Parquet file to read its non-empty row groups later.
 
     Parameters
     ----------
     file : File
     targets : mapping of str to pyarrow.DataType
-        Columns to read, those that the file lacks left out.
-    wanted : callable, optional
-        Told what the statistics of a row group tell, says whether its rows are.
+        Columns to read; those that the file lacks are skipped.
+    keep_row_group : callable, optional
+        Returns whether to read a row group with these ranges of columns.
     """
     handle = file.filesystem.open_input_file(file.path)
     with _parquet(file, handle) as parquet:
-        state = _state(file, handle)
+        version = _file_version(file, handle)
         metadata = parquet.metadata
         own = [name for name in targets if name in parquet.schema_arrow.names]
         rows = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
-        found = tuple(
-            (g, held)
-            for g, held in enumerate(rows)
-            if held and (wanted is None or wanted(row_group_ranges(parquet, g, targets)))
+        row_groups = tuple(
+            (g, rows_of_group)
+            for g, rows_of_group in enumerate(rows)
+            if rows_of_group
+            and (keep_row_group is None or keep_row_group(row_group_ranges(parquet, g, targets)))
         )
-    # A long file stays open, so that one that takes its place meanwhile does not matter. Thousands
-    # of short ones may wait in a stretch, and handles of file systems written in Python are not
-    # safe between threads: those are opened once more.
-    kept: pa.NativeFile | None = handle
-    if sum(rows) <= _SHORT or _in_python(file.filesystem):
+    # A long file stays open, so that its replacement meanwhile does not matter. Two kinds of files
+    # are opened again: short ones, because a work batch may have thousands of them, and files of
+    # file systems written in Python, because their handles are not safe between threads.
+    open_handle: pa.NativeFile | None = handle
+    if sum(rows) <= _MAX_REOPEN_ROWS or _in_python(file.filesystem):
         handle.close()
-        kept = None
+        open_handle = None
 
-    def read(groups: tuple[int, ...], most: int, threads: bool) -> Iterator[pa.RecordBatch]:
-        left = sum(rows[g] for g in groups)
-        anew = file.filesystem.open_input_file(file.path) if kept is None else None
-        with nullcontext(kept) if anew is None else anew as handle:
-            _refuse_changes(file, handle, state, kept is not None)
-            with _parquet(file, handle, metadata) as opened:
-                for batch in checked(opened.iter_batches(most, groups, own, use_threads=threads)):
-                    left -= batch.num_rows
+    def read(groups: tuple[int, ...], max_rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
+        remaining = sum(rows[g] for g in groups)
+        new_handle = file.filesystem.open_input_file(file.path) if open_handle is None else None
+        with nullcontext(open_handle) if new_handle is None else new_handle as handle:
+            _refuse_changes(file, handle, version, open_handle is not None)
+            with _parquet(file, handle, metadata) as parquet:
+                for batch in check_batches(
+                    parquet.iter_batches(max_rows, groups, own, use_threads=threads)
+                ):
+                    remaining -= batch.num_rows
                     yield batch
-            _refuse_changes(file, handle, state, kept is not None)
-        if left:  # Arrow takes row groups that are cut off for empty ones
-            raise EOFError(f"{left:,} of its rows are missing")
+            _refuse_changes(file, handle, version, open_handle is not None)
+        if remaining:  # Arrow reads truncated row groups as empty
+            raise EOFError(f"{remaining:,} of its rows are missing")
 
-    return UnreadBatch(found, read)
+    return UnreadBatch(row_groups, read)
 
 
 def _in_python(filesystem: pafs.FileSystem) -> bool:
@@ -124,23 +127,25 @@ def _in_python(filesystem: pafs.FileSystem) -> bool:
     return isinstance(filesystem, pafs.PyFileSystem)
 
 
-def _state(file: File, handle: pa.NativeFile) -> tuple[int, ...]:
-    """What tells a file from another of its name, and from itself once it is changed."""
+def _file_version(file: File, handle: pa.NativeFile) -> tuple[int, ...]:
+    """Return values that differ after a file was changed or replaced."""
     if isinstance(file.filesystem, pafs.LocalFileSystem):
         now = Path(file.path).stat()
         return now.st_ino, now.st_size, now.st_mtime_ns
     return (handle.size(),)
 
 
-def _refuse_changes(file: File, handle: pa.NativeFile, state: tuple[int, ...], kept: bool) -> None:
-    """Row groups of two versions of a file would make one number of both."""
+def _refuse_changes(
+    file: File, handle: pa.NativeFile, version: tuple[int, ...], handle_is_open: bool
+) -> None:
+    """Raise if a file was changed: a result must not mix two of its versions."""
     try:
-        now = _state(file, handle)
+        current = _file_version(file, handle)
     except FileNotFoundError:
-        if kept:
+        if handle_is_open:
             return
         raise
-    if now == state or (kept and now[0] != state[0]):
+    if current == version or (handle_is_open and current[0] != version[0]):
         return
     raise SourceError(
         f"Cannot read {file.name!r}: it was changed while it was read. "
@@ -148,66 +153,74 @@ def _refuse_changes(file: File, handle: pa.NativeFile, state: tuple[int, ...], k
     )
 
 
-#: Offsets that are compared at a time, so that they stay in the cache.
-_PIECE = 1 << 17
+#: Number of offsets in a comparison; they fit the processor cache.
+_OFFSETS_BLOCK = 1 << 17
 
 
-def checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Refuse what Arrow reads on trust: offsets and indices out of range, text that is no UTF-8.
+def check_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Check offsets, indices and UTF-8, which Arrow reads without a check.
 
-    ``validate(full=True)`` looks at the same in 7 ns a string; text of ASCII takes a tenth here.
+    ``validate(full=True)`` checks the same in 7 ns a string; here ASCII text takes a tenth of that.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        Naming what is wrong.
+        If data are invalid; the message says how.
     """
-    sound: dict[int, pa.Array] = {}
+    valid_values: dict[int, pa.Array] = {}
     for batch in batches:
         batch.validate()
-        for place, column in enumerate(batch.columns):
+        for index, column in enumerate(batch.columns):
             if pa.types.is_dictionary(column.type) and len(column) and not column.null_count:
-                sound[place] = _with_sound_values(column, sound.get(place))
-            elif not _is_plain(column):
+                valid_values[index] = _check_dictionary(column, valid_values.get(index))
+            elif not _is_valid(column):
                 column.validate(full=True)
         yield batch
 
 
-def _with_sound_values(column: pa.DictionaryArray, before: pa.Array | None) -> pa.Array:
-    """The values of a dictionary, looked at once where batches share them."""
+def _check_dictionary(column: pa.DictionaryArray, previous: pa.Array | None) -> pa.Array:
+    """Check a dictionary and return its values.
+
+    Values that batches share are checked once.
+    """
     values, indices = column.dictionary, column.indices
     kind = np.dtype(indices.type.to_pandas_dtype())
     numbers = _items(indices.buffers()[1], kind, len(indices), indices.offset)
     if numbers.min() < 0 or numbers.max() >= len(values):
         column.validate(full=True)
-    if before is None or _places(before) != _places(values):
+    if previous is None or _memory_location(previous) != _memory_location(values):
         values.validate(full=True)
     return values
 
 
-def _places(values: pa.Array) -> tuple[object, ...]:
-    """Where values lie in memory."""
-    parts = (None if part is None else part.address for part in values.buffers())
-    return len(values), values.offset, *parts
+def _memory_location(values: pa.Array) -> tuple[object, ...]:
+    """Return the memory location of values."""
+    addresses = (None if buffer is None else buffer.address for buffer in values.buffers())
+    return len(values), values.offset, *addresses
 
 
-def _is_plain(column: pa.Array) -> bool:
-    """Whether nothing can be wrong: numbers, or offsets that ascend inside bytes or ASCII."""
+def _is_valid(column: pa.Array) -> bool:
+    """Return whether a column is surely valid.
+
+    This holds for numbers, and for ascending offsets with bytes or ASCII.
+    """
     kind, rows = column.type, len(column)
     if not rows or pa.types.is_primitive(kind):
         return True
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not (text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         return False
-    _, places, content = column.buffers()
+    _, offsets_buffer, content = column.buffers()
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-    offsets = _items(places, np.dtype(np.int64 if wide else np.int32), rows + 1, column.offset)
+    offsets = _items(
+        offsets_buffer, np.dtype(np.int64 if wide else np.int32), rows + 1, column.offset
+    )
     first, last = int(offsets[0]), int(offsets[-1])
     if not 0 <= first <= last <= (0 if content is None else content.size):
         return False
-    for lo in range(0, rows, _PIECE):
-        piece = offsets[lo : lo + _PIECE + 1]
-        if (piece[1:] < piece[:-1]).any():
+    for lo in range(0, rows, _OFFSETS_BLOCK):
+        block = offsets[lo : lo + _OFFSETS_BLOCK + 1]
+        if (block[1:] < block[:-1]).any():
             return False
     size = last - first
     return not (text and size) or _items(content, np.dtype(np.int8), size, first).min() >= 0
@@ -218,10 +231,10 @@ def _items(buffer: pa.Buffer, kind: np.dtype, length: int, first: int) -> np.nda
 
 
 class StreamBytes:
-    """The bytes of a stream, which notice a reader that asks for more than there are.
+    """A stream of bytes that records a read past its end.
 
-    Arrow ends a stream at its end-of-stream marker, and just as well where the bytes end between
-    two batches. Only in the second case it asks for bytes after the last.
+    Arrow ends a stream at its end-of-stream marker, or where the bytes end between two batches.
+    Only in the second case it reads past the end.
 
     Parameters
     ----------
@@ -232,29 +245,31 @@ class StreamBytes:
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._ran_out = False
+        self._is_exhausted = False
 
     def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, fewer at the end."""
-        found: bytes = self._file.read(size)
-        self._ran_out = self._ran_out or (size != 0 and not found)
-        return found
+        """Read up to `size` bytes."""
+        content: bytes = self._file.read(size)
+        self._is_exhausted = self._is_exhausted or (size != 0 and not content)
+        return content
 
     def readable(self) -> bool:
-        """Tell Arrow that it can read."""
+        """Return True; Arrow calls it."""
         return True
 
     def close(self) -> None:
-        """Leave the file to whoever opened it."""
+        """Keep the file open: its owner closes it."""
 
     def refuse_unfinished(self, name: str) -> None:
-        """Refuse a stream that was read to its end and has no marker there, or bytes behind it.
+        """Raise if a stream has no end marker, or bytes after it.
+
+        The stream must have been read to its end.
 
         Raises
         ------
         SourceError
         """
-        if self._ran_out:
+        if self._is_exhausted:
             raise SourceError(
                 f"Cannot read {name}: the Arrow stream has no end-of-stream marker, so its writer "
                 "may have stopped before the last row. Close the writer of the stream, or accept "
@@ -268,79 +283,84 @@ class StreamBytes:
 
 
 def open_stream(file: Any) -> tuple[pa.RecordBatchReader, StreamBytes]:
-    """Open an Arrow IPC stream; its bytes tell afterwards whether it was finished."""
+    """Open an Arrow IPC stream.
+
+    `StreamBytes.refuse_unfinished` checks afterwards that it was complete.
+    """
     stream = StreamBytes(file)
     return pa.ipc.open_stream(stream), stream
 
 
 DELIMITER = {"csv": ",", "tsv": "\t"}
 _CSV_SAMPLE = 4 << 20
-_HEAD = 1 << 10  # bytes that tell text from what is none
-_CSV_HEADER = 1 << 16  # bytes: a file of fewer may hold a header alone
+_BINARY_SAMPLE = 1 << 10  # bytes; a zero byte among them means that a file is no text
+_CSV_HEADER = 1 << 16  # bytes; a shorter file may hold only a header
 
 
 def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
-    """Read the schema, and the number of rows where the metadata tells."""
+    """Read the schema of a file, and its row count if the metadata has it."""
     with _reading(file):
         if file.format == "parquet":
             with open_parquet(file) as parquet:
-                return decoded(parquet.schema_arrow), parquet.metadata.num_rows
+                return decode_names(parquet.schema_arrow), parquet.metadata.num_rows
         if file.format == "arrow":
             with _arrow(file) as (reader, _):
-                return decoded(reader.schema), None
-        return decoded(_csv_schema(file)), None
+                return decode_names(reader.schema), None
+        return decode_names(_csv_schema(file)), None
 
 
 def read_file(
     file: File,
     targets: dict[str, pa.DataType],
-    wanted: Callable[[Mapping[str, Range]], bool] | None = None,
+    keep_row_group: Callable[[Mapping[str, Range]], bool] | None = None,
 ) -> Iterator[Batch]:
-    """Read the rows of these columns, each as this type; partition columns are filled in.
+    """Read columns of a file in these types; partition columns are filled in.
 
-    Row groups of which `wanted` says so, told what their statistics tell, are left out; the others
-    are not read yet.
+    Row groups for which `keep_row_group` is false are skipped; the others are not read yet.
     """
     with _reading(file):
         if file.format == "parquet":
-            part = unread(file, targets, wanted)
-            yield replace(part, read=partial(_guarded, file, targets, part.read))
+            unread = open_row_groups(file, targets, keep_row_group)
+            yield replace(unread, read=partial(_read_later, file, targets, unread.read))
             return
-        with _not_cut(file):
+        with _refuse_truncation(file):
             for batch in (_read_arrow if file.format == "arrow" else _read_csv)(file, targets):
                 yield _conform(batch, file, targets)
 
 
-def _guarded(
+def _read_later(
     file: File,
     targets: dict[str, pa.DataType],
     read: Callable[..., Iterator[pa.RecordBatch]],
-    *how: Any,
+    *arguments: Any,
 ) -> Iterator[pa.RecordBatch]:
-    """What is read later fails, and fits, as what is read at once."""
+    """Read row groups with the same errors and types as other files."""
     with _reading(file):
-        for batch in read(*how):
+        for batch in read(*arguments):
             yield _conform(batch, file, targets)
 
 
 @contextmanager
-def _not_cut(file: File) -> Iterator[None]:
-    """Notice a file cut short meanwhile: of text and streams, what is gone would be the end."""
+def _refuse_truncation(file: File) -> Iterator[None]:
+    """Raise if a file is truncated meanwhile.
+
+    Text and streams would just end earlier.
+    """
     if not isinstance(file.filesystem, pafs.LocalFileSystem):
         yield
         return
     path = Path(file.path)
-    before = path.stat()
+    previous = path.stat()
     yield
-    # Where it is gone, or another has its name, what was read was whole.
+    # If the file was removed or replaced, the open handle has read all of it.
     with suppress(FileNotFoundError):
         after = path.stat()
-        if after.st_ino == before.st_ino and after.st_size < before.st_size:
+        if after.st_ino == previous.st_ino and after.st_size < previous.st_size:
             raise EOFError("it was cut short while it was read")
 
 
 def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType]) -> pa.RecordBatch:
-    """Give the asked columns their order and type, and fill in partition columns."""
+    """Put columns in order, cast them, and fill in partition columns."""
     arrays = []
     for name, target in targets.items():
         if name in batch.schema.names:
@@ -361,7 +381,7 @@ def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType])
 
 @contextmanager
 def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, StreamBytes | None]]:
-    """Open an IPC file, or a stream with its bytes; the first bytes tell which it is."""
+    """Open an IPC file, or a stream with its bytes; the first bytes decide."""
     if sniff(file.filesystem, file.path) is None:
         with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
             reader, stream = open_stream(handle)
@@ -371,8 +391,8 @@ def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, StreamB
     with file.filesystem.open_input_file(file.path) as handle:
         with pa.ipc.open_file(handle) as reader:
             schema = reader.schema
-        wanted = sorted(i for name in names for i in schema.get_all_field_indices(name))
-        options = pa.ipc.IpcReadOptions(included_fields=wanted)
+        indices = sorted(i for name in names for i in schema.get_all_field_indices(name))
+        options = pa.ipc.IpcReadOptions(included_fields=indices)
         with pa.ipc.open_file(handle, options=options) as reader:
             yield reader, None
 
@@ -380,10 +400,10 @@ def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, StreamB
 def _read_arrow(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
     with _arrow(file, names) as (reader, stream):
         if stream is None:
-            yield from checked(map(reader.get_batch, range(reader.num_record_batches)))
+            yield from check_batches(map(reader.get_batch, range(reader.num_record_batches)))
         else:
             own = [name for name in names if name in reader.schema.names]
-            yield from checked(select(reader, own))
+            yield from check_batches(select(reader, own))
             if not file.allow_unfinished:
                 stream.refuse_unfinished(repr(file.name))
 
@@ -395,7 +415,7 @@ def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
         "parse_options": pacsv.ParseOptions(
             delimiter=DELIMITER[file.format], newlines_in_values=True
         ),
-        # "nan" is not among the nulls: a NaN score is a fault, not a missing row.
+        # "nan" is not among the nulls: a NaN score is an error, not a missing row.
         "convert_options": pacsv.ConvertOptions(
             null_values=["", "NULL", "null", "\\N"],
             strings_can_be_null=True,
@@ -407,71 +427,83 @@ def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
 
 
 def _csv_schema(file: File) -> pa.Schema:
-    """Names, and types from the first lines but for the columns that are text."""
+    """Return the schema of a CSV file.
+
+    Text columns are text; the first lines decide the types of the others.
+    """
     import pyarrow.csv as pacsv
 
     options = pacsv.ReadOptions(use_threads=False, block_size=_CSV_SAMPLE)
     with _csv_bytes(file) as handle:
         schema = pacsv.open_csv(handle, options, **_csv_options(file, {})).schema
-    told = {
+    text_types = {
         column.name: pa.string()
         for column in schema
         if column.name in file.categories - file.text
         and is_number(column.type)
         and len(schema.get_all_field_indices(column.name)) == 1
     }
-    ways = {}
-    if told:
+    spellings = {}
+    if text_types:
         with _csv_bytes(file) as handle:
-            batch = next(iter(pacsv.open_csv(handle, options, **_csv_options(file, told))), None)
-        ways = {name: ways_of(batch.column(name)) for name in told} if batch is not None else {}
-    for at, column in enumerate(schema):
-        if ways.get(column.name):
-            column = column.with_metadata({WAYS: " ".join(ways[column.name])})
-        elif column.name in file.text | ways.keys() and not pa.types.is_binary(column.type):
+            batch = next(
+                iter(pacsv.open_csv(handle, options, **_csv_options(file, text_types))), None
+            )
+        spellings = (
+            {name: spellings_of(batch.column(name)) for name in text_types}
+            if batch is not None
+            else {}
+        )
+    for index, column in enumerate(schema):
+        if spellings.get(column.name):
+            column = column.with_metadata({SPELLINGS: " ".join(spellings[column.name])})
+        elif column.name in file.text | spellings.keys() and not pa.types.is_binary(column.type):
             number = {INFERRED: str(column.type)} if is_number(column.type) else None
             column = pa.field(column.name, pa.string(), metadata=number)
-        schema = schema.set(at, column)  # of bytes where the text is no UTF-8
+        schema = schema.set(index, column)  # binary if the text is no UTF-8
     return schema
 
 
 @contextmanager
 def _csv_bytes(file: File) -> Iterator[Any]:
-    """Open the text; a short one gets an end of its last line, without which Arrow may refuse it.
+    """Open the text; append a line end to a short file.
 
-    Arrow reads no header that stands alone without a line end.
+    Arrow cannot read a header without rows and without a line end.
     """
     with _csv_stream(file) as handle:
-        begin = _first_bytes(handle, _CSV_HEADER)
-    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in begin[:_HEAD]:
+        head = _first_bytes(handle, _CSV_HEADER)
+    if (
+        head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        or b"\0" in head[:_BINARY_SAMPLE]
+    ):
         raise SourceError(
             f"Cannot read {file.name!r}: it is no UTF-8 text, but UTF-16 or binary. Write it as "
             "UTF-8."
         )
-    if len(begin) == _CSV_HEADER:
+    if len(head) == _CSV_HEADER:
         with _csv_stream(file) as handle:
             yield handle
     else:
-        yield pa.BufferReader(begin if begin.endswith((b"\n", b"\r")) else begin + b"\n")
+        yield pa.BufferReader(head if head.endswith((b"\n", b"\r")) else head + b"\n")
 
 
 def _csv_stream(file: File) -> Any:
     return file.filesystem.open_input_stream(file.path, compression="detect")
 
 
-def _first_bytes(handle: Any, most: int) -> bytes:
-    parts, size = [], 0
-    while size < most and (part := handle.read(most - size)):
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
+def _first_bytes(handle: Any, max_size: int) -> bytes:
+    blocks, size = [], 0
+    while size < max_size and (block := handle.read(max_size - size)):
+        blocks.append(block)
+        size += len(block)
+    return b"".join(blocks)
 
 
 def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as pacsv
 
     own = {
-        name: pa.string() if name in file.ways else kind
+        name: pa.string() if name in file.spellings else kind
         for name, kind in targets.items()
         if name not in file.partitions
     }
@@ -480,21 +512,23 @@ def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.Record
         options = pacsv.ReadOptions(use_threads=threads)
         with _csv_bytes(file) as handle:
             for batch in pacsv.open_csv(handle, options, **_csv_options(file, own)):
-                for name in file.ways.keys() & own.keys():
+                for name in file.spellings.keys() & own.keys():
                     column = batch.column(name)
-                    file.ways[name] = followed_ways(column, file.ways[name], name, file.name)
+                    file.spellings[name] = remaining_spellings(
+                        column, file.spellings[name], name, file.name
+                    )
                 yield batch
 
     try:
         yield from rows(True)
     except pa.ArrowInvalid:
-        # Only without threads does Arrow number the line in its message.
+        # Arrow names the line in its message only if it reads without threads.
         deque(rows(False), maxlen=0)
         raise
 
 
 def _reading(file: File) -> AbstractContextManager[None]:
-    return reading(repr(file.name), _remedy(file), partial(_condition, file))
+    return reading(repr(file.name), _remedy(file), partial(_describe_state, file))
 
 
 def _remedy(file: File) -> str:
@@ -506,8 +540,8 @@ def _remedy(file: File) -> str:
     return "Write or copy the file again."
 
 
-def _condition(file: File) -> str:
-    """Tell from its first and last bytes why a file cannot be read."""
+def _describe_state(file: File) -> str:
+    """Describe a file that cannot be read by its first and last bytes."""
     try:
         with file.filesystem.open_input_file(file.path) as handle:
             size = handle.size()
@@ -518,7 +552,7 @@ def _condition(file: File) -> str:
         return ""
     if size == 0:
         return "it is empty (0 bytes): "
-    kind = begins_like(head)
+    kind = format_of_bytes(head)
     if head.startswith(b"FEA1"):
         return "it is Feather version 1 (write it as version 2): "
     if kind not in (None, file.format):

@@ -1,4 +1,4 @@
-"""Literals of a condition as values of the column they are compared with, exactly or not at all."""
+"""Convert literals of a condition exactly to the types of their columns."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["fit", "is_textual", "order_key", "plain_type"]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_EXPONENTS = 10_000  # numbers beyond take long, and no column holds them
-_DIGITS = 40  # more than any number of a column has before its point
+_EXPONENTS = 10_000  # larger exponents are slow, and no column holds such numbers
+_DIGITS = 40  # more than the integer digits of any number in a column
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values behind an extension, run ends or a dictionary, as Arrow compares it.
+    """Return the type of decoded values for comparisons in Arrow.
 
-    A column of nulls alone counts as booleans: whatever it is compared with, nothing comes out.
+    A column of nulls counts as booleans: each comparison with it is null.
     """
     kind = _values_type(kind)
     for is_kind, plain in (
@@ -42,22 +42,22 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False) -> pa.Scalar:
-    """Turn a literal into a value of a column's plain type.
+    """Convert a literal to the plain type of a column.
 
     Parameters
     ----------
     literal : Literal
     kind : pyarrow.DataType
-        The type of the column, as the source has it.
+        The type of the column in the source.
     column : str
         Its name, for the message.
     ordered : bool
-        Whether it is compared by order, for the message.
+        Whether the comparison is by order, for the message.
 
     Raises
     ------
     ArgumentError
-        If there is no such value: the literal is of another kind, out of range, or between two.
+        If the literal has another kind, is out of range, or lies between two values of the type.
     """
     plain = plain_type(kind)
     if pa.types.is_null(kind):
@@ -65,14 +65,14 @@ def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False)
     reason, remedy = "", ""
     try:
         if pa.types.is_boolean(plain):
-            return arrow_value(_truth(literal), plain)
+            return arrow_value(_boolean(literal), plain)
         if literal.kind != "text" and is_textual(plain):
             remedy = f"Write '{literal.value}' in single quotes"
             remedy += ", which compares text: '10' is less than '9'" * ordered
         elif literal.kind == "bool":
             remedy = "Compare with a value of its type"
         elif pa.types.is_integer(plain):
-            return arrow_value(_whole(literal.value), plain)
+            return arrow_value(_integer(literal.value), plain)
         elif pa.types.is_floating(plain):
             return arrow_value(_float(literal.value, _values_type(kind)), plain)
         elif pa.types.is_decimal(plain):
@@ -85,13 +85,13 @@ def fit(literal: Literal, kind: pa.DataType, column: str, ordered: bool = False)
             zone = "Z" if plain.tz else ""
             remedy = f"Write it like '2026-11-19T08:30:00{zone}'"
     raise ArgumentError(
-        f"where: column {column!r} is {kind}, and {_short(str(literal))} is no value of that type"
+        f"where: column {column!r} is {kind}, and {_shorten(str(literal))} is no value of that type"
         f"{reason}.{f' {remedy}.' * bool(remedy)}"
     )
 
 
 def order_key(value: pa.Scalar) -> Any:
-    """The value as Python compares it in the order of its column, None where it does not."""
+    """Return a Python value with the same order as the column, or None."""
     kind = value.type
     if not value.is_valid:
         return None
@@ -105,7 +105,10 @@ def order_key(value: pa.Scalar) -> Any:
 
 
 def is_textual(kind: pa.DataType) -> bool:
-    """Strings and bytes, which Arrow, Parquet and Python all order byte by byte."""
+    """Return whether a type is strings or bytes.
+
+    Arrow, Parquet and Python order both by bytes.
+    """
     return any(
         is_kind(kind)
         for is_kind in (
@@ -125,13 +128,13 @@ def _values_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _truth(literal: Literal) -> bool:
-    known = {"true": True, "false": False}
+def _boolean(literal: Literal) -> bool:
+    words = {"true": True, "false": False}
     if literal.kind == "number":
-        known = {"1": True, "0": False}
-    if literal.value.lower() not in known:
+        words = {"1": True, "0": False}
+    if literal.value.lower() not in words:
         raise ValueError("it is true or false")
-    return known[literal.value.lower()]
+    return words[literal.value.lower()]
 
 
 def _decimal(text: str) -> Decimal:
@@ -146,7 +149,7 @@ def _decimal(text: str) -> Decimal:
     return value
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     value = _decimal(text)
     if value.adjusted() > _DIGITS:
         raise OverflowError("it is out of range")
@@ -156,7 +159,10 @@ def _whole(text: str) -> int:
 
 
 def _float(text: str, kind: pa.DataType) -> float:
-    """The nearest float to a fraction; an integer must be one itself, or two ids would merge."""
+    """Return the nearest float of a number.
+
+    An integer must be exact: else two ids would merge.
+    """
     value = _decimal(text)
     nearest = float(value)
     with np.errstate(over="ignore"):
@@ -171,5 +177,5 @@ def _float(text: str, kind: pa.DataType) -> float:
     return nearest
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."

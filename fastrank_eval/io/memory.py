@@ -1,4 +1,4 @@
-"""Tables, readers, datasets, arrays and other libraries' frames as sources."""
+"""Open tables, readers, datasets, arrays and frames as sources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import is_of
+from fastrank_eval._lib.arguments import matches_annotation
 from fastrank_eval._lib.arrow import arrow_column
 from fastrank_eval._lib.errors import ColumnError, SourceError
-from fastrank_eval.io.formats import checked
+from fastrank_eval.io.formats import check_batches
 from fastrank_eval.io.source import (
     Source,
     first_line,
@@ -44,23 +44,26 @@ def open_table(table: pa.Table, name: str) -> Source:
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(name, _REMEDY):
-            yield from checked(table.select(list(columns)).to_batches())
+            yield from check_batches(table.select(list(columns)).to_batches())
 
     return Source(name, table.schema, read, rows=table.num_rows)
 
 
 def open_reader(reader: pa.RecordBatchReader, name: str) -> Source:
-    """Open a stream of batches that can be read once."""
+    """Open a stream of batches, which can be read once."""
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with reading(name, "Produce the stream again."):
-            yield from checked(select(reader, columns))
+            yield from check_batches(select(reader, columns))
 
     return Source(name, reader.schema, read, rereadable=False)
 
 
 def open_batches(batches: Iterable[Any], name: str) -> Source:
-    """Open a list of batches or tables, or an iterator, which can be read once."""
+    """Open a list or iterator of batches or tables.
+
+    An iterator can be read once.
+    """
     rest = iter(batches)
     first = next(rest, None)
     if first is None:
@@ -81,7 +84,7 @@ def open_batches(batches: Iterable[Any], name: str) -> Source:
                         f"one {_columns(schema)}: cast them to one schema."
                     )
                 with reading(name, _REMEDY):
-                    yield from checked([batch.select(list(columns))])
+                    yield from check_batches([batch.select(list(columns))])
 
     return Source(name, schema, read, rereadable=again)
 
@@ -99,7 +102,10 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def open_stream_object(source: object, name: str) -> Source:
-    """Anything with ``__arrow_c_stream__``; a container (it has a length) can be read again."""
+    """Open an object with ``__arrow_c_stream__``.
+
+    An object with a length can be read again.
+    """
     with foreign(name):
         first: list[pa.RecordBatchReader] = [pa.RecordBatchReader.from_stream(source)]
 
@@ -107,30 +113,32 @@ def open_stream_object(source: object, name: str) -> Source:
         with foreign(name):
             reader = first.pop() if first else pa.RecordBatchReader.from_stream(source)
             with reader:
-                yield from checked(select(reader, columns))
+                yield from check_batches(select(reader, columns))
 
     return Source(name, first[0].schema, read, rereadable=hasattr(source, "__len__"))
 
 
 def open_dataset(dataset: Any, name: str, condition: Where | None = None) -> Source:
-    """Open a pyarrow Dataset, fragment by fragment so that an error can name the file."""
+    """Open a pyarrow Dataset by fragments, so that errors name the file."""
     selection = None if condition is None else condition.select(dataset.schema)
     views = any(map(_is_view, dataset.schema.types))  # a scanner cannot filter them
     if condition is not None and (selection is None or selection.expression is None or views):
-        return condition.only(open_dataset(dataset, name))
+        return condition.apply(open_dataset(dataset, name))
     rows = None if selection is None else selection.expression
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         scan = {"columns": list(columns), "filter": rows, **_SCAN}
         try:
             fragments = list(dataset.get_fragments(filter=rows))
-        except ValueError:  # a filtered dataset hides its fragments: errors name no file then
+        except ValueError:  # a filtered dataset hides its fragments, so errors name no file
             with reading("the dataset", "Write the file again."):
-                yield from checked(dataset.scanner(**scan).to_batches())
+                yield from check_batches(dataset.scanner(**scan).to_batches())
             return
         for fragment in fragments:
             with reading(repr(getattr(fragment, "path", name)), "Write the file again."):
-                yield from checked(fragment.scanner(schema=dataset.schema, **scan).to_batches())
+                yield from check_batches(
+                    fragment.scanner(schema=dataset.schema, **scan).to_batches()
+                )
 
     locate = (lambda row: "") if rows is None else selected_row
     return Source(name, dataset.schema, read, locate=locate)
@@ -148,7 +156,7 @@ def open_arrays(arrays: Mapping[Any, Any]) -> Source:
     for name, values in arrays.items():
         if not isinstance(name, str):
             raise ColumnError(f"Column name {name!r} is {type_name(name)}: use a string.")
-        if not is_of(name, "str"):
+        if not matches_annotation(name, "str"):
             raise ColumnError(f"Column name {name!r} holds a lone surrogate: rename the column.")
         columns[name] = _arrow_column(name, values)
     first, *others = columns
@@ -162,7 +170,10 @@ def open_arrays(arrays: Mapping[Any, Any]) -> Source:
 
 
 def _arrow_column(name: str, values: Any) -> Any:
-    """One column of a mapping; a contiguous NumPy array of numbers is wrapped, not copied."""
+    """Convert a column of a mapping to Arrow.
+
+    A contiguous NumPy array of numbers is not copied.
+    """
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, np.ndarray):
@@ -178,7 +189,7 @@ def _arrow_column(name: str, values: Any) -> Any:
     try:
         if not isinstance(values, np.ndarray) and hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
-        if type(values) is np.ndarray and values.dtype.kind in "iuf":  # others may mask values
+        if type(values) is np.ndarray and values.dtype.kind in "iuf":  # subclasses may mask values
             return arrow_column(np.ascontiguousarray(values))
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Read columns of numbers, and name the rows that are bad."""
+"""Read numeric columns, and raise errors that name the invalid rows."""
 
 from __future__ import annotations
 
@@ -9,96 +9,111 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, arrow_value, as_array, decoded
+from fastrank_eval._lib.arrow import arrow_column, arrow_value, as_array, decode_array
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, OrderError
 
 if TYPE_CHECKING:
     from fastrank_eval.io import Source
 
-__all__ = ["BadRows", "explained", "filled", "numbers", "refuse", "refuse_nulls"]
+__all__ = [
+    "RowError",
+    "complete_error",
+    "fill_nulls",
+    "numbers",
+    "raise_row_error",
+    "refuse_nulls",
+]
 
 
-class BadRows(ColumnError):
-    """Some rows hold a value that cannot be used.
+class RowError(ColumnError):
+    """Some rows of a column are invalid.
 
     Parameters
     ----------
     column : str
-        The column that holds them.
-    fault, remedy : str
-        The message before the number of rows, and after the number of the first one.
+        Name of the column.
+    problem, remedy : str
+        The message before the count of rows, and after the number of the first row.
     row : int
-        The first one, counted from 0 in the whole input.
+        Number of the first invalid row in the input, counted from 0.
     rows : int
-        How many have been found.
+        Count of invalid rows so far.
     count : callable
-        Finds how many there are in an array of the column.
-    whole : bool
-        Whether all rows have been looked at.
+        Counts the invalid rows of an array of the column.
+    is_total : bool
+        Whether `rows` counts the whole input.
     """
 
     def __init__(
         self,
         column: str,
-        fault: str,
+        problem: str,
         remedy: str,
         row: int,
         rows: int,
         count: Callable[[pa.Array], int],
-        whole: bool = False,
+        is_total: bool = False,
     ) -> None:
-        many = f"{rows:,} row(s)" if whole else f"at least {rows:,} row(s)"
-        super().__init__(f"{fault} in {many}, first in row {row:,} (counted from 0){remedy}.")
-        self.column, self.fault, self.remedy = column, fault, remedy
+        many = f"{rows:,} row(s)" if is_total else f"at least {rows:,} row(s)"
+        super().__init__(f"{problem} in {many}, first in row {row:,} (counted from 0){remedy}.")
+        self.column, self.problem, self.remedy = column, problem, remedy
         self.row, self.rows, self.count = row, rows, count
 
-    def counted(self, batches: Iterable[pa.RecordBatch]) -> BadRows:
-        """The same with the rows of the whole input, of which `batches` hold this column alone."""
+    def with_total(self, batches: Iterable[pa.RecordBatch]) -> RowError:
+        """Return the error with the count of the whole input.
+
+        `batches` hold only this column.
+        """
         rows = sum(self.count(batch.column(0)) for batch in batches)
-        return BadRows(self.column, self.fault, self.remedy, self.row, rows, self.count, whole=True)
+        return RowError(
+            self.column, self.problem, self.remedy, self.row, rows, self.count, is_total=True
+        )
 
 
-def explained(
-    fault: BadRows | OrderError,
+def complete_error(
+    error: RowError | OrderError,
     source: Source,
     batches: Callable[[tuple[str, ...]], Iterable[pa.RecordBatch]],
 ) -> FastRankEvalError:
-    """Tell the whole number of bad rows, and the file of the first one where there are several.
+    """Add the count of invalid rows and the file of the first to an error.
 
     Parameters
     ----------
-    fault : BadRows or OrderError
+    error : RowError or OrderError
     source : Source
-        What was read.
+        The source of the rows.
     batches : callable
-        Reads columns of it once more.
+        Reads columns of the source again.
     """
-    # First of all: reading once more forgets where the files of this reading began.
-    place = "" if fault.row is None else source.locate(fault.row)
-    if isinstance(fault, BadRows) and source.rereadable:
+    # Locate the row first: reading again resets the first rows of files.
+    location = "" if error.row is None else source.locate(error.row)
+    if isinstance(error, RowError) and source.rereadable:
         with suppress(FastRankEvalError):
-            fault = fault.counted(batches((fault.column,)))
-    if not place:
-        return fault
-    kind = OrderError if isinstance(fault, OrderError) else ColumnError
-    return kind(f"{fault} It is {place}.")
+            error = error.with_total(batches((error.column,)))
+    if not location:
+        return error
+    kind = OrderError if isinstance(error, OrderError) else ColumnError
+    return kind(f"{error} It is {location}.")
 
 
-def numbers(column: pa.Array, name: str, part: str, wanted: str) -> np.ndarray:
-    """The values of a column without nulls; refuses one whose type is no number."""
+def numbers(column: pa.Array, name: str, role: str, expected: str) -> np.ndarray:
+    """Return the numbers of a column without nulls.
+
+    A type that is not numeric is an error.
+    """
     kind = column.type
     if pa.types.is_decimal(kind):
         return as_array(column.cast(pa.float64()))
     if pa.types.is_null(kind):
         return np.zeros(len(column), np.uint8)
     if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ColumnError(f"{part} column '{name}' has type {kind}; it must be {wanted}.")
+        raise ColumnError(f"{role} column '{name}' has type {kind}; it must be {expected}.")
     values = as_array(column)
     return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
-def filled(column: pa.Array) -> pa.Array:
-    """Numbers with 0 in place of nulls; what is no number stays as it is."""
+def fill_nulls(column: pa.Array) -> pa.Array:
+    """Replace nulls of a numeric column by 0; other columns stay the same."""
     kind = column.type
     if pa.types.is_null(kind):
         return arrow_column(np.zeros(len(column), np.float32))
@@ -113,44 +128,47 @@ def filled(column: pa.Array) -> pa.Array:
     return column.fill_null(arrow_value(0, column.type))
 
 
-def refuse_nulls(column: pa.Array, name: str, part: str, first_row: int, remedy: str = "") -> None:
+def refuse_nulls(column: pa.Array, name: str, role: str, first_row: int, remedy: str = "") -> None:
     """Raise if a decoded column has nulls."""
     nulls = column.null_count
     if nulls:
-        raise BadRows(
+        raise RowError(
             name,
-            f"{part} column '{name}' is null",
+            f"{role} column '{name}' is null",
             f"; {remedy or 'fill or drop these rows'}",
             first_row + int(np.argmax(as_array(column.is_null()))),
             nulls,
-            lambda column: decoded(column).null_count,
+            lambda column: decode_array(column).null_count,
         )
 
 
-def refuse(
-    find: Callable[[np.ndarray], np.ndarray],
+def raise_row_error(
+    find_invalid: Callable[[np.ndarray], np.ndarray],
     values: np.ndarray,
     where: tuple[str, str, object],
     first_row: int,
-    fault: str,
+    problem: str,
     remedy: str,
 ) -> None:
-    """Raise for the values that `find` marks; `where` is the column's name, part and type."""
-    name, part, kind = where
-    wrong = find(values)
-    at = int(np.argmax(wrong))
+    """Raise for the values that `find_invalid` marks.
+
+    `where` is the column's name, role and type.
+    """
+    name, role, kind = where
+    invalid = find_invalid(values)
+    index = int(np.argmax(invalid))
 
     def count(column: pa.Array) -> int:
-        column = decoded(column)
+        column = decode_array(column)
         if column.null_count:
-            column = filled(column)
-        return int(np.count_nonzero(find(numbers(column, name, part, "a number"))))
+            column = fill_nulls(column)
+        return int(np.count_nonzero(find_invalid(numbers(column, name, role, "a number"))))
 
-    raise BadRows(
+    raise RowError(
         name,
-        f"{part} column '{name}' ({kind}) {fault}",
-        f", value {values[at]!s}; {remedy}",
-        first_row + at,
-        int(np.count_nonzero(wrong)),
+        f"{role} column '{name}' ({kind}) {problem}",
+        f", value {values[index]!s}; {remedy}",
+        first_row + index,
+        int(np.count_nonzero(invalid)),
         count,
     )

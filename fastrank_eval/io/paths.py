@@ -1,4 +1,4 @@
-"""Which files a path, folder, glob or URI stands for, in which order and of which format."""
+"""List the files of a path, folder, glob or URI."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from urllib.parse import unquote
 
 import pyarrow.fs as pafs
 
-from fastrank_eval._lib.arguments import is_of
+from fastrank_eval._lib.arguments import matches_annotation
 from fastrank_eval._lib.errors import SourceError, near
 from fastrank_eval.io.source import reading
 
-__all__ = ["FORMATS", "File", "begins_like", "expand", "folder_of", "sniff", "would_read"]
+__all__ = ["FORMATS", "File", "expand", "folder_of", "format_of_bytes", "sniff", "would_read"]
 
-#: What a user may call a format, and how it is read.
+#: The reader of each format name.
 FORMATS = {
     "parquet": "parquet",
     "arrow": "arrow",
@@ -46,19 +46,20 @@ class File:
     ----------
     filesystem : pyarrow.fs.FileSystem
     path : str
-        Inside the file system.
+        Path in the file system.
     name : str
-        What messages call it.
+        Name in messages.
     format : {"parquet", "arrow", "csv", "tsv"}
     partitions : dict of str to str or None
-        Columns told by the folders of its path (``day=3/``); None is a null.
+        Columns of the folders of its path (``day=3/``); None is a null.
     text : frozenset of str
-        Columns that are text, exactly as written, where the format has no types.
+        Columns that are text, exactly as written, if the format has no types.
     categories : frozenset of str
-        Columns that tell rows apart: text where the format has no types and its first lines write
+        Columns of categories and keys: text if the format has no types and the first lines spell
         numbers in several ways.
-    ways : dict of str to frozenset of str
-        The ways that all numbers of columns are written in so far, where others are refused.
+    spellings : dict of str to frozenset of str
+        Spellings that all numbers of a column match so far; a number that matches none is an
+        error.
     allow_unfinished : bool
         Whether an Arrow stream may lack its end-of-stream marker.
     """
@@ -70,27 +71,27 @@ class File:
     partitions: dict[str, str | None] = field(default_factory=dict)
     text: frozenset[str] = frozenset()
     categories: frozenset[str] = frozenset()
-    ways: dict[str, frozenset[str]] = field(default_factory=dict)
+    spellings: dict[str, frozenset[str]] = field(default_factory=dict)
     allow_unfinished: bool = False
 
 
-def begins_like(head: bytes) -> str | None:
-    """Tell the format by the first bytes, where they tell."""
+def format_of_bytes(head: bytes) -> str | None:
+    """Return the format of the first bytes of a file, or None."""
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def sniff(filesystem: Any, path: str) -> str | None:
-    """Tell the format of a file by its first bytes, where they tell."""
+    """Read the first bytes of a file and return their format, or None."""
     with filesystem.open_input_file(path) as handle:
-        return begins_like(handle.read(8))
+        return format_of_bytes(handle.read(8))
 
 
-def expand(place: str | os.PathLike[Any], forced: str | None) -> list[File]:
-    """List the files that a path, folder, glob or URI stands for, in order."""
-    text = os.fsdecode(os.fspath(place))
+def expand(path_or_glob: str | os.PathLike[Any], format_name: str | None) -> list[File]:
+    """List the files of a path, folder, glob or URI, in order."""
+    text = os.fsdecode(os.fspath(path_or_glob))
     if not text:
         raise SourceError("The path is empty. Name a file, a folder or a glob.")
-    if not is_of(text, "str"):
+    if not matches_annotation(text, "str"):
         raise SourceError(
             f"Cannot read {text!r}: its name is not UTF-8, and Arrow opens no such file. Rename it."
         )
@@ -108,43 +109,48 @@ def expand(place: str | os.PathLike[Any], forced: str | None) -> list[File]:
             if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
                 path, parts = _split_magic(path, "*?[")
         if parts:
-            found = list(_match(filesystem, path, parts))
-            if not found:
+            infos = list(_match(filesystem, path, parts))
+            if not infos:
                 raise SourceError(f"No file matches {text!r}. Check the folder and the pattern.")
         else:
-            found = [filesystem.get_file_info(path)]
-        return _collect(filesystem, prefix, found, text, forced)
+            infos = [filesystem.get_file_info(path)]
+        return _collect(filesystem, prefix, infos, text, format_name)
 
 
-def would_read(place: str, target: Path, forced: str | None, arrow: bool = False) -> bool:
-    """Tell whether reading a path, folder or glob reads a file, once it is there.
+def would_read(
+    path_or_glob: str, target: Path, format_name: str | None, arrow: bool = False
+) -> bool:
+    """Return whether reading a path, folder or glob would read a file.
 
     Parameters
     ----------
-    place : str
+    path_or_glob : str
         As of `expand`.
     target : pathlib.Path
-        The file, links resolved.
-    forced : str or None
+        The file, links resolved; it may not exist yet.
+    format_name : str or None
         As of `expand`.
     arrow : bool
-        Whether the file begins like Arrow, whatever its suffix.
+        Whether the file begins like Arrow, with any suffix.
     """
-    if place == "-" or "://" in place:
+    if path_or_glob == "-" or "://" in path_or_glob:
         return False
-    path, parts = str(Path(place).expanduser()), list[str]()
+    path, parts = str(Path(path_or_glob).expanduser()), list[str]()
     if not Path(path).exists():
         path, parts = _split_magic(path.replace(os.sep, "/"), "*?[")
     folder = os.path.realpath(path or ".")
     if not target.is_relative_to(folder):
         return False
     inside = list(target.relative_to(folder).parts)
-    known = forced is not None or arrow or _format_by_suffix(target.name) is not None
-    return known and _matches(inside, parts)
+    has_format = format_name is not None or arrow or _format_by_suffix(target.name) is not None
+    return has_format and _matches(inside, parts)
 
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Tell whether a path below a folder is what glob parts match, or lies in it."""
+    """Return whether glob parts match a path below a folder.
+
+    A match of a folder of this path counts too.
+    """
     if not parts:
         return not any(map(_is_hidden, names))
     if not names:
@@ -152,8 +158,8 @@ def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     name, hidden = names[0], _is_hidden(names[0])
     if parts[0] == "**":
         return _matches(names, parts[1:]) or (not hidden and _matches(names[1:], parts))
-    found = re.match(fnmatch.translate(parts[0]), name) is not None
-    return found and (not hidden or _is_hidden(parts[0])) and _matches(names[1:], parts[1:])
+    is_match = re.match(fnmatch.translate(parts[0]), name) is not None
+    return is_match and (not hidden or _is_hidden(parts[0])) and _matches(names[1:], parts[1:])
 
 
 def _is_hidden(part: str) -> bool:
@@ -161,17 +167,17 @@ def _is_hidden(part: str) -> bool:
 
 
 def _natural(path: str) -> tuple[object, ...]:
-    """Sort key, part by part of the path: part-2 comes before part-10."""
+    """Return a sort key in natural order: part-2 comes before part-10."""
     keys = []
-    for part in path.split("/"):
-        pieces = re.split(r"([0-9]+)", part)
-        pieces[1::2] = [f"{len(p.lstrip('0')):09d}{p.lstrip('0')}" for p in pieces[1::2]]
-        keys.append(tuple(pieces))
+    for name in path.split("/"):
+        tokens = re.split(r"([0-9]+)", name)
+        tokens[1::2] = [f"{len(p.lstrip('0')):09d}{p.lstrip('0')}" for p in tokens[1::2]]
+        keys.append(tuple(tokens))
     return (tuple(keys), path)
 
 
 def _split_magic(path: str, characters: str) -> tuple[str, list[str]]:
-    """Folder before the first part with a wildcard, and the parts from there."""
+    """Split a path at the first part with a wildcard."""
     parts = path.split("/")
     cut = next((i for i, part in enumerate(parts) if set(characters) & set(part)), len(parts))
     return "/".join(parts[:cut]) or ("/" if path.startswith("/") and cut else ""), parts[cut:]
@@ -186,7 +192,10 @@ def _list(filesystem: Any, folder: str, recursive: bool = False) -> list[Any]:
 
 
 def _match(filesystem: Any, folder: str, parts: list[str]) -> Iterator[Any]:
-    """Find what the glob parts match below a folder; ``*`` leaves hidden names out."""
+    """Find the paths below a folder that match glob parts.
+
+    ``*`` skips hidden names.
+    """
     if parts[0] == "**":
         if len(parts) == 1:
             yield filesystem.get_file_info(folder or ".")
@@ -208,13 +217,13 @@ def _match(filesystem: Any, folder: str, parts: list[str]) -> Iterator[Any]:
 
 
 def _collect(
-    filesystem: Any, prefix: str, found: list[Any], text: str, forced: str | None
+    filesystem: Any, prefix: str, infos: list[Any], text: str, format_name: str | None
 ) -> list[File]:
     files: dict[str, File] = {}
     ignored: list[str] = []
 
     def add(info: Any, inside: bool) -> None:
-        file = _identify(filesystem, info.path, prefix + info.path.removeprefix("./"), forced)
+        file = _identify(filesystem, info.path, prefix + info.path.removeprefix("./"), format_name)
         if file:
             files[info.path] = file
         elif inside:
@@ -222,10 +231,10 @@ def _collect(
         else:
             raise SourceError(
                 f"{prefix + info.path!r} is of no known format: neither its suffix nor its first "
-                f"bytes tell. Pass format= ({', '.join(FORMATS)})."
+                f"bytes show one. Pass format= ({', '.join(FORMATS)})."
             )
 
-    for info in found:
+    for info in infos:
         if info.type == pafs.FileType.NotFound:
             folder = info.path.rpartition("/")[0]
             names = [other.base_name for other in _list(filesystem, folder)]
@@ -251,8 +260,8 @@ def _collect(
     return sorted(files.values(), key=lambda file: _natural(file.path))
 
 
-def _identify(filesystem: Any, path: str, name: str, forced: str | None) -> File | None:
-    kind = FORMATS[forced] if forced else _format_by_suffix(path)
+def _identify(filesystem: Any, path: str, name: str, format_name: str | None) -> File | None:
+    kind = FORMATS[format_name] if format_name else _format_by_suffix(path)
     if kind is None:
         with reading(repr(name), "Check the file."):
             kind = sniff(filesystem, path)
@@ -277,6 +286,6 @@ def _partitions(path: str) -> dict[str, str | None]:
 
 
 def folder_of(file: File, key: str) -> str:
-    """Return the folder of a file's path that names a partition key."""
+    """Return the folder of a file's path with a partition key."""
     folders = reversed(file.path.split("/")[:-1])
     return next(part for part in folders if unquote(part.partition("=")[0]) == key)

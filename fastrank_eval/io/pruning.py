@@ -1,4 +1,4 @@
-"""What is known of a column's values in some rows before they are read."""
+"""Find value ranges of columns from folder names and statistics."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 @dataclass(frozen=True)
 class Range:
-    """Values of a column lie between two ends, both included; NaN lies outside and may be there.
+    """A closed range of the values of a column; NaN may occur outside it.
 
     Parameters
     ----------
     low, high : object
-        As `literals.order_key` gives them; None where nothing is known.
+        Bounds as of `literals.order_key`; None if unknown.
     nulls, values : bool
-        Whether some may be null; whether some may be something else.
+        Whether some rows may be null, and whether some may be not null.
     """
 
     low: Any = None
@@ -49,14 +49,14 @@ UNKNOWN = Range()
 
 
 def partition_ranges(file: File, schema: pa.Schema) -> dict[str, Range]:
-    """The one value that the folders of a file's path give to each partition column."""
-    found = {}
+    """Return the ranges of partition columns: the values in a file's path."""
+    ranges = {}
     for name, text in file.partitions.items():
-        places = schema.get_all_field_indices(name)
-        if len(places) != 1:
+        indices = schema.get_all_field_indices(name)
+        if len(indices) != 1:
             continue
         if text is None:
-            found[name] = Range(values=False)
+            ranges[name] = Range(values=False)
             continue
         try:
             value = arrow_value(text, pa.string())
@@ -64,38 +64,38 @@ def partition_ranges(file: File, schema: pa.Schema) -> dict[str, Range]:
         except pa.ArrowException:
             continue
         if key is not None and key == key:
-            found[name] = Range(key, key, nulls=False)
-    return found
+            ranges[name] = Range(key, key, nulls=False)
+    return ranges
 
 
 def row_group_ranges(
     parquet: Any, group: int, targets: Mapping[str, pa.DataType]
 ) -> dict[str, Range]:
-    """What the statistics of a row group tell of columns, which are to be of these types.
+    """Return the ranges of columns from the statistics of a row group.
 
     Parameters
     ----------
     parquet : pyarrow.parquet.ParquetFile
     group : int
+        Index of the row group.
     targets : mapping of str to pyarrow.DataType
+        The columns, with their types in the source.
     """
     row_group = parquet.metadata.row_group(group)
-    found = {}
-    for place in range(row_group.num_columns):
-        leaf = parquet.schema.column(place)
+    ranges = {}
+    for index in range(row_group.num_columns):
+        leaf = parquet.schema.column(index)
         target = targets.get(leaf.path)
-        # Leaves of lists and structs are no columns.
+        # Skip leaves of lists and structs.
         if target is None or leaf.name != leaf.path or leaf.max_repetition_level:
             continue
-        chunk = row_group.column(place)
-        if (
-            chunk.physical_type != leaf.physical_type
-        ):  # reading its statistics would end the process
+        column = row_group.column(index)
+        if column.physical_type != leaf.physical_type:  # its statistics would crash the process
             raise pa.ArrowInvalid(
                 f"its footer calls column {leaf.path!r} {leaf.physical_type} and, in row group "
-                f"{group}, {chunk.physical_type}"
+                f"{group}, {column.physical_type}"
             )
-        statistics = chunk.statistics
+        statistics = column.statistics
         if statistics is None:
             continue
         nulls, values = leaf.max_definition_level > 0, True
@@ -104,32 +104,33 @@ def row_group_ranges(
         low = high = None
         if statistics.has_min_max:
             own = parquet.schema_arrow.field(leaf.path).type
-            low, high = _ends(statistics, leaf, plain_type(own), plain_type(target))
-        found[leaf.path] = Range(low, high, nulls, values)
-    return found
+            low, high = _bounds(statistics, leaf, plain_type(own), plain_type(target))
+        ranges[leaf.path] = Range(low, high, nulls, values)
+    return ranges
 
 
-def _ends(statistics: Any, leaf: Any, own: pa.DataType, target: pa.DataType) -> tuple[Any, Any]:
-    """Least and greatest value, where their order is that of `order_key`; else None.
+def _bounds(statistics: Any, leaf: Any, own: pa.DataType, target: pa.DataType) -> tuple[Any, Any]:
+    """Return minimum and maximum if their order is that of `order_key`.
 
-    A writer may cut long strings: its ends then lie outside of the values, never among them.
+    Otherwise both are None. A writer may truncate long strings: then the bounds lie outside of the
+    values, never among them.
     """
     low, high = statistics.min_raw, statistics.max_raw
     kind = statistics.physical_type
     if is_textual(own) and is_textual(target):
-        known = kind == "BYTE_ARRAY"
+        comparable = kind == "BYTE_ARRAY"
     elif _numeric(own) and _numeric(target):
-        known = kind in ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
-        if pa.types.is_unsigned_integer(own):  # told as if signed
+        comparable = kind in ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
+        if pa.types.is_unsigned_integer(own):  # pyarrow returns them as signed
             bits = 64 if kind == "INT64" else 32
             low, high = low % (1 << bits), high % (1 << bits)
     elif pa.types.is_date32(own):
-        known = own.equals(target) and kind == "INT32"
+        comparable = own.equals(target) and kind == "INT32"
     else:
-        known = pa.types.is_timestamp(own) and own.equals(target) and kind == "INT64"
-        known = known and _unit(leaf) == own.unit
-    # NaN among the ends, or ends of another order, tell nothing.
-    return (low, high) if known and low <= high else (None, None)
+        comparable = pa.types.is_timestamp(own) and own.equals(target) and kind == "INT64"
+        comparable = comparable and _unit(leaf) == own.unit
+    # Bounds of NaN, or in another order, are useless.
+    return (low, high) if comparable and low <= high else (None, None)
 
 
 def _unit(leaf: Any) -> str | None:
@@ -145,8 +146,6 @@ def _numeric(kind: pa.DataType) -> bool:
     )
 
 
-#: What a condition may come to in some rows, as a set of bits.
+#: Possible values of a condition in some rows, as bits of a set.
 TRUE, FALSE, NULL = 1, 2, 4
-
-
 ANYTHING = TRUE | FALSE | NULL

@@ -1,4 +1,4 @@
-"""Cut the batches of a source to a size, with a few read ahead."""
+"""Read the batches of a source in a size for threads, and report progress."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import decoded, fixed_items
+from fastrank_eval._lib.arrow import decode_array, fixed_items
 from fastrank_eval._lib.jit import scratch
 from fastrank_eval._lib.progress import report
 from fastrank_eval.io import Source
-from fastrank_eval.io.source import Batch, UnreadBatch, cut, first_rows, read_parts
+from fastrank_eval.io.source import Batch, UnreadBatch, first_rows, read_batches, split_batches
 
 __all__ = ["RowReader"]
 
 
-#: Rows read at a time of a row group that a limit cuts.
-_CUT_ROWS = 1 << 17
+#: Rows of a batch from the row group in which a limit lies.
+_LAST_BATCH_ROWS = 1 << 17
 
 
 class RowReader:
-    """The rows of a source, as often as they can be read; what is read is reported.
+    """A reader of the rows of a source that reports its progress.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ class RowReader:
     columns : tuple of str
         Columns to read.
     limit : int or None
-        Rows to stop after.
+        Maximum number of rows.
     phase : str
-        What reports call it.
+        Name of the phase in reports.
     """
 
     def __init__(
@@ -44,144 +44,149 @@ class RowReader:
         if limit is not None and source.rows is not None:
             self.rows = min(limit, source.rows)
         self._source, self._columns, self._phase = source, columns, phase
-        self._begun: tuple[list[Batch], Iterator[Batch]] | None = None
+        self._peeked: tuple[list[Batch], Iterator[Batch]] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, those already peeked at included, in batches."""
-        return read_parts(self.parts())
+        """Read all rows, peeked ones included."""
+        return read_batches(self.unread_batches())
 
-    def parts(self, most: int | None = None) -> Iterator[Batch]:
-        """All rows, those already peeked at included, some of them not read yet.
+    def unread_batches(self, max_rows: int | None = None) -> Iterator[Batch]:
+        """Return all rows, peeked ones included; some batches are not read yet.
 
         Parameters
         ----------
-        most : int, optional
-            Rows to cut longer batches to, so that one long batch is not reported as one step.
+        max_rows : int, optional
+            Split longer batches to this number of rows, so that reports come more often.
         """
-        peeked, rest = self._begun or ([], self._limited())
-        self._begun = None
-        return self._counted(chain(peeked, rest), most)
+        peeked, rest = self._peeked or ([], self._read_limited())
+        self._peeked = None
+        return self._report_rows(chain(peeked, rest), max_rows)
 
     def peek(self, rows: int) -> pa.RecordBatch | None:
-        """The first rows, as many as the first part has, but no more; they are read again."""
-        rest = self._limited()
+        """Return at most `rows` rows of the first batch.
+
+        The other methods return these rows again.
+        """
+        rest = self._read_limited()
         first = next(rest, None)
-        self._begun = ([] if first is None else [first], rest)
+        self._peeked = ([] if first is None else [first], rest)
         return None if first is None else first_rows(first, rows)
 
-    def _limited(self) -> Iterator[Batch]:
-        left = self.limit
-        for part in self._source.parts(self._columns):
-            if left is None or part.num_rows <= left:
-                left = None if left is None else left - part.num_rows
-                yield part
+    def _read_limited(self) -> Iterator[Batch]:
+        remaining = self.limit
+        for batch in self._source.unread_batches(self._columns):
+            if remaining is None or batch.num_rows <= remaining:
+                remaining = None if remaining is None else remaining - batch.num_rows
+                yield batch
             else:
-                yield from _first(part, left)
+                yield from _first_rows(batch, remaining)
                 return
-            if left == 0:
+            if remaining == 0:
                 return
 
-    def _counted(self, parts: Iterable[Batch], most: int | None) -> Iterator[Batch]:
+    def _report_rows(self, batches: Iterable[Batch], max_rows: int | None) -> Iterator[Batch]:
         rows = 0
         report(self._phase, rows, self.rows)
-        for part in parts if most is None else cut(parts, most):
-            yield part
-            rows += part.num_rows
+        for batch in batches if max_rows is None else split_batches(batches, max_rows):
+            yield batch
+            rows += batch.num_rows
             report(self._phase, rows, self.rows)
         report(self._phase, rows, rows)
 
 
-def _first(part: Batch, rows: int) -> Iterator[Batch]:
-    """The first rows of a longer part."""
-    if not isinstance(part, UnreadBatch):
-        yield part.slice(0, rows)
+def _first_rows(long_batch: Batch, rows: int) -> Iterator[Batch]:
+    """Yield the first rows of a longer batch."""
+    if not isinstance(long_batch, UnreadBatch):
+        yield long_batch.slice(0, rows)
         return
-    whole, rest = part.split(rows)
-    if whole.num_rows:
-        yield whole
-    left = rows - whole.num_rows
-    if left:
-        for batch in rest.batches(min(left, _CUT_ROWS), threads=True):
-            yield batch.slice(0, left)
-            left -= min(left, batch.num_rows)
-            if not left:
+    complete, rest = long_batch.split(rows)
+    if complete.num_rows:
+        yield complete
+    remaining = rows - complete.num_rows
+    if remaining:
+        for batch in rest.batches(min(remaining, _LAST_BATCH_ROWS), threads=True):
+            yield batch.slice(0, remaining)
+            remaining -= min(remaining, batch.num_rows)
+            if not remaining:
                 return
 
 
-#: Parts that follow one another, and the number of their first row in the whole input.
+#: Adjacent batches as the work of one thread, and the number of their first row in the input.
 WorkBatch = tuple[list[Batch], int]
 
 
-def rebatch(parts: Iterable[Batch], rows: int) -> Iterator[WorkBatch]:
-    """Cut long parts and collect short ones, with the number of each stretch's first row.
+def rebatch(batches: Iterable[Batch], rows: int) -> Iterator[WorkBatch]:
+    """Split long batches and join short ones to about `rows` rows.
 
-    A batch of half a stretch is long: joining it to another would cost more than it saves.
+    A batch of half the size stays alone: joining it would cost more than it saves.
     """
-    first_row = held = 0
+    first_row = short_rows = 0
     short: list[Batch] = []
-    for part in cut(parts, rows):
-        here = part.num_rows
-        long = 2 * here >= rows
-        if short and (long or held + here > rows):
+    for batch in split_batches(batches, rows):
+        rows_here = batch.num_rows
+        long = 2 * rows_here >= rows
+        if short and (long or short_rows + rows_here > rows):
             yield short, first_row
-            first_row += held
-            short, held = [], 0
+            first_row += short_rows
+            short, short_rows = [], 0
         if long:
-            yield [part], first_row
-            first_row += here
+            yield [batch], first_row
+            first_row += rows_here
         else:
-            short.append(part)
-            held += here
+            short.append(batch)
+            short_rows += rows_here
     if short:
         yield short, first_row
 
 
-def read_batch(parts: list[Batch]) -> list[pa.RecordBatch]:
-    """The batches of a stretch, of which the calling thread reads those that are unread."""
+def read_batch(batches: list[Batch]) -> list[pa.RecordBatch]:
+    """Read the unread batches of a work batch in the calling thread."""
     read: list[pa.RecordBatch] = []
-    for part in parts:
-        read += part.batches(part.num_rows) if isinstance(part, UnreadBatch) else [part]
+    for batch in batches:
+        read += batch.batches(batch.num_rows) if isinstance(batch, UnreadBatch) else [batch]
     return read
 
 
 def in_scratch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches as one; what was copied for it is overwritten by the thread's next call.
+    """Concatenate batches in scratch memory.
 
-    Into fresh memory the copy takes twice as long: 3.5 ns a row of 13 bytes.
+    The thread's next call overwrites it.
+
+    A copy to new memory takes twice as long: 3.5 ns a row of 13 bytes.
     """
     if len(batches) == 1:
         return batches[0]
     return pa.RecordBatch.from_arrays(
-        [_column_in_scratch(batches, place) for place in range(batches[0].num_columns)],
+        [_column_in_scratch(batches, index) for index in range(batches[0].num_columns)],
         batches[0].schema.names,
     )
 
 
-def _column_in_scratch(batches: list[pa.RecordBatch], place: int) -> pa.Array:
-    parts = [batch.column(place) for batch in batches]
-    kind = parts[0].type
+def _column_in_scratch(batches: list[pa.RecordBatch], index: int) -> pa.Array:
+    arrays = [batch.column(index) for batch in batches]
+    kind = arrays[0].type
     plain = pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64)
-    if not plain or any(part.null_count or not part.type.equals(kind) for part in parts):
-        (column,) = joined([batch.select([place]) for batch in batches]).columns
+    if not plain or any(array.null_count or not array.type.equals(kind) for array in arrays):
+        (column,) = concatenate_batches([batch.select([index]) for batch in batches]).columns
         return column
     items = np.dtype(f"u{kind.bit_width // 8}")
-    room = scratch(f"column {place}", sum(map(len, parts)), items)
-    np.concatenate([fixed_items(part, items) for part in parts], out=room)
-    return pa.Array.from_buffers(kind, len(room), [None, pa.py_buffer(room)])
+    out = scratch(f"column {index}", sum(map(len, arrays)), items)
+    np.concatenate([fixed_items(array, items) for array in arrays], out=out)
+    return pa.Array.from_buffers(kind, len(out), [None, pa.py_buffer(out)])
 
 
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches that follow one another as one batch; a single one is not copied."""
+def concatenate_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Concatenate adjacent batches; a single batch is not copied."""
     if len(batches) == 1:
         return batches[0]
     table = pa.Table.from_batches(batches)
     for i, column in enumerate(table.columns):
         if pa.types.is_dictionary(column.type) or pa.types.is_run_end_encoded(column.type):
-            # Arrow joins no run ends, and no dictionaries with nulls or with more values together
-            # than their indices count.
-            column = pa.chunked_array([decoded(chunk) for chunk in column.chunks])
+            # Arrow cannot concatenate run ends, dictionaries with nulls, and dictionaries that
+            # together have more values than their index type can count.
+            column = pa.chunked_array([decode_array(chunk) for chunk in column.chunks])
             table = table.set_column(i, table.field(i).name, column)
-        # Offsets of 32 bits end at 2 GiB.
+        # 32-bit offsets address only 2 GiB.
         if column.nbytes >= 1 << 31 and pa.types.is_string(column.type):
             table = table.set_column(i, table.field(i).name, column.cast(pa.large_string()))
         elif column.nbytes >= 1 << 31 and pa.types.is_binary(column.type):

@@ -1,4 +1,4 @@
-"""Read batches of a source, and name the file and row of an error."""
+"""Read the batches of a source, and locate errors."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import is_of, shown, typed
+from fastrank_eval._lib.arguments import matches_annotation, shown, typed
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
-from fastrank_eval.io.csv_numbers import Spelling
+from fastrank_eval.io.csv_numbers import Spellings
 
 __all__ = [
     "Batch",
     "Source",
     "UnreadBatch",
-    "cut",
-    "decoded",
+    "decode_names",
     "first_line",
     "first_rows",
     "foreign",
-    "read_parts",
+    "read_batches",
     "reading",
     "refuse_text",
     "require_columns",
     "select",
     "selected_row",
+    "split_batches",
     "type_name",
 ]
 
 
 def type_name(value: object) -> str:
-    """Name the type of a value as its user writes it: ``pandas.DataFrame``, ``int``."""
+    """Return the type name of a value: ``pandas.DataFrame``, ``int``."""
     kind = type(value)
     root = kind.__module__.partition(".")[0].lstrip("_")
     return kind.__qualname__ if root == "builtins" else f"{root}.{kind.__qualname__}"
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type where it has none."""
+    """Return the first line of an error message, else the error type."""
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     line = next(iter(text.strip().splitlines()), "").rstrip(".")
     return line or type(error).__name__
@@ -50,7 +50,7 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def foreign(name: str) -> Iterator[None]:
-    """Turn errors of another library's export, whatever their type, into a SourceError."""
+    """Turn any error of another library's export into a `SourceError`."""
     try:
         yield
     except (FastRankEvalError, pa.ArrowCancelled):
@@ -65,17 +65,19 @@ def foreign(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Turn what Arrow and the system raise into a SourceError.
+def reading(
+    name: str, remedy: str, describe_state: Callable[[], str] = lambda: ""
+) -> Iterator[None]:
+    """Turn errors of Arrow and of the system into a `SourceError`.
 
     Parameters
     ----------
     name : str
-        What is read.
+        The name of the source.
     remedy : str
-        Ends the message.
-    condition : callable, optional
-        Looks, once reading has failed, at what state the source is in; ``"it is empty: "``.
+        The end of the message.
+    describe_state : callable, optional
+        Called after a failure; returns the state of the source, such as ``"it is empty: "``.
     """
     try:
         yield
@@ -85,7 +87,7 @@ def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -
         if not _is_absurd(error):
             raise
         raise SourceError(
-            f"Cannot read {name}: {condition()}it asks for more memory at once than there is "
+            f"Cannot read {name}: {describe_state()}it asks for more memory at once than there is "
             f"({first_line(error)}). {remedy}"
         ) from error
     except FileNotFoundError as error:
@@ -96,55 +98,61 @@ def reading(name: str, remedy: str, condition: Callable[[], str] = lambda: "") -
         ) from error
     except (pa.ArrowException, OSError, EOFError, KeyError, UnicodeError) as error:
         raise SourceError(
-            f"Cannot read {name}: {condition()}{first_line(error)}. {remedy}"
+            f"Cannot read {name}: {describe_state()}{first_line(error)}. {remedy}"
         ) from error
 
 
 def _is_absurd(error: MemoryError) -> bool:
-    """Whether more was asked for at once than the machine has: lengths in the data are damaged."""
+    """Return whether an allocation is larger than all memory.
+
+    Corrupt lengths cause such allocations.
+    """
     requested = re.search(r"of size ([0-9]+) failed", str(error))
     if requested is None or not hasattr(os, "sysconf"):
         return False
     return int(requested[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def decoded(schema: pa.Schema) -> pa.Schema:
-    """Decode the column names now, where a name that is no text can still be blamed on its file."""
+def decode_names(schema: pa.Schema) -> pa.Schema:
+    """Decode the column names now.
+
+    So the error of an invalid name can still name the file.
+    """
     _ = schema.names
     return schema
 
 
 def select(reader: pa.RecordBatchReader, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Read just these columns, in this order."""
-    places = [reader.schema.get_field_index(name) for name in columns]
+    """Read only these columns, in this order."""
+    indices = [reader.schema.get_field_index(name) for name in columns]
     for batch in reader:
-        yield batch.select(places)
+        yield batch.select(indices)
 
 
 class Source:
-    """An ordered stream of record batches, and what is known before reading it.
+    """An ordered stream of record batches.
 
     Attributes
     ----------
     name : str
-        What messages call it: a path, or the type of the object.
+        Name in messages: a path, or the type of the object.
     schema : pyarrow.Schema
-        Every column that can be asked for.
+        All columns.
     rows : int or None
-        Rows, where known without reading them.
+        Number of rows, if known without reading.
     rereadable : bool
         Whether `batches` may be called more than once.
     locate : callable
-        Where a row stands that has been read, "row 3 of 'b.csv'"; "" where the name tells it all.
+        Returns the location of a row that was read, "row 3 of 'b.csv'"; "" if the name is enough.
     edges : mapping of str to pyarrow.Array or None
-        Edges of quantiles by the text of their part (``"age:quantile5"``), where they are known
-        before a row is read: those of a part of the rows would be other ones.
+        Edges of quantiles by the text of their slicing (``"age:quantile5"``), if computed before
+        reading: some of the rows would have other edges.
     as_text : callable or None
-        Opens the source again where a file has no types of its own (CSV): with some columns as
-        text, exactly as written, and others so where they write numbers in several ways. None where
-        every column has a type.
-    spelling : Spelling
-        How text files write the columns that tell rows apart.
+        Opens a source without types (CSV) again. Its first argument lists columns to read as text,
+        its second columns to read as text if they spell numbers in several ways. None if all
+        columns have a type.
+    spellings : Spellings
+        Spellings of keys and categories in text files.
     """
 
     def __init__(
@@ -158,7 +166,7 @@ class Source:
         locate: Callable[[int], str] = lambda row: "",
         edges: Mapping[str, pa.Array] | None = None,
         as_text: Callable[[frozenset[str], frozenset[str]], Source] | None = None,
-        spelling: Spelling | None = None,
+        spellings: Spellings | None = None,
     ) -> None:
         self.name = name
         self.schema = schema
@@ -167,9 +175,9 @@ class Source:
         self.locate = locate
         self.edges = edges
         self.as_text = as_text
-        self.spelling = spelling or Spelling()
+        self.spellings = spellings or Spellings()
         self._read = read
-        self._spent = False
+        self._is_consumed = False
 
     def __repr__(self) -> str:
         rows = "" if self.rows is None else f", {self.rows} rows"
@@ -177,38 +185,39 @@ class Source:
 
     @typed
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read the rows in their order, as batches of just these columns.
+        """Read the rows in their order, as batches of these columns.
 
         Parameters
         ----------
         columns : sequence of str
-            Distinct names; the batches carry them in this order.
+            Distinct names; the batches have them in this order.
 
         Returns
         -------
         iterator of pyarrow.RecordBatch
-            Never of zero rows. In-memory data comes in its own chunks, without a copy.
+            Batches without rows are skipped. The batches of in-memory data are its own chunks,
+            without a copy.
 
         Raises
         ------
         ColumnError, SourceError
-            As `parts` does.
+            As `unread_batches`.
         """
-        return (batch for batch in read_parts(self.parts(columns)) if batch.num_rows)
+        return (batch for batch in read_batches(self.unread_batches(columns)) if batch.num_rows)
 
     @typed
-    def parts(self, columns: Sequence[str]) -> Iterator[Batch]:
-        """The rows in their order, some of them not read yet.
+    def unread_batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+        """Return the rows in their order; some batches are not read yet.
 
         Parameters
         ----------
         columns : sequence of str
-            Distinct names; the batches carry them in this order.
+            Distinct names; the batches have them in this order.
 
         Returns
         -------
-        iterator of pyarrow.RecordBatch or Unread
-            Never of zero rows.
+        iterator of pyarrow.RecordBatch or UnreadBatch
+            Batches without rows are skipped.
 
         Raises
         ------
@@ -216,45 +225,47 @@ class Source:
             At the call, if a column is missing or its name occurs twice.
         SourceError
             At the call, if the source was read before and cannot be read again, or if its files
-            disagree on a column; while reading, naming the file that cannot be read.
+            have different types of a column. While reading, if a file cannot be read; the message
+            names it.
         """
         require_columns(self.schema, columns, source=self.name)
-        if self._spent:
+        if self._is_consumed:
             raise SourceError(
                 f"{self.name} can be read only once and was read before. "
                 "Pass a table, a file or a fresh reader."
             )
         rows = self._read(columns)
-        self._spent = not self.rereadable
-        return (part for part in rows if part.num_rows)
+        self._is_consumed = not self.rereadable
+        return (batch for batch in rows if batch.num_rows)
 
 
 def selected_row(row: int) -> str:
-    """Say what the number of a row counts, where a condition selects rows."""
+    """Describe the number of a row among the rows that a condition selects."""
     return f"row {row:,} of the rows that where selects"
 
 
 def refuse_text(source: Source, name: str, argument: str) -> None:
-    """Refuse text as numbers where only its part makes it text.
+    """Raise if a column of numbers is text only because of its other role.
 
     Parameters
     ----------
     source : Source
     name : str
-        Of the column.
+        Name of the column.
     argument : str
-        What needs numbers; it begins the message.
+        The argument that needs numbers; it begins the message.
 
     Raises
     ------
     ColumnError
     """
-    if name in source.spelling.texts:
+    if name in source.spellings.text_columns:
         raise ColumnError(
             f"{argument}: must be a column of numbers, got {name!r}, which is text: in CSV and TSV "
-            "files group and item columns are text, and so are columns of slices, fields, classes "
-            "and texts of where that write equal numbers in several ways (007 and 7); write the "
-            "numbers to a column of their own, or the file as Parquet."
+            "files group and item columns are text. Columns of slices, fields and classes, and "
+            "columns that where compares with text, are text if they write equal numbers in "
+            "several ways (007 and 7); write the numbers to a column of their own, or the file as "
+            "Parquet."
         )
 
 
@@ -272,14 +283,14 @@ def require_columns(
     schema : pyarrow.Schema
     names : iterable of str
     role : str, optional
-        The option that asked for the columns, such as ``"label"``; it begins the message.
+        The option that names the columns, such as ``"label"``; it begins the message.
     source : str, optional
         Name of the source, for the message.
 
     Raises
     ------
     ColumnError
-        Names the first column that is missing, and the nearest one that is not.
+        Names the first missing column and the existing one with the most similar name.
 
     Examples
     --------
@@ -292,37 +303,37 @@ Columns: user, label.
     prefix = f"{role}: " if role else ""
     where = f" in {source}" if source else ""
     for name in names:
-        if not is_of(name, "str"):
+        if not matches_annotation(name, "str"):
             raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; pass text.")
-        times = len(schema.get_all_field_indices(name))
-        if times > 1:
+        count = len(schema.get_all_field_indices(name))
+        if count > 1:
             raise ColumnError(
-                f"{prefix}column {name!r} occurs {times} times{where}. Rename all but one."
+                f"{prefix}column {name!r} occurs {count} times{where}. Rename all but one."
             )
-        if times == 0:
-            listed = ", ".join(schema.names[:20]) or "none"
+        if count == 0:
+            existing = ", ".join(schema.names[:20]) or "none"
             more = f", and {len(schema) - 20} more" if len(schema) > 20 else ""
             raise ColumnError(
                 f"{prefix}no column {name!r}{where}.{near(name, schema.names)} "
-                f"Columns: {listed}{more}."
+                f"Columns: {existing}{more}."
             )
 
 
-#: Rows of a batch that is read by one thread for all.
-_BATCH_ROWS = 1 << 19
+#: Maximum rows of a batch that one thread reads for all threads.
+_MAX_BATCH_ROWS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadBatch:
-    """Row groups of a file, to be read by themselves, as often as wanted, by any thread.
+    """Row groups of a file that any thread can read, any number of times.
 
     Parameters
     ----------
     row_groups : tuple of (int, int)
-        Number of each row group, and its rows.
+        Index and rows of each row group.
     read : callable
         Reads row groups, in order, as batches of at most so many rows; threads may share it. The
-        third argument says whether Arrow may use threads of its own.
+        third argument is whether Arrow may use its own threads.
     """
 
     row_groups: tuple[tuple[int, int], ...]
@@ -330,64 +341,72 @@ class UnreadBatch:
 
     @property
     def num_rows(self) -> int:
-        """Rows of all these row groups."""
+        """Number of rows of these row groups."""
         return sum(rows for _, rows in self.row_groups)
 
-    def batches(self, most: int, threads: bool = False) -> Iterator[pa.RecordBatch]:
-        """Read them, as batches of at most `most` rows."""
-        return self.read(tuple(group for group, _ in self.row_groups), most, threads)
+    def batches(self, max_rows: int, threads: bool = False) -> Iterator[pa.RecordBatch]:
+        """Read the rows as batches of at most `max_rows` rows."""
+        return self.read(tuple(group for group, _ in self.row_groups), max_rows, threads)
 
-    def pieces(self, rows: int) -> Iterator[UnreadBatch]:
-        """The same row groups, as many at a time as come near to so many rows together."""
-        first = held = 0
-        for end, (_, here) in enumerate(self.row_groups):
-            if end > first and held + here // 2 > rows:
+    def split_evenly(self, rows: int) -> Iterator[UnreadBatch]:
+        """Split the row groups into unread batches of about `rows` rows."""
+        first = rows_so_far = 0
+        for end, (_, count) in enumerate(self.row_groups):
+            if end > first and rows_so_far + count // 2 > rows:
                 yield UnreadBatch(self.row_groups[first:end], self.read)
-                first, held = end, 0
-            held += here
+                first, rows_so_far = end, 0
+            rows_so_far += count
         if first < len(self.row_groups):
             yield UnreadBatch(self.row_groups[first:], self.read)
 
     def split(self, rows: int) -> tuple[UnreadBatch, UnreadBatch]:
-        """The row groups that have no more than so many rows together, and the others."""
-        held, end = 0, 0
-        while end < len(self.row_groups) and held + self.row_groups[end][1] <= rows:
-            held += self.row_groups[end][1]
+        """Split off the first row groups with at most `rows` rows together."""
+        rows_so_far, end = 0, 0
+        while end < len(self.row_groups) and rows_so_far + self.row_groups[end][1] <= rows:
+            rows_so_far += self.row_groups[end][1]
             end += 1
         return UnreadBatch(self.row_groups[:end], self.read), UnreadBatch(
             self.row_groups[end:], self.read
         )
 
 
-#: Some rows of a source, read or not.
+#: A batch of a source, read or unread.
 Batch: TypeAlias = pa.RecordBatch | UnreadBatch
 
 
-def first_rows(part: Batch, rows: int) -> pa.RecordBatch:
-    """At most so many rows from the beginning of a part, and no more read than that."""
-    if isinstance(part, UnreadBatch):
-        part = next(part.batches(rows))
-    return part.slice(0, rows)
+def first_rows(batch: Batch, rows: int) -> pa.RecordBatch:
+    """Return at most `rows` first rows of a batch, and read no more."""
+    if isinstance(batch, UnreadBatch):
+        batch = next(batch.batches(rows))
+    return batch.slice(0, rows)
 
 
-def cut(parts: Iterable[Batch], rows: int) -> Iterator[Batch]:
-    """Parts of about so many rows; longer row groups are read here, on Arrow's threads."""
-    for part in parts:
-        if not isinstance(part, UnreadBatch):
-            for first in range(0, part.num_rows, rows):
-                yield part.slice(first, rows)
+def split_batches(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
+    """Split batches to about `rows` rows.
+
+    Arrow's threads read longer row groups here.
+    """
+    for batch in batches:
+        if not isinstance(batch, UnreadBatch):
+            for first in range(0, batch.num_rows, rows):
+                yield batch.slice(first, rows)
             continue
-        for piece in part.pieces(rows):
-            if 2 * piece.num_rows > 3 * rows:
-                yield from read_parts([piece], rows)
+        for unread in batch.split_evenly(rows):
+            if 2 * unread.num_rows > 3 * rows:
+                yield from read_batches([unread], rows)
             else:
-                yield piece
+                yield unread
 
 
-def read_parts(parts: Iterable[Batch], most: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """Read what is not, on Arrow's threads, as batches of at most `most` rows."""
-    for part in parts:
-        if isinstance(part, UnreadBatch):
-            yield from part.batches(most, threads=True)
+def read_batches(
+    batches: Iterable[Batch], max_rows: int = _MAX_BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Read unread batches on Arrow's threads.
+
+    A batch has at most `max_rows` rows.
+    """
+    for batch in batches:
+        if isinstance(batch, UnreadBatch):
+            yield from batch.batches(max_rows, threads=True)
         else:
-            yield part
+            yield batch

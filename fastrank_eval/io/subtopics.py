@@ -1,19 +1,19 @@
-"""The subtopics that each row covers, as the bits of one integer."""
+"""Encode the subtopics of each row as the bits of an integer."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, decoded, frozen
+from fastrank_eval._lib.arrow import arrow_column, as_array, decode_array, frozen
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.io.numbers import BadRows, filled
+from fastrank_eval.io.numbers import RowError, fill_nulls
 
-__all__ = ["MOST", "masks_of", "subtopics_column"]
+__all__ = ["MAX_SUBTOPICS", "masks_of", "subtopics_column"]
 
-#: Subtopics that a group may have: the bits of an integer.
-MOST = 64
+#: Maximum number of subtopics of a group: the bits of an integer.
+MAX_SUBTOPICS = 64
 
 
 def subtopics_column(column: pa.Array, name: str, first_row: int) -> np.ndarray:
@@ -22,10 +22,10 @@ def subtopics_column(column: pa.Array, name: str, first_row: int) -> np.ndarray:
     Parameters
     ----------
     column : pyarrow.Array
-        Lists of whole numbers from 0 to 63, or one such number a row; a null covers nothing.
+        Lists of integers from 0 to 63, or one such integer a row; a null covers no subtopic.
     name : str
     first_row : int
-        Number of the column's first row in the whole input.
+        Number of the column's first row in the input.
 
     Returns
     -------
@@ -34,22 +34,22 @@ def subtopics_column(column: pa.Array, name: str, first_row: int) -> np.ndarray:
     Raises
     ------
     ColumnError
-        A number outside that range, a null inside a list, another type.
+        If a number is outside this range, a list has a null, or the type is another.
     """
-    numbers, lengths, wrong = _numbers_and_lengths(column, name)
-    masks, bad = masks_of(numbers, lengths, wrong)
+    numbers, lengths, invalid = _numbers_and_lengths(column, name)
+    masks, bad = masks_of(numbers, lengths, invalid)
     if bad.any():
         row = int(np.argmax(bad))
 
         def count(column: pa.Array) -> int:
             return int(np.count_nonzero(masks_of(*_numbers_and_lengths(column, name))[1]))
 
-        raise BadRows(
+        raise RowError(
             name,
-            f"subtopics column '{name}' ({column.type}) holds what is no number from 0 to "
-            f"{MOST - 1}",
-            f", value {decoded(column)[row].as_py()}; number the subtopics of each group from 0, "
-            "and leave out nulls inside lists",
+            f"subtopics column '{name}' ({column.type}) must hold integers from 0 to "
+            f"{MAX_SUBTOPICS - 1}, got another value",
+            f", value {decode_array(column)[row].as_py()}; number the subtopics of each group from "
+            "0, and leave out nulls inside lists",
             first_row + row,
             int(np.count_nonzero(bad)),
             count,
@@ -58,62 +58,62 @@ def subtopics_column(column: pa.Array, name: str, first_row: int) -> np.ndarray:
 
 
 def _numbers_and_lengths(column: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All numbers of a column of lists, how many each row has, and which of them are null."""
+    """Return all numbers of a column, counts by row, and an invalid mask."""
     import pyarrow.compute as pc
 
-    column = decoded(column)
+    column = decode_array(column)
     kind = column.type
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if lists or pa.types.is_fixed_size_list(kind):
-        found = pc.list_value_length(column)
-        numbers = decoded(column.flatten())
+        counts = pc.list_value_length(column)
+        numbers = decode_array(column.flatten())
     else:
-        found = arrow_column(as_array(column.is_valid()).astype(np.int32))
+        counts = arrow_column(as_array(column.is_valid()).astype(np.int32))
         numbers = column.drop_null() if column.null_count else column
     if not (pa.types.is_integer(numbers.type) or pa.types.is_null(numbers.type)):
         raise ColumnError(
             f"subtopics column '{name}' has type {kind}; it must be a list of whole numbers from 0 "
-            f"to {MOST - 1}, or one such number a row."
+            f"to {MAX_SUBTOPICS - 1}, or one such number a row."
         )
-    lengths = as_array(pc.fill_null(found, 0) if found.null_count else found).astype(np.int64)
-    wrong = as_array(numbers.is_null()).view(np.bool_)
+    lengths = as_array(pc.fill_null(counts, 0) if counts.null_count else counts).astype(np.int64)
+    invalid = as_array(numbers.is_null()).view(np.bool_)
     if pa.types.is_null(numbers.type) or numbers.null_count:
-        numbers = filled(numbers)
+        numbers = fill_nulls(numbers)
     values = as_array(numbers)
-    outside = wrong | (values < 0) | (values >= MOST)
+    outside = invalid | (values < 0) | (values >= MAX_SUBTOPICS)
     return np.where(outside, 0, values).astype(np.int64), lengths, outside
 
 
 def masks_of(
-    numbers: np.ndarray, lengths: np.ndarray, wrong: np.ndarray
+    numbers: np.ndarray, lengths: np.ndarray, invalid: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Join the subtopics of each row.
+    """Combine the subtopics of each row to a mask of bits.
 
     Parameters
     ----------
     numbers : ndarray of int64
-        From 0 to 63, those of one row after those of another.
+        Subtopics from 0 to 63, row after row.
     lengths : ndarray of int64, shape (rows,)
-        How many each row has.
-    wrong : ndarray of bool
-        Which of them cannot be used.
+        Count of subtopics of each row.
+    invalid : ndarray of bool
+        Whether each number is invalid.
 
     Returns
     -------
     masks : ndarray of uint64, shape (rows,)
     bad : ndarray of bool, shape (rows,)
-        Rows with a number that cannot be used.
+        Rows with an invalid number.
     """
     masks, bad = np.zeros(len(lengths), np.uint64), np.zeros(len(lengths), np.bool_)
-    _join(frozen(numbers), frozen(lengths), frozen(wrong), masks, bad)
+    _join(frozen(numbers), frozen(lengths), frozen(invalid), masks, bad)
     return masks, bad
 
 
 @kernel
-def _join(numbers, lengths, wrong, masks, bad):  # type: ignore[no-untyped-def]
-    at = 0
+def _join(numbers, lengths, invalid, masks, bad):  # type: ignore[no-untyped-def]
+    index = 0
     for row in range(lengths.shape[0]):
-        for i in range(at, at + lengths[row]):
+        for i in range(index, index + lengths[row]):
             masks[row] |= np.uint64(1) << np.uint64(numbers[i])
-            bad[row] |= wrong[i]
-        at += lengths[row]
+            bad[row] |= invalid[i]
+        index += lengths[row]

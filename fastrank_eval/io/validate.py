@@ -1,4 +1,4 @@
-"""Validate the columns of a batch."""
+"""Validate the columns of a batch and view them as arrays."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import as_array, decoded, frozen
+from fastrank_eval._lib.arrow import as_array, decode_array, frozen
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.keys import refuse_unhashable
-from fastrank_eval.io.numbers import filled, numbers, refuse, refuse_nulls
+from fastrank_eval.io.numbers import fill_nulls, numbers, raise_row_error, refuse_nulls
 from fastrank_eval.io.subtopics import subtopics_column
 
 __all__ = ["columns_of", "epsilon_of", "keys_of", "score_column"]
 
 
-#: Integers up to here are doubles too.
+#: All integers up to this one are doubles.
 _EXACT = 1 << 53
 _SIGN = np.uint64(1 << 63)
 _INFINITY_BITS = np.uint64(0x7FF0000000000000)
-# Doubles in ascending order, numbered: the place of minus infinity, of -0.0 and of infinity.
+# Doubles in ascending order have numbers: these of minus infinity, of -0.0 and of infinity.
 _MINUS_INFINITY = np.uint64(0x000FFFFFFFFFFFFF)
 _MINUS_ZERO = np.uint64(0x7FFFFFFFFFFFFFFF)
 _INFINITY = np.uint64(0xFFF0000000000000)
@@ -37,22 +37,23 @@ def score_column(
     column : pyarrow.Array
     name : str
     roles : Roles
-        Null policy and precision, and what scores are read as.
+        Null policy, precision and kind of scores.
     first_row : int
-        Number of the column's first row in the whole input.
+        Number of the column's first row in the input.
 
     Returns
     -------
     values : ndarray of float32 or float64, shape (rows,)
     mask : ndarray of bool, shape (rows,), or None
-        Rows that the model has not scored.
+        Rows without a score.
 
     Raises
     ------
     ColumnError
-        Null where not allowed, NaN, outside the range that `roles` asks for, or no number.
+        If a score is NaN, null where not allowed, or outside of the range of its kind, or if the
+        type is not numeric.
     """
-    column = decoded(column)
+    column = decode_array(column)
     kind = column.type
     if pa.types.is_decimal(kind):
         raise ColumnError(
@@ -70,15 +71,15 @@ def score_column(
                 "pass unretrieved='allow' if a null means that the row was not retrieved",
             )
         mask = as_array(column.is_null()).view(np.bool_)
-        column = filled(column)
+        column = fill_nulls(column)
     values = numbers(column, name, "score", "float16, float32, float64 or an integer")
     if roles.single_precision and values.dtype != np.float32:
         with np.errstate(over="ignore"):
             values = frozen(values.astype(np.float32))
     if values.dtype.kind == "f":
-        # The minimum is NaN as soon as one value is: one vectorised pass, no array of flags.
+        # The minimum is NaN if any value is: one vectorised pass without a mask.
         if values.size and np.isnan(values.min()):
-            refuse(
+            raise_row_error(
                 np.isnan,
                 values,
                 (name, "score", kind),
@@ -99,7 +100,7 @@ def score_column(
         and values.size
         and not np.isfinite([values.min(), values.max()]).all()
     ):
-        refuse(
+        raise_row_error(
             np.isinf,
             values,
             (name, "score", kind),
@@ -113,7 +114,7 @@ def score_column(
 
 
 def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
-    """Find the epsilon of a type of scores; integers count as float64."""
+    """Return the epsilon of a type of scores; integers count as float64."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if roles.single_precision or pa.types.is_float32(kind):
@@ -123,7 +124,7 @@ def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
 
 def _refuse_improbable(values: np.ndarray, name: str, kind: pa.DataType, first_row: int) -> None:
     if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
-        refuse(
+        raise_row_error(
             lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
             values,
             (name, "score", kind),
@@ -135,9 +136,9 @@ def _refuse_improbable(values: np.ndarray, name: str, kind: pa.DataType, first_r
 
 
 def _exact_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
-    """64-bit integers as the same numbers."""
+    """Convert 64-bit integers to doubles of the same value."""
     if values.size and not (values.min() >= -_EXACT and values.max() <= _EXACT):
-        refuse(
+        raise_row_error(
             lambda scores: (scores > _EXACT) | (scores.astype(np.float64) < -_EXACT),
             values,
             (name, "score", values.dtype),
@@ -149,25 +150,27 @@ def _exact_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
 
 
 def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
-    """64-bit integers as doubles of the same order and the same ties (not of the same value).
+    """Convert 64-bit integers to doubles of the same order and ties.
 
-    A double's bits, read as sign and magnitude, are ordered as the doubles are: the integer's
-    magnitude becomes the bits. float64(values) would merge neighbours beyond 2**53.
+    The values differ.
+
+    The bits of doubles, read as sign and magnitude, have the order of the doubles. So the magnitude
+    of an integer becomes the bits of a double. float64(values) would merge neighbours beyond 2**53.
     """
     if values.dtype.kind == "u":
-        # Ascending from just above minus infinity; the pair -0.0 and 0.0 is one place, not two.
+        # Numbers from just above minus infinity; -0.0 and 0.0 share one number.
         ascending = values + _MINUS_INFINITY
         ascending += ascending >= _MINUS_ZERO
         bits = np.where(ascending >= _SIGN, ascending ^ _SIGN, ~ascending)
     else:
         bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
     if values.size and _beyond_order(np.array([values.min(), values.max()])).any():
-        refuse(
+        raise_row_error(
             _beyond_order,
             values,
             (name, "score", values.dtype),
             first_row,
-            "stands within 2^53 of the end of its type and cannot be ordered exactly",
+            "is within 2^53 of the end of its type and cannot be ordered exactly",
             "shift the scores or cast them to float64",
         )
     return frozen(bits.view(np.float64))
@@ -179,14 +182,14 @@ def _magnitude(values: np.ndarray) -> np.ndarray:
 
 
 def _beyond_order(values: np.ndarray) -> np.ndarray:
-    """64-bit integers that have no place among the finite doubles."""
+    """Return the mask of 64-bit integers without a finite double of their own."""
     if values.dtype.kind == "u":
         return values > _INFINITY - _MINUS_INFINITY - np.uint64(2)
     return _magnitude(values) >= _INFINITY_BITS
 
 
-#: Weights other than 0: products and fourth powers of their sums are doubles that lose no bit.
-LEAST_WEIGHT, MOST_WEIGHT = 1e-30, 1e30
+#: Range of weights other than 0: products and fourth powers of their sums stay exact doubles.
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30
 
 
 def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
@@ -195,27 +198,27 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        Holds every column that `roles` names.
+        Holds every column of `roles`.
     roles : Roles
-        Parts and null policies.
+        Roles of columns and null policies.
     first_row : int
-        Number of the batch's first row in the whole input.
+        Number of the batch's first row in the input.
 
     Returns
     -------
     Columns
-        Views where the type allows one; copies only of booleans, halves, 64-bit integer scores and
-        columns with nulls.
+        Views if the type allows it; only booleans, halves, 64-bit integer scores and columns with
+        nulls are copied.
 
     Raises
     ------
     ColumnError
-        Null, NaN or infinite where not allowed, a weight that is negative, above 1e30 or below
-        1e-30 but not 0, a type that has no meaning in its part: names the column, the first row
-        and how many rows there are.
+        If a value is null, NaN or infinite where not allowed, a weight is negative, above 1e30 or
+        below 1e-30 but not 0, or a type does not fit its role. The message names the column, the
+        first row and the count of rows.
     """
     keys = keys_of(batch, roles, first_row)
-    labels = decoded(batch.column(roles.label))
+    labels = decode_array(batch.column(roles.label))
     label = _label(labels, roles, first_row)
     scores, masks = [], []
     for name in roles.scores:
@@ -227,7 +230,7 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
         weight = _weight(batch.column(roles.weight), roles.weight, "weight", first_row)
     item = None
     if roles.item is not None:
-        item = _key(batch.column(roles.item), roles.item, first_row, part="item")
+        item = _key(batch.column(roles.item), roles.item, first_row, role="item")
     named = [
         _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
     ]
@@ -248,29 +251,29 @@ def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
     )
     if labels.null_count:
         if roles.unjudged == "drop":
-            return columns.only(as_array(labels.is_valid()).view(np.bool_))
+            return columns.filter(as_array(labels.is_valid()).view(np.bool_))
         if roles.judgments:
             return replace(columns, unjudged=as_array(labels.is_null()).view(np.bool_))
     return columns
 
 
 def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Array, ...]:
-    """The key columns of a batch, decoded and without nulls."""
+    """Decode the key columns of a batch; raise for nulls."""
     return tuple(_key(batch.column(name), name, first_row) for name in roles.group)
 
 
-def _key(column: pa.Array, name: str, first_row: int, part: str = "group") -> pa.Array:
-    column = decoded(column)
-    refuse_unhashable(column, name, part)
+def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa.Array:
+    column = decode_array(column)
+    refuse_unhashable(column, name, role)
     remedy = "fill or drop these rows"
     if pa.types.is_string(column.type):
         remedy += ', or in a CSV file quote the value ("null") if it is text'
-    refuse_nulls(column, name, part, first_row, remedy)
+    refuse_nulls(column, name, role, first_row, remedy)
     return column
 
 
 def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
-    column = decoded(column)
+    column = decode_array(column)
     name, kind = roles.label, column.type
     if column.null_count:
         if roles.unjudged == "error":
@@ -282,14 +285,14 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
                 "pass unjudged='allow' (takes a rank, no gain) "
                 "or unjudged='drop', if a null means that nobody judged the row",
             )
-        column = filled(column)
+        column = fill_nulls(column)
     values = numbers(column, name, "label", "a bool, an integer grade or a float gain")
     if (
         values.dtype.kind == "f"
         and values.size
         and not (np.isfinite(values.min()) and np.isfinite(values.max()))
     ):
-        refuse(
+        raise_row_error(
             lambda labels: ~np.isfinite(labels),
             values,
             (name, "label", kind),
@@ -300,36 +303,36 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
     return values
 
 
-def _weight(column: pa.Array, name: str, part: str, first_row: int) -> np.ndarray:
-    column = decoded(column)
-    refuse_nulls(column, name, part, first_row)
-    given = numbers(column, name, part, "a number")
-    values = given.astype(np.float64, copy=False)
+def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarray:
+    column = decode_array(column)
+    refuse_nulls(column, name, role, first_row)
+    own = numbers(column, name, role, "a number")
+    values = own.astype(np.float64, copy=False)
     if values.size:
-        # Of the column's own type: the float32 next to 1e30 lies above it.
-        kind = given.dtype.type if given.dtype.kind == "f" else np.float64
-        low, high = float(kind(LEAST_WEIGHT)), float(kind(MOST_WEIGHT))
+        # Bounds in the column's own type: the float32 next to 1e30 lies above it.
+        kind = own.dtype.type if own.dtype.kind == "f" else np.float64
+        low, high = float(kind(MIN_WEIGHT)), float(kind(MAX_WEIGHT))
 
         def out_of_range(weights: np.ndarray) -> np.ndarray:
-            found: np.ndarray = (weights > high) | ((weights < low) & (weights > 0.0))
-            return found
+            mask: np.ndarray = (weights > high) | ((weights < low) & (weights > 0.0))
+            return mask
 
-        least, most = values.min(), values.max()
-        if not (least >= 0.0 and most < np.inf):
-            refuse(
+        minimum, maximum = values.min(), values.max()
+        if not (minimum >= 0.0 and maximum < np.inf):
+            raise_row_error(
                 lambda weights: ~((weights >= 0.0) & (weights < np.inf)),
                 values,
-                (name, part, column.type),
+                (name, role, column.type),
                 first_row,
                 "is negative, NaN or infinite",
                 "weights must be finite and not negative",
             )
-        # Where the least is 0, smaller ones than allowed may hide behind it.
-        if most > high or (least < low and out_of_range(values).any()):
-            refuse(
+        # A minimum of 0 may hide other weights below the allowed minimum.
+        if maximum > high or (minimum < low and out_of_range(values).any()):
+            raise_row_error(
                 out_of_range,
                 values,
-                (name, part, column.type),
+                (name, role, column.type),
                 first_row,
                 "is above 1e30, or below 1e-30 but not 0,",
                 "weights must be 0 or from 1e-30 to 1e30; multiply all of them by one number",

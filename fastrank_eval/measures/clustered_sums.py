@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.groups.chunk import count_marked_rows
@@ -54,7 +54,7 @@ class ClusteredSums(RowSums):
         if isinstance(other, ClusteredSums):
             self.moments.merge(other.moments)
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """As `RowSums.saved`, and the moments."""
         moments = self.moments.saved()
         return {**super().saved(), **{f"moments.{name}": part for name, part in moments.items()}}
@@ -225,7 +225,7 @@ class ConfusionSums(ClusteredSums):
         super().__init__(len(self.CELLS), len(self.CELLS))
         self.weighted = weighted
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """As `ExactSums.saved`, and whether rows have weights."""
         return {**super().saved(), "weighted": np.array(self.weighted, np.uint8)}
 

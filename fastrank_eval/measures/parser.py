@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from fastrank_eval._lib.arguments import is_several
+from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.measures.base import Measure, registry, spelled, text_of
 
@@ -240,7 +240,7 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
 
     A profile makes two measures of ``"nDCG"`` and ``"nDCG(gain='exp')"``, which are equal.
     """
-    several: Iterable[Any] = measures if is_several(measures) else [measures]
+    several: Iterable[Any] = measures if is_list_like(measures) else [measures]
     read: dict[tuple[Measure, frozenset[str]], Measure] = {}
     for given in several:
         for part in _split(given) if isinstance(given, str) else [given]:

@@ -349,11 +349,11 @@ class _Parser(TokenReader):
     need one of them look at what they got.
     """
 
-    called = "gate"
-    parts = "a measure, a number or an operator"
+    name = "gate"
+    expected = "a measure, a number or an operator"
     keywords = KEYWORDS
-    closed_by: ClassVar = {"[": "]", '"': '"'}
-    deepest = 30
+    closing_signs: ClassVar = {"[": "]", '"': '"'}
+    max_depth = 30
 
     def __init__(self, text: str) -> None:
         self._operators = 0
@@ -401,7 +401,7 @@ class _Parser(TokenReader):
     def _negation(self) -> Node:
         if not self._skip("not"):
             return self._comparison()
-        self._deeper()
+        self._enter()
         found = Not(self._condition(self._negation()))
         self._depth -= 1
         return found
@@ -412,7 +412,7 @@ class _Parser(TokenReader):
         if self._next.kind != "operator" or operator not in _COMPARISONS:
             return left
         left = self._quantity(left)
-        self._place += 1
+        self._position += 1
         return Compare(operator, left, self._needed(self._sum))
 
     def _sum(self) -> Node:
@@ -437,13 +437,13 @@ class _Parser(TokenReader):
         self._operators += 1
         if self._operators > _MOST_OPERATORS:
             self._fail(f"at most {_MOST_OPERATORS} of + - * /")
-        self._place += 1
+        self._position += 1
         return sign
 
     def _factor(self) -> Node:
         if self._signed("+-"):
             sign = self._sign()
-            self._deeper()
+            self._enter()
             part = self._needed(self._factor)
             self._depth -= 1
             return Negative(part) if sign == "-" else part
@@ -452,9 +452,9 @@ class _Parser(TokenReader):
             value = float(here.text)
             if not math.isfinite(value):
                 self._fail("a number that a double holds")
-            self._place += 1
+            self._position += 1
             return Number(value)
-        if self._tokens[min(self._place + 1, len(self._tokens) - 1)].text == ":":
+        if self._tokens[min(self._position + 1, len(self._tokens) - 1)].text == ":":
             return self._term(self._score())
         if here.text == "(":
             return self._inside()
@@ -462,13 +462,13 @@ class _Parser(TokenReader):
         if word in _FUNCTIONS:
             return self._function(word)
         if word in COUNTS:
-            self._place += 1
+            self._position += 1
             return Count(word)
         return self._term(None)
 
     def _inside(self) -> Node:
         self._skip("(")
-        self._deeper()
+        self._enter()
         found = self._either()
         if not self._skip(")"):
             self._fail("')', 'and', 'or' or a comparison")
@@ -476,10 +476,10 @@ class _Parser(TokenReader):
         return found
 
     def _function(self, name: str) -> Node:
-        self._place += 1
+        self._position += 1
         if not self._skip("("):
             self._fail(f"'(' after {name}")
-        self._deeper()
+        self._enter()
         parts = [self._needed(self._sum)]
         while name != "abs" and self._skip(","):
             parts.append(self._needed(self._sum))
@@ -490,16 +490,18 @@ class _Parser(TokenReader):
 
     def _score(self) -> str:
         here = self._next
-        name = here.text if here.kind == "measure" and BARE.fullmatch(here.text) else here.names
+        name = (
+            here.text if here.kind == "measure" and BARE.fullmatch(here.text) else here.column_name
+        )
         if not name:
             self._fail("a score column before the colon", "Odd names stand in double quotes.")
-        self._place += 2
+        self._position += 2
         return name
 
     def _term(self, score: str | None) -> Term:
         here = self._next
         if here.kind == "quoted" and score is None:
-            self._place += 1
+            self._position += 1
             self._fail("':' and a measure after the score column")
         if here.kind != "measure":
             words = () if score is not None else (*COUNTS, *_FUNCTIONS)
@@ -509,8 +511,8 @@ class _Parser(TokenReader):
         try:
             found = measure(here.text)
         except MeasureError as wrong:
-            self._refuse(f"at character {here.at + 1}: {wrong}", "", here.at)
-        self._place += 1
+            self._refuse(f"at character {here.position + 1}: {wrong}", "", here.position)
+        self._position += 1
         part = self._slice() if self._next.kind == "slice" else ALL
         return Term(spelled_out(found), self._field(), score, part)
 
@@ -518,7 +520,7 @@ class _Parser(TokenReader):
         inside = self._next.text[1:-1].strip()
         if not inside:
             self._fail("a slice such as [slot=1], or [*] for every slice")
-        self._place += 1
+        self._position += 1
         if inside == "*":
             return None
         if len(inside) > 1 and inside[0] == inside[-1] == '"':
@@ -533,7 +535,7 @@ class _Parser(TokenReader):
         if field not in FIELDS:
             hint = near(here.text, FIELDS).strip()
             self._fail("a field or a comparison", hint or f"Fields are {', '.join(FIELDS)}.")
-        self._place += 1
+        self._position += 1
         return field
 
     def _condition(self, found: Node) -> Condition:
@@ -547,8 +549,8 @@ class _Parser(TokenReader):
         return found
 
     def _needed(self, rule: Callable[[], Node]) -> Quantity:
-        at, found = self._place, rule()
+        at, found = self._position, rule()
         if isinstance(found, Condition):
-            self._place = at
+            self._position = at
             self._fail("a number or a measure")
         return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_options, indent_of, typed
+from fastrank_eval._lib.arguments import check_indent, check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
 from fastrank_eval.engine.records import (
@@ -83,7 +83,7 @@ class Reported:
         str
             Strictly valid JSON in ASCII; a value that is undefined is null.
         """
-        return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
+        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
 
     @typed
     def to_csv(self, *, safe: bool = False) -> str:

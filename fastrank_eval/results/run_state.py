@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.plan import Plan
@@ -100,9 +100,9 @@ def state_of_run(done: Evaluation, source: object, keep_groups: bool = False) ->
     return State(json.loads(json.dumps(plain_value(header))), states)
 
 
-def _states(plan: Plan, totals: Totals) -> tuple[dict[Place, Parts], dict[str, str | None]]:
+def _states(plan: Plan, totals: Totals) -> tuple[dict[Place, Arrays], dict[str, str | None]]:
     """All arrays, and what the values of each field are."""
-    states: dict[Place, Parts] = {}
+    states: dict[Place, Arrays] = {}
     keyed: dict[str, list[tuple[Place, KeyedSums]]] = {}
     _put_sums(states, plan, ALL, totals.whole, _ONE)
     _put_pools(states, keyed, plan, ALL, totals.shared.whole)
@@ -130,7 +130,7 @@ def _states(plan: Plan, totals: Totals) -> tuple[dict[Place, Parts], dict[str, s
 
 
 def _put_sums(
-    states: dict[Place, Parts], plan: Plan, where: Rows, sums: Sums, lines: np.ndarray
+    states: dict[Place, Arrays], plan: Plan, where: Rows, sums: Sums, lines: np.ndarray
 ) -> None:
     """Enter sums over groups, their lines laid out anew."""
     states[where, "", TOTALS] = sums.counts(lines)
@@ -141,7 +141,7 @@ def _put_sums(
 
 
 def _put_pools(
-    states: dict[Place, Parts],
+    states: dict[Place, Arrays],
     keyed: dict[str, list[tuple[Place, KeyedSums]]],
     plan: Plan,
     where: Rows,

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastrank_eval._lib.arguments import at_least_one, check_options, open_share, shown, typed
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval._lib.signals import tidied
+from fastrank_eval._lib.signals import on_forced_exit
 from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.run import Evaluation
@@ -105,7 +105,7 @@ class State(StateHeader):
         OutputError
             If the file exists already, or cannot be written.
         """
-        with atomic_path(path, overwrite=overwrite) as part, tidied(part.unlink):
+        with atomic_path(path, overwrite=overwrite) as part, on_forced_exit(part.unlink):
             write_state(part, self._header, self._states)
 
     def to_bytes(self) -> bytes:
@@ -318,7 +318,7 @@ class State(StateHeader):
         """
         share = self._in_force("confidence", confidence, "0.95")
         fewest = self._in_force("min_groups", min_groups, "1")
-        share, fewest = open_share("confidence", share), at_least_one("min_groups", fewest, 1)
+        share, fewest = check_fraction("confidence", share), at_least_one("min_groups", fewest, 1)
         with sound(self.shown):
             return evaluation_of(self._header, self._states, self.seen, share, fewest)
 
@@ -408,7 +408,7 @@ def load_state(path: str | os.PathLike[str]) -> State:
     return _checked(*read_state(path), os.fspath(path))
 
 
-def _checked(header: dict[str, Any], states: dict[Place, Parts], source: str) -> State:
+def _checked(header: dict[str, Any], states: dict[Place, Arrays], source: str) -> State:
     """The state, if all that its header names is there and can be read."""
     told = ""
     try:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, decoded, frozen
+from fastrank_eval._lib.arrow import arrow_column, as_array, column_with_nulls, decode_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval.slicing.encode import (
     MAX_SLICES,
@@ -68,7 +68,7 @@ class BinCodes:
         -------
         ndarray of int32, shape (rows,), read-only
         """
-        column = decoded(column)
+        column = decode_array(column)
         if pa.types.is_null(column.type):
             return frozen(np.full(len(column), len(self) - 1, np.int32))
         if not pa.types.is_decimal(column.type):

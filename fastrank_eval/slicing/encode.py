@@ -15,7 +15,7 @@ from fastrank_eval._lib.arrow import (
     as_array,
     bytes_column,
     column_with_nulls,
-    decoded,
+    decode_array,
     fixed_items,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
@@ -76,7 +76,7 @@ def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
     missing : ndarray of bool, shape (rows,), or None
         Mask of nulls and NaN; None if there are none.
     """
-    column = decoded(column)
+    column = decode_array(column)
     kind = column.type
     missing = as_array(column.is_null()).view(np.bool_) if column.null_count else None
     if pa.types.is_decimal(kind):
@@ -370,7 +370,7 @@ class KeyedCodes(CategoricalEncoder):
             There are more slices than `max_slices`, or a value fits no bin.
         """
         if pa.types.is_dictionary(column.type):
-            keys = self._keys_or_nulls(decoded(column.dictionary))
+            keys = self._keys_or_nulls(decode_array(column.dictionary))
             codes = super().codes(pa.DictionaryArray.from_arrays(column.indices, keys))
         else:
             codes = super().codes(self._keys_or_nulls(decoded(column)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import decoded
+from fastrank_eval._lib.arrow import decode_array
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.io import Source
 from fastrank_eval.io.reader import RowReader
@@ -45,7 +45,7 @@ class Distribution:
         rows : ndarray of int64, optional
             Number of rows of each value, if the values are distinct and none is missing.
         """
-        column = decoded(column)
+        column = decode_array(column)
         if pa.types.is_null(column.type):
             return
         values, missing = comparable(column)

@@ -19,7 +19,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts, narrow, of_steps, steps_of
+from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
 from fastrank_eval.stats.score_table import products, scores_of, sortable_codes
 from fastrank_eval.stats.weighted_scores import area_under
 
@@ -103,18 +103,18 @@ class BinnedScores:
         with self._lock:
             self._parts += other._parts
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """The bins of all rows.
 
         Returns
         -------
         dict of ndarray
             ``setup`` (int64): most bins, whether rows have weights, and level, exponent and rows of
-            `Bins`; ``keys``, ``lowest``, ``highest``: as `saved_parts.steps_of`; ``counts``.
+            `Bins`; ``keys``, ``lowest``, ``highest``: as `array_codes.delta_encode`; ``counts``.
         """
         bins = self._all()
         setup = [self._bins, self._weighted, bins.level, bins.exponent, bins.rows]
-        columns = {name: steps_of(getattr(bins, name)) for name in _ASCENDING}
+        columns = {name: delta_encode(getattr(bins, name)) for name in _ASCENDING}
         return {"setup": np.array(setup, np.int64), **columns, "counts": narrow(bins.counts)}
 
     @classmethod
@@ -123,7 +123,7 @@ class BinnedScores:
         most, weighted, level, exponent, rows = parts["setup"].tolist()
         state = cls(most, bool(weighted))
         part = _Part(most, bool(weighted))
-        keys, lowest, highest = (of_steps(parts[name]) for name in _ASCENDING)
+        keys, lowest, highest = (delta_decode(parts[name]) for name in _ASCENDING)
         if len(keys):
             counts = parts["counts"].astype(np.int64)
             part._bins = Bins(level, keys, lowest, highest, counts, exponent, rows)

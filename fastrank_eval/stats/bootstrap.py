@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import at_least_one, check_choice, open_share
+from fastrank_eval._lib.arguments import at_least_one, check_choice, check_fraction
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel, scratch
@@ -429,7 +429,7 @@ def bootstrap_interval(
     Davison & Hinkley (1997), Bootstrap methods and their application, 5.2 and 5.3.
     """
     check_choice("kind", kind, INTERVALS)
-    tail = (1 - open_share("confidence", confidence)) / 2
+    tail = (1 - check_fraction("confidence", confidence)) / 2
     values = _defined(values)
     if math.isnan(observed) or len(values) < 2:
         return math.nan, math.nan

@@ -10,12 +10,12 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from fastrank_eval._lib.array_codes import (
-    Parts,
+    Arrays,
     byte_shuffle,
     byte_unshuffle,
+    delta_decode,
+    delta_encode,
     narrow,
-    of_steps,
-    steps_of,
 )
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.stats.auc_variance import Placements, ScoredRows, cluster_variance
@@ -86,7 +86,7 @@ class ClusteredScores:
         with self._lock:
             self._kept += other._kept
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """The rows of each group that has any; what all rows have in common follows from them.
 
         Returns
@@ -102,7 +102,7 @@ class ClusteredScores:
         return cls.loaded_together({"": parts})[""]
 
     @staticmethod
-    def saved_together(states: Mapping[str, ClusteredScores]) -> dict[str, Parts]:
+    def saved_together(states: Mapping[str, ClusteredScores]) -> dict[str, Arrays]:
         """The rows of several models, such that their groups are matched once they are loaded.
 
         Parameters
@@ -265,7 +265,7 @@ class _Rows(NamedTuple):
     sizes: np.ndarray
 
 
-def saved_rows(kept: Mapping[str, Sequence[ScoredRows]], *, weighted: bool) -> dict[str, Parts]:
+def saved_rows(kept: Mapping[str, Sequence[ScoredRows]], *, weighted: bool) -> dict[str, Arrays]:
     """The rows of each group, by model.
 
     Parameters
@@ -281,7 +281,7 @@ def saved_rows(kept: Mapping[str, Sequence[ScoredRows]], *, weighted: bool) -> d
     dict of dict of ndarray
         ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
         `ScoreTable.saved`), or ``distinct`` codes and which of them a row has (``which``), all as
-        `saved_parts.steps_of`; ``weights``, as `saved_parts.planes`; ``positive``: 0 or 1. Rows of
+        `delta_encode` writes them; ``weights``, as `byte_shuffle`; ``positive``: 0 or 1. Rows of
         a group ascend. The groups of a model alone ascend by size, then by their rows; those of
         several models that are the same, by what each model has in them, models in the order of
         their names, and ``matched`` is there. Then groups in which a model has no row have a size
@@ -394,24 +394,24 @@ def _taken(rows: _Rows, groups: np.ndarray) -> _Rows:
     return _Rows([column[places] for column in rows.columns], sizes)
 
 
-def _parts_of(rows: _Rows) -> Parts:
+def _parts_of(rows: _Rows) -> Arrays:
     codes, positive, *weight = rows.columns
     parts = {"sizes": narrow(rows.sizes), "positive": positive}
     distinct, _ = distinct_codes(codes)
     if _SHARED * len(distinct) > len(codes):
-        parts["codes"] = steps_of(codes)
+        parts["codes"] = delta_encode(codes)
     else:
         which = narrow(np.searchsorted(distinct, codes))
-        parts |= {"distinct": steps_of(distinct), "which": steps_of(which)}
+        parts |= {"distinct": delta_encode(distinct), "which": delta_encode(which)}
     return {**parts, "weights": byte_shuffle(weight[0])} if weight else parts
 
 
 def _rows_of(parts: Mapping[str, np.ndarray]) -> _Rows:
     """What `_parts_of` wrote."""
     if "codes" in parts:
-        codes = of_steps(parts["codes"])
+        codes = delta_decode(parts["codes"])
     else:
-        codes = of_steps(parts["distinct"])[of_steps(parts["which"])]
+        codes = delta_decode(parts["distinct"])[delta_decode(parts["which"])]
     columns = [codes, parts["positive"]]
     if "weights" in parts:
         columns.append(byte_unshuffle(parts["weights"], "f"))

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts, of_steps, steps_of
+from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 
@@ -213,7 +213,7 @@ class ExactSums:
     def _unit(self, term: int) -> int:
         return 2 * UNIT if len(self.terms[term]) == 2 else UNIT
 
-    def saved(self, name: str, slices: int) -> Parts:
+    def saved(self, name: str, slices: int) -> Arrays:
         """Write the sums as arrays, the same for any order, threads and batches.
 
         Parameters
@@ -228,7 +228,7 @@ class ExactSums:
         dict of ndarray
             ``name.digits`` (int64): digits of each magnitude that are not 0, times its sign;
             ``name.at``: their places in an array of shape (terms, slices, 256), ascending, as
-            `saved_parts.steps_of`.
+            `array_codes.delta_encode`.
         """
         self.carry()
         digits = self.digits.copy()
@@ -241,7 +241,7 @@ class ExactSums:
         term, row, at = np.nonzero(digits)
         places = (term * slices + row) * _DIGITS + at + self.lowest
         return {
-            f"{name}.at": steps_of(places.astype(np.uint64)),
+            f"{name}.at": delta_encode(places.astype(np.uint64)),
             f"{name}.digits": digits[term, row, at],
         }
 
@@ -264,7 +264,7 @@ class ExactSums:
             How many there are.
         """
         sums = cls(terms)
-        place, at = np.divmod(of_steps(parts[f"{name}.at"]).astype(np.int64), _DIGITS)
+        place, at = np.divmod(delta_decode(parts[f"{name}.at"]).astype(np.int64), _DIGITS)
         term, row = np.divmod(place, max(slices, 1))
         lowest = int(at.min()) if len(at) else 0
         room = int(at.max()) + 2 - lowest if len(at) else 0

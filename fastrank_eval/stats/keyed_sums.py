@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts, narrow
+from fastrank_eval._lib.array_codes import Arrays, narrow
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 
@@ -426,7 +426,7 @@ class KeyedSums:
         whole.lowest += int(limbs[0])
         return whole
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """The sums of the keys that have any.
 
         Returns

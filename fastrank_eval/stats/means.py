@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import Moments
@@ -138,13 +138,13 @@ class MeanState:
         found._dropped = [self._dropped[m] for m in chosen]
         return found
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """Write digits that are not 0 with their places, counters, and groups dropped by reason.
 
         Every slice that there is room for is written; `take` leaves those that matter.
         """
         counts = np.stack([counts.table for counts in self._counts])
-        parts: Parts = {"counts": counts}
+        parts: Arrays = {"counts": counts}
         weighted = [sums.terms == _WEIGHTED for sums in self._sums]
         parts["weighted"] = np.array(weighted, np.uint8)
         for m, sums in enumerate(self._sums):

@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import carriers, root_of_quotient
 
@@ -80,7 +80,7 @@ class ClusterMoments:
         with self._lock:
             self._parts += other._parts
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """Write ``terms``, ``clusters`` and the sums, as `ExactSums.saved` writes them."""
         sums, clusters = self._whole()
         return {

@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import (
@@ -160,10 +160,10 @@ class PairedState:
         found._counts = [self._counts[m] for m in chosen]
         return found
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """Write digits that are not 0 with their places, and counters, of every slice."""
         counts = np.stack([counts.table for counts in self._counts])
-        parts: Parts = {"counts": counts}
+        parts: Arrays = {"counts": counts}
         for m, sums in enumerate(self._sums):
             parts |= sums.saved(f"{m}.sums", counts.shape[1])
         return parts

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import open_share
+from fastrank_eval._lib.arguments import check_fraction
 from fastrank_eval._lib.elementary import inverse_normal
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.stats.intervals import t_quantile
@@ -153,7 +153,7 @@ def groups_needed(
 
 
 def _reach(alpha: float, power: float, degrees: float | None) -> float:
-    alpha, power = open_share("alpha", alpha), open_share("power", power)
+    alpha, power = check_fraction("alpha", alpha), check_fraction("power", power)
     if degrees is None:
         return inverse_normal(power) - inverse_normal(alpha / 2)
     if degrees < 1:

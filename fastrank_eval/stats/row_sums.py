@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts, limbs_of, numbers_of
+from fastrank_eval._lib.array_codes import Arrays, integers_to_limbs, limbs_to_integers
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.exact import UNIT, take_rows
@@ -84,16 +84,16 @@ class RowSums:
             self._parts += other._parts
             self._loaded = [a + b for a, b in zip(self._loaded, other._loaded, strict=True)]
 
-    def saved(self) -> Parts:
-        """The sums as whole multiples of 2**-1074, as `saved_parts.limbs_of` writes them."""
-        return limbs_of([self._units(term) for term in range(self._terms)])
+    def saved(self) -> Arrays:
+        """The sums as whole multiples of 2**-1074, encoded by `integers_to_limbs`."""
+        return integers_to_limbs([self._units(term) for term in range(self._terms)])
 
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """The state that `saved` wrote."""
         sums = cls.__new__(cls)
         RowSums.__init__(sums, len(parts["length"]))
-        sums._loaded = numbers_of(parts)
+        sums._loaded = limbs_to_integers(parts)
         return sums
 
     def _units(self, term: int) -> int:

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts, narrow, of_steps, steps_of
+from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode, narrow
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.stats.score_blocks import LOWER_BITS
@@ -255,14 +255,14 @@ class ScoreTable:
         weighs = self.positive > 0 or self.other > 0
         return "single_class" if weighs or not len(self.score) else "zero_weight"
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """Counts of rows: ``codes`` of the scores, ascending, ``positives`` and ``others``.
 
         Codes are the scores' bits as unsigned integers of the same order (all bits flipped where
-        the sign is set, else the sign), in the steps of `saved_parts.steps_of`.
+        the sign is set, else the sign), in the steps of `array_codes.delta_encode`.
         """
         return {
-            "codes": steps_of(sortable_codes(self.score[::-1])),
+            "codes": delta_encode(sortable_codes(self.score[::-1])),
             "positives": narrow(self.positives[::-1]),
             "others": narrow(self.others[::-1]),
         }
@@ -271,7 +271,7 @@ class ScoreTable:
     def counts_in(parts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes, ascending, with the number of their positives and of their others."""
         positives, others = (parts[name].astype(np.int64) for name in ("positives", "others"))
-        codes = of_steps(parts["codes"])
+        codes = delta_decode(parts["codes"])
         if not codes.shape == positives.shape == others.shape or (codes[1:] <= codes[:-1]).any():
             raise ValueError("codes do not ascend, or are not as many as their counts")
         if min(positives.min(initial=0), others.min(initial=0)) < 0:

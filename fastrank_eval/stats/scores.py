@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Parts
+from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.stats.score_blocks import LOWER_BITS, BlockedScores, ScoreBlocks
@@ -257,7 +257,7 @@ class PooledScores:
                     mine[bucket] = merged(mine.get(bucket), codes, counts)
             self._table = self._steps = self._area = None
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """The distinct scores with their rows, as `ScoreTable.saved` writes them."""
         return self.table().saved()
 

@@ -15,12 +15,12 @@ from typing import Any, Self
 import numpy as np
 
 from fastrank_eval._lib.array_codes import (
-    Parts,
+    Arrays,
     byte_shuffle,
     byte_unshuffle,
+    delta_decode,
+    delta_encode,
     narrow,
-    of_steps,
-    steps_of,
 )
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.stats.score_blocks import BlockedWeights
@@ -107,14 +107,14 @@ class WeightedScores:
             self._heaviest = max(self._heaviest, other._heaviest)
             self._table = self._steps = None
 
-    def saved(self) -> Parts:
+    def saved(self) -> Arrays:
         """Distinct pairs of score and weight, ascending.
 
         Returns
         -------
         dict of ndarray
             ``codes`` of the scores (see `ScoreTable.saved`); ``weights``, below zero where the row
-            is positive, as `saved_parts.planes`; ``rows`` of each pair.
+            is positive, as `byte_shuffle`; ``rows`` of each pair.
         """
         buckets, rows_of, _ = self._buckets()
         found = []
@@ -130,7 +130,7 @@ class WeightedScores:
         if not found:
             found = [(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64))]
         codes, weight, rows = (np.concatenate(part) for part in zip(*found, strict=True))
-        return {"codes": steps_of(codes), "weights": byte_shuffle(weight), "rows": narrow(rows)}
+        return {"codes": delta_encode(codes), "weights": byte_shuffle(weight), "rows": narrow(rows)}
 
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
@@ -139,7 +139,7 @@ class WeightedScores:
         rows = parts["rows"].astype(np.int64)
         signed = np.repeat(byte_unshuffle(parts["weights"], "f"), rows)
         if len(signed):
-            score = scores_of(np.repeat(of_steps(parts["codes"]), rows))
+            score = scores_of(np.repeat(delta_decode(parts["codes"]), rows))
             state._keep(score, signed, float(np.abs(signed).max()))
         return state
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, tidied
+from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
@@ -200,7 +200,7 @@ def curve(
         return
     from fastrank_eval.results.table_files import write_table
 
-    with atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
+    with atomic_path(output, overwrite=overwrite) as part, on_forced_exit(part.unlink):
         if _FORMATS[Path(output).suffix.lower()] == "json":
             part.write_text(found.to_json() + "\n", encoding="utf-8")
         else:
@@ -254,7 +254,11 @@ def plot(
     check_picture(output, "--output")
     check_files({"--output": output}, overwrite, sources, options["input_format"])
     found = _found(kind, sources, quiet, options)
-    with defer_signals(), atomic_path(output, overwrite=overwrite) as part, tidied(part.unlink):
+    with (
+        defer_signals(),
+        atomic_path(output, overwrite=overwrite) as part,
+        on_forced_exit(part.unlink),
+    ):
         draw_file(found, part, output, title)
     raise_if_stopped()
     if not quiet:

@@ -16,7 +16,7 @@ import click
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, stop_requested
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, reset_signals
 from fastrank_eval.apps.cli.options import option
 from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
 
@@ -487,7 +487,7 @@ def _run(application: Starlette, listening: socket.socket) -> None:
     import uvicorn
 
     # The server ends in its own order, which may take longer than other commands are given.
-    stop_requested()
+    reset_signals()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     settings = uvicorn.Config(
         application, log_level="warning", access_log=False, server_header=False, lifespan="off"

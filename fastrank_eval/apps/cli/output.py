@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrank_eval._lib.signals import tidied
+from fastrank_eval._lib.signals import on_forced_exit
 from fastrank_eval.apps.cli.options import choice, csv_safe_option, option, together
 from fastrank_eval.apps.cli.shell import (
     check_files,
@@ -161,7 +161,7 @@ class ReportFiles:
         if self._per_group is not None:
             with (
                 atomic_path(self._per_group, overwrite=self._overwrite) as part,
-                tidied(part.unlink),
+                on_forced_exit(part.unlink),
             ):
                 write_table(per_group(), part, self._per_group, self.csv_safe)
         if self._state is not None and state is not None:
@@ -169,7 +169,10 @@ class ReportFiles:
         if self._output is None:
             emit(report(None))
         else:
-            with atomic_path(self._output, overwrite=self._overwrite) as part, tidied(part.unlink):
+            with (
+                atomic_path(self._output, overwrite=self._overwrite) as part,
+                on_forced_exit(part.unlink),
+            ):
                 part.write_text(report(_FILE_WIDTH), encoding="utf-8")
         for file in self._files if not quiet else ():
             note(f"wrote {file}")

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.progress import Progress
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, tidied
+from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,7 +51,7 @@ def progress_bar(hidden: bool = False) -> Iterator[Callable[[Progress], None]]:
     """
     bar = _Bar(hidden)
     try:
-        with tidied(bar.erase):
+        with on_forced_exit(bar.erase):
             yield bar.show
     finally:
         bar.close()

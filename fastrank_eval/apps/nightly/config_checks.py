@@ -408,9 +408,9 @@ def _check_options(given: dict[str, dict[str, Any]], complaints: ConfigErrors) -
     if undefined is not None:
         complaints.unless("evaluate", "undefined", undefined, undefined_policies)
     if options["memory"] is not None:
-        from fastrank_eval._lib.memory import bytes_for_a_run
+        from fastrank_eval._lib.memory import parse_memory
 
-        complaints.unless("evaluate", "memory", options["memory"], bytes_for_a_run)
+        complaints.unless("evaluate", "memory", options["memory"], parse_memory)
 
 
 def _check_measures(

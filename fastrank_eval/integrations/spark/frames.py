@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.integrations.spark.worker import FIRST_HASH, SECOND_HASH
 from fastrank_eval.io import filter_parser
-from fastrank_eval.io.filters import bind, folded
+from fastrank_eval.io.filters import bind, reduce_balanced
 from fastrank_eval.io.literals import fit
 
 if TYPE_CHECKING:

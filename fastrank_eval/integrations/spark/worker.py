@@ -22,7 +22,7 @@ from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.summary import per_group_table
 from fastrank_eval.groups.boundaries import key_text
 from fastrank_eval.io import Source
-from fastrank_eval.io.numbers import BadRows
+from fastrank_eval.io.numbers import RowError
 from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.slicing.encode import values_of
 from fastrank_eval.slicing.quantiles import Distribution
@@ -431,7 +431,7 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> Eval
         group = partition.group_of(fault.row)
         where = f"first in group {group}" if group else f"in {partition.source.name}"
         raise ColumnError(
-            f"{fault.fault} in at least {fault.rows:,} row(s), {where}{fault.remedy}."
+            f"{fault.problem} in at least {fault.rows:,} row(s), {where}{fault.remedy}."
         ) from fault
 
 

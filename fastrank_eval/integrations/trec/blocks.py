@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastrank_eval._lib.errors import SourceError
-from fastrank_eval.io.paths import FORMATS, File, begins_like, expand, sniff
+from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
 from fastrank_eval.io.source import reading, type_name
 
 __all__ = ["PADDING", "Text", "is_stream", "text_of_bytes", "text_of_stream", "texts_of_paths"]

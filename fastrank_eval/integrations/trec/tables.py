@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decoded
+from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError, near
 from fastrank_eval._lib.threads import in_order
 from fastrank_eval.integrations.trec.blocks import (
