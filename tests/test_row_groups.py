@@ -18,7 +18,7 @@ from fastrank_eval.io import open_source
 from fastrank_eval.io.formats import read_file
 from fastrank_eval.io.paths import File
 from fastrank_eval.io.reader import RowReader
-from fastrank_eval.io.source import UnreadBatch, read_parts
+from fastrank_eval.io.source import UnreadBatch, read_batches
 from tests.source_files import write_parquet
 
 ROLES = {"group": "user", "label": "click", "score": "score", "measures": "GAUC,AUC,nDCG@10,AP"}

@@ -197,7 +197,7 @@ class Curve:
     @typed
     def to_json(self, indent: int | None = 2) -> str:
         """Write :meth:`to_dict` as strictly valid JSON in ASCII."""
-        return json.dumps(self.to_dict(), indent=indent_of(indent), allow_nan=False)
+        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
 
     @typed
     def to_csv(self, *, safe: bool = False) -> str:

@@ -213,7 +213,9 @@ def group_records(
         no_rows = np.empty(0, np.int64)
         joined = GroupValues(no_rows, no_rows, np.empty((models, measure_count, 0)))
         empty = schema.empty_table()
-        key_columns = [decoded(empty.column(name).combine_chunks()) for name in plan.roles.group]
+        key_columns = [
+            decode_array(empty.column(name).combine_chunks()) for name in plan.roles.group
+        ]
     return GroupRecords(
         plan.roles.group,
         tuple(key_columns),
@@ -330,7 +332,9 @@ def join_groups(
     ArgumentError
         If keys have different types.
     """
-    base_keys, other_keys = ([decoded(key) for key in records.keys] for records in (base, other))
+    base_keys, other_keys = (
+        [decode_array(key) for key in records.keys] for records in (base, other)
+    )
     kinds = [[str(key.type) for key in keys] for keys in (base_keys, other_keys)]
     if kinds[0] != kinds[1]:
         raise ArgumentError(

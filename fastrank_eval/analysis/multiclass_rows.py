@@ -143,13 +143,13 @@ class ClassRoles:
         import pyarrow.compute as pc
 
         def class_index(column: pa.Array) -> pa.Array:
-            column = decoded(column)
+            column = decode_array(column)
             if column.type != self.values.type:
                 column = column.cast(self.values.type)
             return pc.index_in(column, value_set=self.values)
 
         def count(column: pa.Array) -> int:
-            column = decoded(column)
+            column = decode_array(column)
             return int(class_index(column.flatten() if self.form == "list" else column).null_count)
 
         codes = class_index(column)
@@ -162,7 +162,7 @@ class ClassRoles:
             fault += "is null" if value is None else "holds a class that scores does not name"
             note = "" if value is None else f", value {value!r}"
             remedy = f"{note}; name the column of its score, or leave these rows out with where"
-            raise BadRows(name, fault, remedy, first_row + int(row[0]), len(np.unique(row)), count)
+            raise RowError(name, fault, remedy, first_row + int(row[0]), len(np.unique(row)), count)
         return as_array(codes).astype(np.int64)
 
     def _members(self, column: pa.Array, first_row: int) -> list[pa.Array]:
@@ -308,7 +308,7 @@ def _refuse_grades(label: np.ndarray, name: str, first_row: int) -> None:
     wrong = find(label)
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise BadRows(
+        raise RowError(
             name,
             f"label column '{name}' is neither 0 nor 1",
             f", value {label[first]!s}; a column a class tells whether rows belong to it",

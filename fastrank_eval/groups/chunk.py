@@ -168,7 +168,7 @@ class Scored:
             has_subnormal = (pair != 0) & (np.abs(pair) < np.finfo(pair.dtype).tiny)
             values = "" if has_subnormal.any() else f": {pair[0]!s} is followed by {pair[1]!s}"
             row = int(broken if self.scored_rows is None else self.scored_rows[broken])
-            number = self.chunk.columns.number_of(row)
+            number = self.chunk.columns.row_number(row)
             error = OrderError(
                 f"score column '{score_name}' rises inside a group at row {number:,} (counted from "
                 f"0){values}, but order='sorted' (or presorted) promises descending scores; sort "

@@ -159,7 +159,7 @@ class Gatherer:
         parts = [
             self._part(partitions, part, position) for part in range(len(self._batches[0].parts))
         ]
-        columns = Columns.of_parts(
+        columns = Columns.from_arrays(
             parts, self._partitioner.models, self._items(partitions, position)
         )
         starts = starts[: groups + 1]
@@ -196,7 +196,7 @@ class Gatherer:
             words = keys_of_packed(packed_rows[heads], index, base, PARTITION_BITS)
             return (self._partitioner.columns[0].keys([words]),)
 
-        return ChunkWithKeys(Chunk(Columns.of_parts(parts, 1, None), starts), keys)
+        return ChunkWithKeys(Chunk(Columns.from_arrays(parts, 1, None), starts), keys)
 
     def _words(self, partitions: PartitionRange) -> np.ndarray:
         words = scratch("words", sum(self._widths) * partitions.rows).reshape(-1, partitions.rows)

@@ -89,7 +89,9 @@ class PartitionedBatch:
         words, labels, scores = unpack_rows(
             self.packed_rows, self.bounds, self.base, PARTITION_BITS, label
         )
-        parts = Columns.of_parts([labels, scores, None, None, None, None, None], 1, None).parts()
+        parts = Columns.from_arrays(
+            [labels, scores, None, None, None, None, None], 1, None
+        ).arrays()
         return PartitionedBatch(
             [[words]], parts, None, self.bounds, 0, self.min_word, self.max_word
         )
@@ -153,7 +155,7 @@ class Partitioner:
             hashes = hash_keys(words, scratch("hash", rows, np.uint64))
             np.bitwise_and(hashes, np.uint64(PARTITIONS - 1), out=partition_index, casting="unsafe")
         _find_positions(partition_index, bounds, position)
-        columns = replace(columns, numbers=self._numbers(columns))
+        columns = replace(columns, row_numbers=self._numbers(columns))
         if self._packs and kind is np.uint32 and packable(columns):
             packed_rows = pack(words[0][0], base, PARTITION_BITS, columns, position, SEGMENT)
             label = columns.label.dtype
@@ -179,7 +181,7 @@ class Partitioner:
             item = item.take(row_column(cast(np.ndarray, reorder(np.arange(rows)))))
         return PartitionedBatch(
             [[reorder_word(word) for word in column_words] for column_words in words],
-            [reorder(part) for part in columns.parts()],
+            [reorder(part) for part in columns.arrays()],
             item,
             frozen(bounds),
             base,
@@ -307,7 +309,7 @@ MULTIPLIER = 0x9E3779B97F4A7C15
 
 def packable(columns: Columns) -> bool:
     """Tell whether rows have only a label and a score, which fit in a word."""
-    others = [part for part in columns.parts()[2:] if part is not None]
+    others = [part for part in columns.arrays()[2:] if part is not None]
     alone = not others and columns.item is None and len(columns.scores) == 1
     floats = columns.scores[0].dtype == np.float32
     return alone and floats and columns.label.dtype.itemsize == 1

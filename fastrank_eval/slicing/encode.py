@@ -373,7 +373,7 @@ class KeyedCodes(CategoricalEncoder):
             keys = self._keys_or_nulls(decode_array(column.dictionary))
             codes = super().codes(pa.DictionaryArray.from_arrays(column.indices, keys))
         else:
-            codes = super().codes(self._keys_or_nulls(decoded(column)))
+            codes = super().codes(self._keys_or_nulls(decode_array(column)))
         if len(self) > self.max_slices:
             raise ColumnError(
                 f"by '{self.slice_column}': column '{self.name}' makes more than "

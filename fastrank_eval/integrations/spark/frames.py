@@ -231,7 +231,7 @@ def _column(df: DataFrame, node: filter_parser.Node, schema: pa.Schema) -> Colum
         return ~_column(df, node.part, schema)
     if isinstance(node, filter_parser.And | filter_parser.Or):
         join = and_ if isinstance(node, filter_parser.And) else or_
-        return folded(join, [_column(df, operand, schema) for operand in node.parts])
+        return reduce_balanced(join, [_column(df, operand, schema) for operand in node.parts])
     functions = functions_of(df)
     column = functions.col(quote(node.column))
     if isinstance(node, filter_parser.IsNull):

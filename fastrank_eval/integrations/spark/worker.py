@@ -427,7 +427,7 @@ def _evaluate(task: Task, partition: _PartitionRows, *, per_group: bool) -> Eval
             per_group=per_group,
             keep_scores=task.keep_scores,
         )
-    except BadRows as fault:
+    except RowError as fault:
         group = partition.group_of(fault.row)
         where = f"first in group {group}" if group else f"in {partition.source.name}"
         raise ColumnError(

@@ -80,7 +80,7 @@ class Text:
     def _decompress(self, handle: Any) -> Readable:
         stream: Any = _PeekableStream(handle)
         head = stream.peek(8)
-        kind = begins_like(head)
+        kind = format_of_bytes(head)
         if kind is not None:
             raise SourceError(
                 f"Cannot read {self.name} as text: it is {kind.capitalize()}. Pass its path, or "

@@ -13,7 +13,7 @@ from fastrank_eval._lib.errors import ArgumentError, SourceError
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.pairs import pair_codes
 from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_table
-from fastrank_eval.io.subtopics import MOST
+from fastrank_eval.io.subtopics import MAX_SUBTOPICS
 
 __all__ = ["read_diversity_qrels"]
 
@@ -88,9 +88,9 @@ def read_diversity_qrels(
 
     covering = np.flatnonzero(grades >= rel)
     covering_rows = rows.take(arrow_column(covering))
-    covered = np.unique(pair[covering] * MOST + _subtopic_numbers(covering_rows))
-    ends = np.searchsorted(covered, np.arange(len(first) + 1) * MOST).astype(np.int32)
-    lists = pa.ListArray.from_arrays(arrow_column(ends), arrow_column(covered % MOST))
+    covered = np.unique(pair[covering] * MAX_SUBTOPICS + _subtopic_numbers(covering_rows))
+    ends = np.searchsorted(covered, np.arange(len(first) + 1) * MAX_SUBTOPICS).astype(np.int32)
+    lists = pa.ListArray.from_arrays(arrow_column(ends), arrow_column(covered % MAX_SUBTOPICS))
     judged = rows.select(["query", "doc"]).take(arrow_column(first[order]))
     judged = judged.append_column("grade", arrow_column(best))
     return judged.append_column("subtopics", lists.cast(SUBTOPICS))
@@ -101,7 +101,7 @@ def _subtopic_numbers(rows: pa.Table) -> np.ndarray:
     subtopic, query = (rows[name].combine_chunks().dictionary_encode() for name in _BOTH)
     texts = subtopic.dictionary.to_pylist()
     text_of_row = as_array(subtopic.indices).astype(np.int64)
-    if all(text.isascii() and text.isdigit() and int(text) < MOST for text in texts):
+    if all(text.isascii() and text.isdigit() and int(text) < MAX_SUBTOPICS for text in texts):
         return np.array([int(text) for text in texts], np.int64)[text_of_row]
     queries = as_array(query.indices).astype(np.int64)
     _, first, pair = np.unique(
@@ -111,11 +111,11 @@ def _subtopic_numbers(rows: pa.Table) -> np.ndarray:
     starts = np.searchsorted(queries[first][order], queries[first][order])
     number = np.empty(len(first), np.int64)
     number[order] = np.arange(len(first)) - starts
-    if number.max(initial=0) >= MOST:
+    if number.max(initial=0) >= MAX_SUBTOPICS:
         index = int(queries[first[int(number.argmax())]])
         raise SourceError(
             f"Query {query.dictionary[index].as_py()!r} has {int(number.max()) + 1} subtopics or "
-            f"more that a document covers; {MOST} are the most."
+            f"more that a document covers; {MAX_SUBTOPICS} are the most."
         )
     return number[pair]
 

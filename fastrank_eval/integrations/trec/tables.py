@@ -93,7 +93,7 @@ def batches_of_columns(
             columns = []
             for column, name in source_names.items():
                 position = _Column(opened.name, name, row)
-                values = decoded(batch.column(name))
+                values = decode_array(batch.column(name))
                 if column == layout.number:
                     columns.append(_number_column(values, position, layout))
                 elif column == "subtopics":
