@@ -1,6 +1,6 @@
-"""Evaluation of ad click prediction, search and recommendation.
+"""Evaluate ad click prediction, search and recommendation.
 
-Columns in (Arrow, Parquet, CSV, pandas, polars, NumPy), exact numbers out::
+The input is columns (Arrow, Parquet, CSV, pandas, polars, NumPy), the output exact numbers::
 
     import fastrank_eval as fe
 
@@ -9,8 +9,8 @@ Columns in (Arrow, Parquet, CSV, pandas, polars, NumPy), exact numbers out::
         measures=[fe.GAUC, fe.nDCG @ 10],
     )
 
-Importing this package loads nothing heavy: each public name is imported when it is first used.
-``__init__.pyi`` lists them all.
+The import of this package loads no heavy library: each public name is imported at first use.
+``__init__.pyi`` lists all names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib import import_module
 
 from fastrank_eval._lib.version import __version__ as __version__
 
-TYPE_CHECKING = False  # importing typing would be most of the time that this package takes
+TYPE_CHECKING = False  # the import of typing would take most of the import time of this package
 if TYPE_CHECKING:
     from typing import Any
 
@@ -47,10 +47,10 @@ _FILES = {
     "results.result": "Result",
     "results.state": "State load_state",
 }
-_HOMES = {name: file for file, names in _FILES.items() for name in names.split()}
+_FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 _MODULES = ("integrations", "spark", "trec")
 _MEASURES = f"{__name__}.measures"
-#: Names of `measures` for those who write one.
+#: Names of `measures` that only authors of measures need.
 _INTERNAL = {"Param", "registry"}
 
 
@@ -58,14 +58,14 @@ def __getattr__(name: str) -> Any:
     """Import a public name from the file that defines it, once."""
     if name == "__all__":
         measures = {*import_module(_MEASURES).__all__} - _INTERNAL
-        return sorted({*_HOMES, *_MODULES, *measures, "__version__"})
+        return sorted({*_FILE_OF, *_MODULES, *measures, "__version__"})
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = f"{__name__}.{_HOMES[name]}" if name in _HOMES else _MEASURES
-    module = import_module(home)
-    if home == _MEASURES and (name in _INTERNAL or name not in module.__all__):
+    path = f"{__name__}.{_FILE_OF[name]}" if name in _FILE_OF else _MEASURES
+    module = import_module(path)
+    if path == _MEASURES and (name in _INTERNAL or name not in module.__all__):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(module, name)
     return value

@@ -1,4 +1,4 @@
-"""``fastrank-eval``, and ``python -m fastrank_eval``: imports wait until signals are obeyed."""
+"""Run the command line, and handle signals before its imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def main() -> None:
         from fastrank_eval._lib.signals import run_stoppable
 
         run_stoppable(_run)
-    except KeyboardInterrupt:  # before signals are obeyed: there is nothing to tidy up
+    except KeyboardInterrupt:  # before signals are handled: there is nothing to clean up
         os.write(2, b"interrupted.\n")
         os._exit(130)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 import fastrank_eval as fe
 from fastrank_eval._lib.array_codes import table_bytes, table_from_bytes
-from fastrank_eval.engine.state_file import Rows, state_bytes, state_in
+from fastrank_eval.engine.state_file import Rows, read_state_bytes, state_bytes
 
 Content = tuple[dict[str, Any], dict[Any, dict[str, np.ndarray]]]
 
@@ -131,7 +131,7 @@ def file_of(table: pa.Table) -> bytes:
 
 def forged(content: bytes, rng: random.Random) -> bytes:
     """One thing changed, and the digest of it."""
-    header, states = state_in(content)
+    header, states = read_state_bytes(content)
     writer = header.pop("writer")
     assert writer
     places = sorted(states)

@@ -19,7 +19,7 @@ def stub() -> str:
         if name == "__version__":
             continue
         value = getattr(fastrank_eval, name)
-        home = fastrank_eval._HOMES.get(name, "measures")
+        home = fastrank_eval._FILE_OF.get(name, "measures")
         if name in fastrank_eval._MODULES:
             modules.append(name)
             assert value.__name__ == f"fastrank_eval.{name}"

@@ -180,7 +180,7 @@ def test_merged__empty_night__adds_nothing() -> None:
 
 
 def shown(day: int, done: Evaluation, **changes: Any) -> Night:
-    quality = NightQuality(done.totals.whole.rows(), 1, 1, 0.5, 1.0, 0.0, 0.0)
+    quality = NightQuality(done.totals.overall.rows(), 1, 1, 0.5, 1.0, 0.0, 0.0)
     return a_night(
         day, models=("old", "new"), measures=("GAUC", "nDCG@3", "NumRel", "LogLoss", "AUC"),
         quality=quality, conventions={"confidence": 0.95}, **changes,

@@ -153,7 +153,7 @@ def test_state__has_the_same_bytes_in_any_order_threads_and_batches() -> None:
     for source, threads in ((table, 3), (table.take(rows), 2)):
         again = run(source, weight="weight", by=BY, threads=threads, batch_rows=40).state
         same_arrays(again, once)
-        assert again.seen[0].fingerprint == once.seen[0].fingerprint
+        assert again.provenance[0].fingerprint == once.provenance[0].fingerprint
 
 
 def test_evaluation__of_a_merged_state__has_the_sums_of_pairs() -> None:
@@ -163,7 +163,7 @@ def test_evaluation__of_a_merged_state__has_the_sums_of_pairs() -> None:
     merged = first.merge(*others).evaluation()
     assert (merged.plan.baseline, merged.plan.rivals) == (1, [0])
     for mine, theirs in zip(
-        [merged.totals.whole, *merged.totals.slices], [once.totals.whole, *once.totals.slices],
+        [merged.totals.overall, *merged.totals.slices], [once.totals.overall, *once.totals.slices],
         strict=True,
     ):  # fmt: skip
         assert mine.slice_indices.tolist() == theirs.slice_indices.tolist()
@@ -171,7 +171,7 @@ def test_evaluation__of_a_merged_state__has_the_sums_of_pairs() -> None:
             for m in range(len(MEASURES)):
                 assert mine.pairs[0].cross(m, line) == theirs.pairs[0].cross(m, line)
                 assert repr(mine.pairs[0].pairs(m, line)) == repr(theirs.pairs[0].pairs(m, line))
-    pools = [one.totals.shared.whole.pairs[0] for one in (merged, once)]
+    pools = [one.totals.shared.overall.pairs[0] for one in (merged, once)]
     assert pools[0].keys() == pools[1].keys() != set()
     for key, moments in pools[0].items():
         assert moments.exact() == pools[1][key].exact()
@@ -189,7 +189,7 @@ def test_min_groups__is_that_of_the_states_or_another() -> None:
         run(half, min_groups=fewest).state for half, fewest in zip(halves, (1, 4), strict=True)
     )
     merged = first.merge(second)
-    with pytest.raises(ArgumentError, match=r"different least groups of slices .* \(--min-groups"):
+    with pytest.raises(ArgumentError, match=r"different min_groups .* \(--min-groups"):
         merged.result()
     for fewest in (1, 6, 1000):
         once = run(table, min_groups=fewest)
@@ -233,7 +233,7 @@ def test_values_of_another_type__meet_or_are_refused() -> None:
     text = second.set_column(
         second.column_names.index("slot"), "slot", second["slot"].cast(pa.string())
     )
-    with pytest.raises(MergeError, match="the type of 'slot' differs, by which 'slot' slices: "):
+    with pytest.raises(MergeError, match="'slot' differs, which is part of the slicing 'slot': "):
         run(first, by="slot").state.merge(run(text, by="slot").state)
 
 

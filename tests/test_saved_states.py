@@ -111,7 +111,7 @@ def test_state__has_the_same_bytes_in_any_order_threads_and_batches(weight: str 
     for source, threads, rows in ((table, 3, 50), (mixed, 2, 64), (mixed, 1, 1 << 20)):
         again = state_of(source, weight=weight, threads=threads, batch_rows=rows).state
         same_arrays(again, once)
-        assert again.seen[0].fingerprint == once.seen[0].fingerprint
+        assert again.provenance[0].fingerprint == once.provenance[0].fingerprint
 
 
 def test_loaded_states__merge_in_any_grouping() -> None:
@@ -277,7 +277,7 @@ def test_merge__the_same_rows_twice__is_refused_unless_allowed(tmp_path: Path) -
         first.merge(other).merge(again)
     twice = first.merge(again, allow_repeated=True)
     assert twice.rows == 2 * first.rows
-    assert len(twice.seen) == 2
+    assert len(twice.provenance) == 2
 
 
 def test_merge__empty_nights__are_not_the_same_rows() -> None:
@@ -292,7 +292,7 @@ def test_result__tells_where_its_rows_are_from() -> None:
     table = table_of(probable_groups(18, 40))
     days = [state_of(table, "GAUC,AUC", where=f"group {sign} 20") for sign in ("<", ">=")]
     merged = days[0].state.merge(days[1].state)
-    assert [(seen.where, seen.sources) for seen in merged.seen] == [
+    assert [(seen.where, seen.sources) for seen in merged.provenance] == [
         ("group < 20", ("Table",)),
         ("group >= 20", ("Table",)),
     ]

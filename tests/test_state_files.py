@@ -95,7 +95,7 @@ def foreign_files() -> dict[str, Callable[[Path], object]]:
     return {
         "it is empty": lambda path: path.write_bytes(b""),
         "it is no Arrow IPC file": lambda path: path.write_bytes(b"PAR1" * 100),
-        "it bears no mark of one": arrow,
+        "it has no mark of one": arrow,
     }
 
 

@@ -223,7 +223,7 @@ def comparison_of(
         [str(m) for m in plan.measures],
         requested,
         records,
-        evaluated=evaluation.lines,
+        evaluated=evaluation.summary,
     )
 
 
@@ -287,7 +287,7 @@ def _compare_slices(
 ) -> list[ComparedValue]:
     plan, totals = evaluation.plan, evaluation.totals
     # The slicing is part of the key: "age<18" may be a bin of several slicings.
-    values = {(v.by, v.slice, v.score, v.measure): v for v in evaluation.lines}
+    values = {(v.by, v.slice, v.score, v.measure): v for v in evaluation.summary}
     measures = {str(m): m for m in plan.measures}
 
     def compare_slice(
@@ -322,7 +322,7 @@ def _compare_slices(
             rows += compare_model(plan.measures, sides[0], sides[1], evidence, choices, records)
         return rows
 
-    overall = compare_slice(totals.whole, 0, totals.shared.whole, (None, "all"), records)
+    overall = compare_slice(totals.overall, 0, totals.shared.overall, (None, "all"), records)
     rows = adjust_p_values(overall, measures, choices)
     for slicing, sums, pools in zip(
         plan.slicings, totals.slices, totals.shared.slices, strict=True
@@ -632,4 +632,4 @@ def _require_groups(state: State, *, alone: bool) -> None:
 
 def _has_spanning_groups(groups: SavedGroups) -> bool:
     order = np.lexsort(groups.ranks()[::-1])
-    return bool(groups.repeated(order).any())
+    return bool(groups.equal_neighbours(order).any())

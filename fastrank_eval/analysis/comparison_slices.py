@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.format import decimals, printable
-from fastrank_eval.results.slice_view import folded, longest_line
+from fastrank_eval.results.slice_view import fold_text, longest_line
 from fastrank_eval.results.tables import GAP, Cells
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
@@ -325,12 +325,12 @@ class _Layout:
 
     def _label(self, label: str) -> str:
         width = None if self.room is None else max(_LABEL, 3 * self.room // 10)
-        return folded(printable(label), width)
+        return fold_text(printable(label), width)
 
     def _title(self, measure: str) -> str:
         cells = [self._difference(row[measure]) for row in self.rows.values()]
         width = None if self.room is None else max(_TITLE, *map(longest_line, cells))
-        return folded(printable(measure), width)
+        return fold_text(printable(measure), width)
 
     def _difference(self, v: ComparedValue) -> str:
         if math.isnan(v.delta):

@@ -212,7 +212,7 @@ def explain(
     ]
     scores = [score] if isinstance(score, str) else list(score)
     labels = tuple((name, str(m)) for name in scores for m in requested)
-    combined = values(tool_profile.measured(requested), **dict(tool_profile.choices))
+    combined = values(tool_profile.apply(requested), **dict(tool_profile.choices))
     return Explanation(tool_profile, labels, ours, combined, tuple(choices))
 
 

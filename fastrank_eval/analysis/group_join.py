@@ -204,7 +204,7 @@ def group_records(
     """
     models, measure_count = len(plan.roles.scores), len(plan.measures)
     if values:
-        joined = GroupValues.together(values)
+        joined = GroupValues.concat(values)
         key_columns = [
             pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks()
             for k in range(len(plan.roles.group))

@@ -184,11 +184,11 @@ class ClassResult(Result):
     def _of_average(
         self, measure: str | Measure, score: str | None, average: str | None
     ) -> MeasureValue:
-        return self._line_of(str(self._known(measure)), score, average)
+        return self._value_of(str(self._find_measure(measure)), score, average)
 
-    def _line_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
+    def _value_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
         average = part
-        score = self._score(score)
+        score = self._find_score(score)
         values = {v.slice: v for v in self.values if (v.measure, v.score) == (text, score)}
         if average is None and len(values) == 1:
             return next(iter(values.values()))
@@ -217,7 +217,7 @@ class ClassResult(Result):
         MeasureError
             If the measure was not part of the evaluation, or takes rows for groups.
         """
-        known = self._known(key[1] if isinstance(key, tuple) else key)
+        known = self._find_measure(key[1] if isinstance(key, tuple) else key)
         if not known.pooled:
             raise MeasureError(
                 f"{known} takes each row for a group of classes, so classes have no values."

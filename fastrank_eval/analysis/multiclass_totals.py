@@ -382,4 +382,4 @@ class ClassStates:
         def name(group: int) -> str:
             return f"row={rows.first_row + group}"
 
-        evaluate_chunk(Chunk(columns, starts), plan, self.by_row.mine(), name)
+        evaluate_chunk(Chunk(columns, starts), plan, self.by_row.get(), name)

@@ -199,7 +199,7 @@ class ClassValues:
             return
         rows = {
             (row.measure, row.score): row
-            for row in summary_rows(plan.row_plan, self._states.by_row.merged())
+            for row in summary_rows(plan.row_plan, self._states.by_row.merge())
         }
         for text, measure in plan.by_row.items():
             decides = plan.argmax and isinstance(measure, GroupDecision)

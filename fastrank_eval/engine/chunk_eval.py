@@ -1,4 +1,4 @@
-"""Measure the groups of a chunk, whole and slice by slice."""
+"""Measure the groups of a chunk, over all rows and by slice."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from fastrank_eval.stats.exact import NO_SLICES
 def evaluate_chunk(
     chunk: Chunk, plan: Plan, totals: Totals, name: Callable[[int], str]
 ) -> GroupValues:
-    """Rank whole groups, compute every measure and add to the tally.
+    """Rank whole groups, compute every measure and add to the totals.
 
     Parameters
     ----------
     chunk : Chunk
         Whole groups.
     plan : Plan
-    tally : Tally
-        This thread's own.
+    totals : Totals
+        Those of the calling thread.
     name : callable
-        A group's key as a reader would write it, for messages.
+        Maps the position of a group to the text of its key, for messages.
 
     Returns
     -------
@@ -49,14 +49,16 @@ def evaluate_chunk(
         Empty unless ``plan.per_group``.
     """
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
-    seen = GroupValues.empty(chunk, plan)
-    models = measure_chunk(chunk, plan, labels, totals.whole, totals.shared.whole, name, seen=seen)
+    values = GroupValues.empty(chunk, plan)
+    models = measure_chunk(
+        chunk, plan, labels, totals.overall, totals.shared.overall, name, group_values=values
+    )
     if plan.per_group:
-        seen.put_positives(labels)
-    totals.whole.see(np.diff(chunk.starts), labels.relevant_of_each(1.0))
+        values.put_positives(labels)
+    totals.overall.count_groups(np.diff(chunk.starts), labels.relevant_of_each(1.0))
     if plan.slicings:
         add_slices(chunk, plan, totals, labels, models, name)
-    return seen
+    return values
 
 
 def measure_chunk(
@@ -64,13 +66,13 @@ def measure_chunk(
     plan: Plan,
     labels: Labels,
     sums: Sums,
-    pools: RowStates | None,
+    row_states: RowStates | None,
     name: Callable[[int], str],
     *,
     slice_indices: np.ndarray = NO_SLICES,
-    seen: GroupValues | None = None,
+    group_values: GroupValues | None = None,
 ) -> list[Measured]:
-    """Compute every measure of whole groups and add it to sums and pools.
+    """Compute every measure of whole groups and add it to sums and row states.
 
     Parameters
     ----------
@@ -79,18 +81,18 @@ def measure_chunk(
     labels : Labels
         Of the chunk.
     sums : Sums
-    pools : RowStates or None
-        None: they are not added to.
+    row_states : RowStates or None
+        None: the rows are added to no state.
     name : callable
-    lines : ndarray of int64, shape (groups,), or (0,)
-        The line of the sums that each group is added to; without entries the first.
-    seen : GroupValues, optional
-        Where values of each group are entered, if the plan asks for them.
+    slice_indices : ndarray of int64, shape (groups,), or (0,)
+        The slice index of each group in the sums; an empty array stands for index 0.
+    group_values : GroupValues, optional
+        Receives the values of each group, if the plan keeps them.
 
     Returns
     -------
     list of Measured
-        The measures of groups of each model, where somebody needs them again.
+        For each model the ranked groups, and their contributions if ``plan.keeps_values``.
     """
     columns = chunk.columns
     group_weights = constant_columns(chunk, plan, name)
@@ -110,19 +112,19 @@ def measure_chunk(
             )
             positives = ranking.relevant(1.0)
             groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked_groups)
-            found: dict[int, Contributions] = {}
+            contributions: dict[int, Contributions] = {}
             for m, value in _values(plan, ranking):
                 one = apply_policies(plan, m, ranking, value, group_weights, name)
                 sums.add(model, m, groups, one, slice_indices)
-                if seen is not None and plan.per_group:
-                    seen.put(model, m, groups, one)
+                if group_values is not None and plan.per_group:
+                    group_values.put(model, m, groups, one)
                 if plan.keeps_values:
-                    found[m] = one
+                    contributions[m] = one
             sums.add_empty(model, groups, slice_indices)
-            models.append((groups, found))
+            models.append((groups, contributions))
         rows.append(scored)
-    if pools is not None and plan.pools:
-        pools.add(rows)
+    if row_states is not None and plan.row_states:
+        row_states.add(rows)
     pair_models(plan, models, sums, slice_indices)
     return models
 
@@ -130,7 +132,7 @@ def measure_chunk(
 def pair_models(
     plan: Plan, models: list[Measured], sums: Sums, slice_indices: np.ndarray = NO_SLICES
 ) -> None:
-    """Add the measures of groups of every model beside those of the baseline."""
+    """Add the paired measures of every model and the baseline."""
     if plan.baseline is None or not models:
         return
     for model in plan.rivals:
@@ -139,41 +141,41 @@ def pair_models(
 
 
 def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
-    """Each measure of groups, by its position in the plan, with its values."""
-    for together in plan.passes:
-        members = [plan.measures[m] for m in together]
+    """Yield the position of each measure of groups, and its values."""
+    for positions in plan.passes:
+        members = [plan.measures[m] for m in positions]
         for measure in members:
             measure.check_grades(ranking)
         values = np.empty((len(members), ranking.groups))
         type(members[0]).compute(members, ranking, values)
-        yield from zip(together, values, strict=True)
+        yield from zip(positions, values, strict=True)
 
 
 class ThreadTotals:
-    """A tally for each thread."""
+    """The totals of each thread of a run."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.thread_totals: list[Totals] = []
-        self._pools = SharedStates(plan)
+        self._totals: list[Totals] = []
+        self._shared = SharedStates(plan)
         self._own = threading.local()
         self._lock = threading.Lock()
 
-    def mine(self) -> Totals:
-        """The calling thread's own tally."""
-        mine = getattr(self._own, "totals", None)
-        if mine is None:
-            mine = self._own.totals = Totals(self.plan, self._pools)
+    def get(self) -> Totals:
+        """Return the totals of the calling thread."""
+        totals = getattr(self._own, "totals", None)
+        if totals is None:
+            totals = self._own.totals = Totals(self.plan, self._shared)
             with self._lock:
-                self.thread_totals.append(mine)
-        return cast(Totals, mine)
+                self._totals.append(totals)
+        return cast(Totals, totals)
 
-    def merged(self) -> Totals:
-        """The sum of all threads' tallies."""
-        total = Totals(self.plan, self._pools)
-        for totals in self.thread_totals:
-            total.merge(totals)
-        return total
+    def merge(self) -> Totals:
+        """Sum the totals of all threads."""
+        result = Totals(self.plan, self._shared)
+        for totals in self._totals:
+            result.merge(totals)
+        return result
 
 
 def add_slices(
@@ -190,13 +192,13 @@ def add_slices(
     ----------
     chunk : Chunk
     plan : Plan
-    tally : Tally
+    totals : Totals
     labels : Labels
         Of the chunk.
     models : list of Measured
-        What every group comes to for each model.
+        For each model the contributions of the groups of all rows.
     name : callable
-        A group's key as a reader would write it, for messages.
+        Maps the position of a group to the text of its key, for messages.
     """
     if plan.slicing is None:
         return
@@ -205,20 +207,20 @@ def add_slices(
     coded = (
         chunk.columns.measure_columns[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
     )
-    of_rows = plan.slicing.codes(coded, rows, relevant)
-    # What is cut needs no codes of slices.
+    slice_codes = plan.slicing.codes(coded, rows, relevant)
+    # The parts of divided groups need no codes of slices.
     named = chunk.columns.measure_columns[: len(chunk.columns.measure_columns) - len(coded)]
     chunk = replace(chunk, columns=replace(chunk.columns, measure_columns=named))
-    for by, codes, sums, pools in zip(
-        plan.slicing.slices, of_rows, totals.slices, totals.shared.slices, strict=True
+    for by, codes, sums, row_states in zip(
+        plan.slicing.slices, slice_codes, totals.slices, totals.shared.slices, strict=True
     ):
         slice_indices = frozen(codes.astype(np.int64))
         if _is_constant(slice_indices, starts):
             _add_whole_groups(plan, sums, slice_indices[starts[:-1]], rows, relevant, models)
         else:
-            _add_cut_groups(chunk, plan, sums, slice_indices, name, by)
-        if plan.pools:
-            _add_to_pools(chunk, plan, slice_indices, pools)
+            _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
+        if plan.row_states:
+            _add_to_row_states(chunk, plan, slice_indices, row_states)
 
 
 def _add_whole_groups(
@@ -229,17 +231,17 @@ def _add_whole_groups(
     positives: np.ndarray,
     models: list[Measured],
 ) -> None:
-    """Add groups that lie in one slice each: their values are known."""
+    """Add groups that lie in one slice each; their values exist already."""
     slice_indices = frozen(slice_indices)
-    for model, (groups, found) in enumerate(models):
-        for m, values in found.items():
-            sums.add(model, m, groups, values, slice_indices)
+    for model, (groups, by_measure) in enumerate(models):
+        for m, contributions in by_measure.items():
+            sums.add(model, m, groups, contributions, slice_indices)
         sums.add_empty(model, groups, slice_indices)
     pair_models(plan, models, sums, slice_indices)
-    sums.see(rows, positives, slice_indices)
+    sums.count_groups(rows, positives, slice_indices)
 
 
-def _add_cut_groups(
+def _add_divided_groups(
     chunk: Chunk,
     plan: Plan,
     sums: Sums,
@@ -247,44 +249,51 @@ def _add_cut_groups(
     name: Callable[[int], str],
     by: SliceCodes,
 ) -> None:
-    """Add the part of each group that lies in each slice as a group of its own."""
+    """Add the rows that a group has in a slice as a group of their own."""
     rows = chunk.columns.rows
     order, group, slice_index, starts = (
-        scratch(f"slices: {use}", rows + 1) for use in ("order", "group", "line", "starts")
+        scratch(f"slices: {use}", rows + 1) for use in ("order", "group", "slice", "starts")
     )
     slices = int(slice_indices.max()) + 1
-    counts, met = np.zeros(slices, np.int64), np.empty(slices + 1, np.int64)
-    parts = _cut(slice_indices, chunk.starts, counts, met, order, starts, slice_index, group)
-    cut = Chunk(
-        chunk.columns.take(order[:rows], "slices: column"), frozen(starts[: parts + 1].copy())
+    counts, slices_of_group = np.zeros(slices, np.int64), np.empty(slices + 1, np.int64)
+    groups = _divide_groups(
+        slice_indices, chunk.starts, counts, slices_of_group, order, starts, slice_index, group
     )
-    slice_index = frozen(slice_index[:parts].copy())
+    divided = Chunk(
+        chunk.columns.take(order[:rows], "slices: column"), frozen(starts[: groups + 1].copy())
+    )
+    slice_index = frozen(slice_index[:groups].copy())
 
-    def named(at: int) -> str:
-        return f"{name(int(group[at]))} (in a slice by {by.spec})"
+    def name_in_slice(position: int) -> str:
+        return f"{name(int(group[position]))} (in a slice by {by.spec})"
 
-    labels = Labels.of(cut.columns.label, cut.starts, plan.skip_empty)
-    measure_chunk(cut, plan, labels, sums, None, named, slice_indices=slice_index)
-    sums.see(np.diff(cut.starts), labels.relevant_of_each(1.0), slice_index)
+    labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty)
+    measure_chunk(divided, plan, labels, sums, None, name_in_slice, slice_indices=slice_index)
+    sums.count_groups(np.diff(divided.starts), labels.relevant_of_each(1.0), slice_index)
 
 
-def _add_to_pools(chunk: Chunk, plan: Plan, slice_indices: np.ndarray, pools: SliceStates) -> None:
-    """Add the rows of each slice to what is kept of all of them, group after group."""
+def _add_to_row_states(
+    chunk: Chunk, plan: Plan, slice_indices: np.ndarray, row_states: SliceStates
+) -> None:
+    """Add the rows of each slice to its row states, group after group."""
     rows, slices = chunk.columns.rows, int(slice_indices.max()) + 1
     order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
-    met, fresh = np.full(slices, -1), np.empty(slices, np.int64)
-    places, edges = np.zeros(slices + 1, np.int64), np.zeros(slices + 1, np.int64)
-    _deal(slice_indices, chunk.starts, met, places, fresh, order, starts, edges)
+    last_group, next_start = np.full(slices, -1), np.empty(slices, np.int64)
+    next_row, edges = np.zeros(slices + 1, np.int64), np.zeros(slices + 1, np.int64)
+    _sort_by_slice(
+        slice_indices, chunk.starts, last_group, next_row, next_start, order, starts, edges
+    )
     columns = chunk.columns.take(order)
     for slice_index in np.flatnonzero(np.diff(edges)).tolist():
-        first, beyond = int(edges[slice_index]), int(edges[slice_index + 1])
-        lo, hi = int(starts[first]), int(starts[beyond])
-        part = Chunk(columns.slice(lo, hi), frozen(starts[first : beyond + 1] - lo))
-        labels = Labels.of(part.columns.label, part.starts, skip_empty=False)
-        fields = plan.field_codes(part.columns.measure_columns)
+        first, end = int(edges[slice_index]), int(edges[slice_index + 1])
+        lo, hi = int(starts[first]), int(starts[end])
+        in_slice = Chunk(columns.slice(lo, hi), frozen(starts[first : end + 1] - lo))
+        labels = Labels.of(in_slice.columns.label, in_slice.starts, skip_empty=False)
+        fields = plan.field_codes(in_slice.columns.measure_columns)
         models = range(len(plan.roles.scores))
         epsilons = plan.roles.epsilons
-        pools.of(slice_index).add([Scored.of(part, m, labels, fields, epsilons) for m in models])
+        scored = [Scored.of(in_slice, m, labels, fields, epsilons) for m in models]
+        row_states.of(slice_index).add(scored)
 
 
 @kernel
@@ -298,59 +307,70 @@ def _is_constant(slice_indices, starts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _cut(slice_indices, starts, counts, met, order, cuts, slice_index, group):  # type: ignore[no-untyped-def]
-    """Rows of each group by line, lines as they come; where parts begin; how many there are."""
-    found = 0
+def _divide_groups(  # type: ignore[no-untyped-def]
+    slice_indices, starts, counts, slices_of_group, order, new_starts, slice_index, group
+):
+    """Order the rows of each group by slice, and count the new groups.
+
+    Slices of a group come in the order of their first rows. `new_starts`, `slice_index` and `group`
+    get the first row, the slice and the old group of each new group.
+    """
+    count = 0
     for g in range(starts.shape[0] - 1):
-        first = found
+        first = count
         for i in range(starts[g], starts[g + 1]):
             k = slice_indices[i]
             # Without a branch, which would be mispredicted for every other row.
-            met[found - first] = k
-            slice_index[found] = k
-            group[found] = g
-            found += counts[k] == 0
+            slices_of_group[count - first] = k
+            slice_index[count] = k
+            group[count] = g
+            count += counts[k] == 0
             counts[k] += 1
-        at = starts[g]
-        for part in range(first, found):
-            cuts[part] = at
-            k = met[part - first]
-            at += counts[k]
-            counts[k] = cuts[part]
+        row = starts[g]
+        for new in range(first, count):
+            new_starts[new] = row
+            k = slices_of_group[new - first]
+            row += counts[k]
+            counts[k] = new_starts[new]
         for i in range(starts[g], starts[g + 1]):
             k = slice_indices[i]
             order[counts[k]] = i
             counts[k] += 1
-        for part in range(first, found):
-            counts[met[part - first]] = 0
-    cuts[found] = slice_indices.shape[0]
-    return found
+        for new in range(first, count):
+            counts[slices_of_group[new - first]] = 0
+    new_starts[count] = slice_indices.shape[0]
+    return count
 
 
 @kernel
-def _deal(slice_indices, starts, met, places, fresh, order, cuts, edges):  # type: ignore[no-untyped-def]
-    """Rows by line, stably; where parts of groups begin, and which of these begin a line."""
+def _sort_by_slice(  # type: ignore[no-untyped-def]
+    slice_indices, starts, last_group, next_row, next_start, order, new_starts, edges
+):
+    """Sort rows by slice, stably.
+
+    `new_starts` gets the first row of each part of a group, `edges` the first part of each slice.
+    """
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):
             k = slice_indices[i]
-            places[k + 1] += 1
-            if met[k] != g:
-                met[k] = g
+            next_row[k + 1] += 1
+            if last_group[k] != g:
+                last_group[k] = g
                 edges[k + 1] += 1
-    for k in range(1, places.shape[0]):
-        places[k] += places[k - 1]
+    for k in range(1, next_row.shape[0]):
+        next_row[k] += next_row[k - 1]
         edges[k] += edges[k - 1]
-    for k in range(met.shape[0]):
-        met[k] = -1
-        fresh[k] = edges[k]
+    for k in range(last_group.shape[0]):
+        last_group[k] = -1
+        next_start[k] = edges[k]
     for g in range(starts.shape[0] - 1):
         for i in range(starts[g], starts[g + 1]):
             k = slice_indices[i]
-            at = places[k]
-            if met[k] != g:
-                met[k] = g
-                cuts[fresh[k]] = at
-                fresh[k] += 1
-            order[at] = i
-            places[k] = at + 1
-    cuts[edges[edges.shape[0] - 1]] = slice_indices.shape[0]
+            row = next_row[k]
+            if last_group[k] != g:
+                last_group[k] = g
+                new_starts[next_start[k]] = row
+                next_start[k] += 1
+            order[row] = i
+            next_row[k] = row + 1
+    new_starts[edges[edges.shape[0] - 1]] = slice_indices.shape[0]

@@ -1,9 +1,9 @@
-"""Batches whose groups are contiguous -> chunks of whole groups.
+"""Evaluate rows whose groups are contiguous, batch by batch.
 
-Batches are cut into stretches of rows. A worker validates a stretch, finds the groups in it and
-evaluates those that lie wholly inside. The rows before its first edge and after its last belong to
-groups that span stretches, seams: they are put together and evaluated, many at a time, as chunks of
-their own. Memory is bounded by a few stretches and the largest group.
+A thread validates a batch, finds its groups and evaluates those that lie inside it. An edge is the
+first row of a group. The rows before the first edge and after the last belong to spanning groups,
+which have rows in several batches. Many spanning groups together make a chunk of their own. Memory
+is bounded by a few batches and the largest group.
 """
 
 from __future__ import annotations
@@ -35,41 +35,42 @@ from fastrank_eval.io.reader import WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch
 from fastrank_eval.io.validate import columns_of
 
-#: Groups that span stretches wait until there are this many.
-_SEAMS = 256
+#: Spanning groups are evaluated when there are this many.
+_SPANNING_GROUPS = 256
 
 
 @dataclass(slots=True)
 class GroupResults:
-    """Results of consecutive groups, or a place kept for one group that spans stretches.
+    """Results of consecutive groups, or of one spanning group.
 
     Parameters
     ----------
     keys : tuple of pyarrow.Array
     values : GroupValues or None
-    firsts : ndarray of int64, shape (groups,)
-        Number of the group's first row in the whole input.
+        None: the spanning group is not evaluated yet.
+    first_rows : ndarray of int64, shape (groups,)
+        Number of the first row of each group in the whole input.
     """
 
     keys: Keys
     values: GroupValues | None
-    firsts: np.ndarray
+    first_rows: np.ndarray
 
 
 @dataclass(slots=True)
 class BatchResult:
-    """What a worker makes of one stretch.
+    """The result of one batch.
 
     Parameters
     ----------
     head : Columns
-        Rows before the first edge: the whole stretch, if it has none.
-    inside : Piece or None
-        Groups that begin and end inside.
+        Rows before the first edge; all rows if there is no edge.
+    inside : GroupResults or None
+        Groups that begin and end in the batch.
     tail : Columns or None
         Rows from the last edge on; None if there is no edge.
     run : KeyRun or None
-        Keys of the groups that begin at an edge, the tail's included, if they are watched.
+        Keys of the groups that begin at an edge, with that of the tail, if keys are watched.
     """
 
     head: Columns
@@ -79,51 +80,52 @@ class BatchResult:
 
 
 def evaluate_stream(
-    parts: Iterable[Batch],
+    batches: Iterable[Batch],
     plan: Plan,
     watch: KeyWatch | None,
     columns_at: Callable[[pa.RecordBatch, int], Columns] | None = None,
 ) -> tuple[Totals, list[GroupResults]]:
-    """Evaluate rows whose groups are contiguous.
+    """Evaluate batches whose groups are contiguous.
 
     Parameters
     ----------
-    parts : iterable of pyarrow.RecordBatch or Unread
+    batches : iterable of pyarrow.RecordBatch or Unread
     plan : Plan
     watch : KeyWatch or None
-        Notices keys that come back; None where they cannot.
+        Detects keys that return after other keys; None if they cannot.
     columns_at : callable, optional
-        Makes columns of a batch and the number of its first row; by default they are validated.
+        Makes columns of a batch and the number of its first row; by default `columns_of`.
 
     Returns
     -------
-    Tally, list of Piece
+    Totals, list of GroupResults
         Sums, and the results of the groups in order (empty unless ``plan.per_group``).
 
     Raises
     ------
     ReturningKey
-        A group came back after another.
+        A key returned after another key.
     """
     thread_totals = ThreadTotals(plan)
     keep = watch is not None and watch.keep
-    pieces: list[GroupResults] = []
-    open_rows: list[Columns] = []
-    seams: list[tuple[Columns, Keys, GroupResults | None]] = []
-    seam_rows = 0
+    results: list[GroupResults] = []
+    open_group: list[Columns] = []
+    spanning: list[tuple[Columns, Keys, GroupResults | None]] = []
+    spanning_rows = 0
 
-    def look(job: WorkBatch) -> BatchResult:
-        read = read_batch(job[0])
-        batch = in_scratch(read)
+    def evaluate_batch(job: WorkBatch) -> BatchResult:
+        record_batches = read_batch(job[0])
+        batch = in_scratch(record_batches)
         columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
 
-        def part(lo: int, hi: int) -> Columns:
-            """Rows that outlive this call, and so the scratch they may lie in."""
-            return columns.slice(lo, hi) if len(read) == 1 else columns.slice(lo, hi).copy()
+        def copy_rows(lo: int, hi: int) -> Columns:
+            """Select rows; copy them if they lie in scratch memory."""
+            rows = columns.slice(lo, hi)
+            return rows if len(record_batches) == 1 else rows.copy()
 
         starts = group_starts(columns.keys) if columns.rows else np.empty(0, np.int64)
         if not len(starts):
-            return BatchResult(part(0, columns.rows))
+            return BatchResult(copy_rows(0, columns.rows))
         lo, hi = int(starts[0]), int(starts[-1])
         run = None if watch is None else key_run(columns.keys, starts, keep)
         inside = None
@@ -133,69 +135,69 @@ def evaluate_stream(
                 return key_text(columns.keys, plan.roles.group, int(starts[group]))
 
             chunk = Chunk(columns.slice(lo, hi).drop_keys(), starts - lo)
-            values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
+            values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
             if plan.per_group:
                 keys = keys_at(columns.keys, starts[:-1])
                 inside = GroupResults(keys, values, columns.first_rows(starts))
-        return BatchResult(part(0, lo), inside, part(hi, columns.rows), run)
+        return BatchResult(copy_rows(0, lo), inside, copy_rows(hi, columns.rows), run)
 
-    def close() -> None:
-        nonlocal seam_rows
-        if not open_rows:
+    def close_group() -> None:
+        nonlocal spanning_rows
+        if not open_group:
             return
-        keys = open_rows[0].keys
-        piece = None
+        keys = open_group[0].keys
+        result = None
         if plan.per_group:
-            earliest = [part.first_rows(np.array([0, part.rows])) for part in open_rows]
-            piece = GroupResults(
+            earliest = [part.first_rows(np.array([0, part.rows])) for part in open_group]
+            result = GroupResults(
                 keys_at(keys, np.zeros(1, np.int64)), None, np.min(earliest, axis=0)
             )
-            pieces.append(piece)
+            results.append(result)
         # A copy: a view of a few rows would keep its whole batch in memory.
-        parts = [part.drop_keys() for part in open_rows]
+        parts = [part.drop_keys() for part in open_group]
         rows = concatenate(parts) if len(parts) > 1 else parts[0].take(np.arange(parts[0].rows))
-        seams.append((rows, keys_at(keys, np.zeros(1, np.int64)), piece))
-        seam_rows += rows.rows
-        open_rows.clear()
-        if len(seams) >= _SEAMS or seam_rows >= plan.batch_rows:
-            flush()
+        spanning.append((rows, keys_at(keys, np.zeros(1, np.int64)), result))
+        spanning_rows += rows.rows
+        open_group.clear()
+        if len(spanning) >= _SPANNING_GROUPS or spanning_rows >= plan.batch_rows:
+            evaluate_spanning()
 
-    def flush() -> None:
-        nonlocal seam_rows
-        if not seams:
+    def evaluate_spanning() -> None:
+        nonlocal spanning_rows
+        if not spanning:
             return
-        starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in seams])])
-        chunk = Chunk(concatenate([rows for rows, _, _ in seams]), starts)
+        starts = np.concatenate([[0], np.cumsum([rows.rows for rows, _, _ in spanning])])
+        chunk = Chunk(concatenate([rows for rows, _, _ in spanning]), starts)
 
         def name(group: int) -> str:
-            return key_text(seams[group][1], plan.roles.group, 0)
+            return key_text(spanning[group][1], plan.roles.group, 0)
 
-        values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
-        for g, (_, _, piece) in enumerate(seams):
-            if piece is not None:
-                piece.values = values.take(slice(g, g + 1))
-        seams.clear()
-        seam_rows = 0
+        values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
+        for g, (_, _, result) in enumerate(spanning):
+            if result is not None:
+                result.values = values.take(slice(g, g + 1))
+        spanning.clear()
+        spanning_rows = 0
 
-    for outcome in in_order(plan.threads, look, rebatch(parts, plan.batch_rows)):
-        head = outcome.head
+    for result in in_order(plan.threads, evaluate_batch, rebatch(batches, plan.batch_rows)):
+        head = result.head
         if not head.rows:
             continue
-        if not (open_rows and same_key(open_rows[0].keys, 0, head.keys, 0)):
-            close()
+        if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
+            close_group()
             if watch is not None:
                 watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
-        open_rows.append(head)
-        if outcome.tail is None:
+        open_group.append(head)
+        if result.tail is None:
             continue
-        close()
-        if watch is not None and outcome.run is not None:
-            watch.add(outcome.run)
-        if outcome.inside is not None:
-            pieces.append(outcome.inside)
-        open_rows.append(outcome.tail)
-    close()
-    flush()
+        close_group()
+        if watch is not None and result.run is not None:
+            watch.add(result.run)
+        if result.inside is not None:
+            results.append(result.inside)
+        open_group.append(result.tail)
+    close_group()
+    evaluate_spanning()
     if watch is not None:
         watch.finish()
-    return thread_totals.merged(), pieces
+    return thread_totals.merge(), results

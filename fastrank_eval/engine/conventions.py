@@ -1,4 +1,4 @@
-"""Conventions: policies of undefined groups, and the profiles of other tools."""
+"""Define policies for undefined groups, and profiles of other tools."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _POLICIES = ("skip", "zero", "one", "error")
 _REST = "*"
 
 
-def undefined_policies(given: str | Mapping[str, str]) -> dict[str, str]:
-    """The policy of each measure that has one of its own, and of the others under ``"*"``.
+def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
+    """Map measures to their policies, and ``"*"`` to that of the others.
 
     Parameters
     ----------
-    given : str or mapping
+    undefined : str or mapping
         ``"skip"``, ``"skip,nDCG=one,R=one"``, or ``{"*": "skip", "nDCG": "one", "R": "one"}``.
 
     Raises
     ------
     ArgumentError
-        Names the part that is no policy or no measure.
+        The argument names no policy or no measure; the message shows which.
 
     Examples
     --------
     >>> undefined_policies("zero,ndcg=one")
     {'*': 'zero', 'nDCG': 'one'}
     """
-    pairs: list[tuple[Any, Any]] = [(_REST, given)]
-    if isinstance(given, str):
-        parts = [part.partition("=") for part in given.split(",")]
+    pairs: list[tuple[Any, Any]] = [(_REST, undefined)]
+    if isinstance(undefined, str):
+        parts = [part.partition("=") for part in undefined.split(",")]
         pairs = [(name if sign else _REST, rest if sign else name) for name, sign, rest in parts]
-    elif isinstance(given, Mapping):
-        pairs = list(given.items())
+    elif isinstance(undefined, Mapping):
+        pairs = list(undefined.items())
     policies = {_REST: "skip"}
     for measure, policy in pairs:
         of = measure.strip() if isinstance(measure, str) else measure
@@ -77,13 +77,13 @@ def _check_f1(name: str) -> None:
 
 
 def undefined_text(policies: Mapping[str, str]) -> str:
-    """Policies as `undefined_policies` reads them."""
+    """Write policies in the form that `undefined_policies` reads."""
     rest = policies[_REST]
     single = (f"{name}={policy}" for name, policy in policies.items() if name != _REST)
     return ",".join([rest, *single])
 
 
-#: What holds where neither the caller nor a profile says otherwise.
+#: The conventions that neither the caller nor a profile sets.
 DEFAULTS: Mapping[str, str] = {
     "ties": "expected",
     "undefined": "skip",
@@ -103,13 +103,13 @@ class Profile:
     ----------
     name : str
     tool : str
-        What it stands for, with the version that was compared.
+        The tool, with the version that was compared.
     choices : mapping of str to str
         Arguments of `evaluate`; `undefined` may name measures, as in ``"skip,nDCG=one"``.
     options : mapping of str to mapping
-        Options of measures, by measure; those that a caller has given stay.
+        Options of measures, by measure. Options that the caller sets have priority.
     differs : tuple of str
-        What the tool does and no choice here reproduces.
+        What the tool does differently under any option here.
     """
 
     name: str
@@ -119,51 +119,51 @@ class Profile:
     differs: tuple[str, ...] = ()
 
     def choice(self, name: str) -> str:
-        """An argument of `evaluate` under this profile."""
+        """Return an argument of `evaluate` under this profile."""
         return self.choices.get(name, DEFAULTS[name])
 
-    def measured(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
-        """The same measures with the options of the profile, where they are not given."""
+    def apply(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
+        """Add the options of the profile to measures that do not set them."""
         return tuple(
             with_options(measure, self.options.get(measure.name, {})) for measure in measures
         )
 
 
 def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
-    """A measure with these options where they are not given; unchanged where they make none."""
-    wanted = {name: value for name, value in options.items() if name not in measure.given}
-    if not wanted:
+    """Add options to a measure that does not set them, if that is valid."""
+    missing = {name: value for name, value in options.items() if name not in measure.given}
+    if not missing:
         return measure
     try:
-        found = measure(**wanted)
-        found.check_complete()
+        result = measure(**missing)
+        result.check_complete()
     except MeasureError:
-        # Such as a division by min(k, R) without a k: the tool has nothing to differ in.
+        # Such as a division by min(k, R) without a k: the tool has no other definition then.
         return measure
-    return found
+    return result
 
 
 def measures_in_force(
     requested: tuple[Measure, ...], profile: Profile | None, sampling_rate: float
 ) -> tuple[Measure, ...]:
-    """What is computed where these are asked for, one for each of them."""
-    measured = requested if profile is None else profile.measured(requested)
+    """Return the measures to compute, in the order of the requested ones."""
+    measures = requested if profile is None else profile.apply(requested)
     if sampling_rate != 1:
-        measured = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measured)
-    return measured
+        measures = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measures)
+    return measures
 
 
 def requested_names(
-    requested: Iterable[Measure], measured: Iterable[Measure | str]
+    requested: Iterable[Measure], computed: Iterable[Measure | str]
 ) -> dict[str, str]:
-    """Map names of measures that are computed with other options to the texts of those.
+    """Map requested names to texts of measures with other options.
 
-    A name is written with all options that were given. Where the text of a measure is the name of
-    another one, it is there by its name too: ``nDCG(gain='exp')`` beside ``nDCG``.
+    A name has all options that were requested. Where the text of a measure is the name of another
+    one, the map has both names: ``nDCG(gain='exp')`` and ``nDCG``.
     """
-    used = [(m, spelled_out(m), str(other)) for m, other in zip(requested, measured, strict=True)]
-    changed = {name for m, name, text in used if str(m) != text}
-    return {name: text for _, name, text in used if name in changed or text in changed}
+    rows = [(m, spelled_out(m), str(other)) for m, other in zip(requested, computed, strict=True)]
+    changed = {name for m, name, text in rows if str(m) != text}
+    return {name: text for _, name, text in rows if name in changed or text in changed}
 
 
 _LINEAR = {"gain": "linear"}
@@ -227,7 +227,7 @@ PROFILES: Mapping[str, Profile] = {
             {**_TREC, "ties": "input"},
             _TREC_OPTIONS,
             (
-                "tied scores stand in the order of an unstable sort, which nobody can reproduce",
+                "tied scores stand in the order of an unstable sort, which cannot be reproduced",
                 "bpref is NaN there for a query without a judged non-relevant document",
                 "negative grades gain 0 in dcg there; here they take from DCG",
             ),
@@ -373,12 +373,12 @@ PROFILES: Mapping[str, Profile] = {
 
 
 def profile_of(name: object) -> Profile:
-    """A profile by its name.
+    """Look up a profile by its name.
 
     Raises
     ------
     ArgumentError
-        If there is none of that name.
+        If no profile has that name.
     """
     if isinstance(name, str) and name in PROFILES:
         return PROFILES[name]

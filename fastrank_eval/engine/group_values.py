@@ -1,4 +1,4 @@
-"""Keys and values of every group in a saved state, in the order of the keys."""
+"""Values of every group in memory, and with their keys in a saved state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["GroupValues", "SavedGroups"]
 
 @dataclass(frozen=True)
 class SavedGroups:
-    """Every group with its values.
+    """The keys and values of all groups.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class SavedGroups:
         Key columns.
     keys : tuple of pyarrow.Array, each of length groups
     values : GroupValues
-        NaN for measures of all rows together.
+        NaN for measures of all rows.
     """
 
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ class SavedGroups:
     def of_run(
         cls, plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
     ) -> Self:
-        """The groups of a run.
+        """Collect the groups of a run, sorted by key.
 
         Parameters
         ----------
@@ -64,23 +64,23 @@ class SavedGroups:
         names = plan.roles.group
         if not keys:
             empty = schema.empty_table()
-            found = tuple(decode_array(empty.column(name).combine_chunks()) for name in names)
+            key_columns = tuple(decode_array(empty.column(name).combine_chunks()) for name in names)
             none = np.empty(0, np.int64)
             shape = (len(plan.roles.scores), len(plan.measures), 0)
-            return cls(names, found, GroupValues(none, none, np.empty(shape)))
-        found = tuple(
-            decode_array(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
+            return cls(names, key_columns, GroupValues(none, none, np.empty(shape)))
+        key_columns = tuple(
+            decode_array(pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks())
             for k in range(len(names))
         )
-        return cls(names, found, GroupValues.together(values)).in_order()
+        return cls(names, key_columns, GroupValues.concat(values)).sort_by_key()
 
-    def in_order(self) -> Self:
-        """The groups by key; those of one key by what they hold."""
+    def sort_by_key(self) -> Self:
+        """Sort the groups by key, and groups with equal keys by their numbers."""
         ranks = self.ranks()
         columns: list[np.ndarray] = ranks
         if len(self) > 1:
             order = np.lexsort(ranks[::-1])
-            if any(self.repeated(order)):
+            if any(self.equal_neighbours(order)):
                 values = self.values
                 flat = values.values.reshape(-1, len(self)).view(np.int64)
                 columns = [*ranks, values.rows, values.positives, *flat]
@@ -89,11 +89,11 @@ class SavedGroups:
         return type(self)(self.names, keys, self.values.take(order))
 
     def ranks(self) -> list[np.ndarray]:
-        """Where the key of each group stands, by column."""
+        """Rank the keys of the groups, column by column."""
         return [value_ranks(key) for key in self.keys]
 
-    def repeated(self, order: np.ndarray) -> np.ndarray:
-        """Which groups, but for the first, have the key of the one before in this order."""
+    def equal_neighbours(self, order: np.ndarray) -> np.ndarray:
+        """Mark each group but the first whose key equals the previous one."""
         same = np.ones(max(len(order) - 1, 0), np.bool_)
         for ranks in self.ranks():
             same &= ranks[order[1:]] == ranks[order[:-1]]
@@ -102,8 +102,8 @@ class SavedGroups:
     def __len__(self) -> int:
         return len(self.values.rows)
 
-    def joined(self, others: Sequence[Self]) -> Self:
-        """The groups of these and of others, one after another.
+    def concat(self, others: Sequence[Self]) -> Self:
+        """Concatenate these groups with others.
 
         Raises
         ------
@@ -121,40 +121,40 @@ class SavedGroups:
         keys = tuple(
             pa.concat_arrays(columns) for columns in zip(*(one.keys for one in every), strict=True)
         )
-        weighed = sorted({at for one in every for at in one.values.weights})
+        positions = sorted({position for one in every for position in one.values.weights})
         for one in every:
-            for at in weighed:
-                one.values.weights.setdefault(at, np.ones(len(one)))
-        return type(self)(self.names, keys, GroupValues.together([one.values for one in every]))
+            for position in positions:
+                one.values.weights.setdefault(position, np.ones(len(one)))
+        return type(self)(self.names, keys, GroupValues.concat([one.values for one in every]))
 
-    def with_models(self, places: Sequence[int]) -> Self:
-        """The values of these models, in that order."""
+    def with_models(self, models: Sequence[int]) -> Self:
+        """Select the values of some models, in that order."""
         values = self.values
         weights = {
             (new, m): values.weights[old, m]
-            for new, old in enumerate(places)
+            for new, old in enumerate(models)
             for m in range(values.values.shape[1])
             if (old, m) in values.weights
         }
-        taken = GroupValues(values.rows, values.positives, values.values[list(places)], weights)
-        return type(self)(self.names, self.keys, taken)
+        selection = GroupValues(values.rows, values.positives, values.values[list(models)], weights)
+        return type(self)(self.names, self.keys, selection)
 
     def saved(self) -> Arrays:
-        """The groups as columns.
+        """Write the groups as arrays.
 
         Returns
         -------
         dict of ndarray
             ``table``: the keys, ``rows``, ``positives``, ``values a b`` of model a and measure b
             unless it is undefined for every group, and ``weights 0``, ``weights 1`` ... (float64).
-            ``weights``, shape (models, measures): which of these tells what groups count for, -1
-            where each counts 1.
+            ``weights``, shape (models, measures): the number of the column with the weights, -1
+            where each group weighs 1.
         """
         values = self.values
         models, measures, _ = values.values.shape
         columns = [*self.keys, arrow_column(values.rows), arrow_column(values.positives)]
         names = [*(f"key {name}" for name in self.names), "rows", "positives"]
-        which = np.full((models, measures), -1, np.int64)
+        weight_columns = np.full((models, measures), -1, np.int64)
         distinct: dict[bytes, int] = {}
         for model, m in np.ndindex(models, measures):
             numbers = np.ascontiguousarray(values.values[model, m])
@@ -164,37 +164,37 @@ class SavedGroups:
                 columns.append(column_with_nulls(np.where(undefined, 0.0, numbers), undefined))
             weights = values.weights.get((model, m))
             if weights is not None and (weights != 1).any():
-                which[model, m] = distinct.setdefault(weights.tobytes(), len(distinct))
+                weight_columns[model, m] = distinct.setdefault(weights.tobytes(), len(distinct))
         for content, number in distinct.items():
             names.append(f"weights {number}")
             columns.append(arrow_column(np.frombuffer(content, np.float64)))
-        return {"table": table_bytes(pa.table(columns, names=names)), "weights": which}
+        return {"table": table_bytes(pa.table(columns, names=names)), "weights": weight_columns}
 
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """The groups that `saved` wrote."""
-        table, which = table_from_bytes(parts["table"]), parts["weights"]
+        """Read the groups that `saved` wrote."""
+        table, weight_columns = table_from_bytes(parts["table"]), parts["weights"]
         columns = dict(
             zip(table.column_names, (c.combine_chunks() for c in table.columns), strict=True)
         )
         names = [name for name in table.column_names if name.startswith("key ")]
         rows, positives = (as_array(columns[name]) for name in ("rows", "positives"))
-        values = np.full((*which.shape, len(rows)), np.nan)
+        values = np.full((*weight_columns.shape, len(rows)), np.nan)
         weights = {}
         shared: dict[int, np.ndarray] = {}
-        for model, m in np.ndindex(*which.shape):
+        for model, m in np.ndindex(*weight_columns.shape):
             column = columns.get(f"values {model} {m}")
             if column is not None:
-                there = as_array(column.is_valid()).view(np.bool_)
-                values[model, m, there] = as_array(column.drop_null())
-            number = int(which[model, m])
+                valid = as_array(column.is_valid()).view(np.bool_)
+                values[model, m, valid] = as_array(column.drop_null())
+            number = int(weight_columns[model, m])
             if number >= 0:
                 if number not in shared:
                     shared[number] = as_array(columns[f"weights {number}"])
                 weights[model, m] = shared[number]
         keys = tuple(columns[name] for name in names)
-        shown = tuple(name.removeprefix("key ") for name in names)
-        return cls(shown, keys, GroupValues(rows, positives, values, weights))
+        key_names = tuple(name.removeprefix("key ") for name in names)
+        return cls(key_names, keys, GroupValues(rows, positives, values, weights))
 
 
 @dataclass(slots=True)
@@ -205,9 +205,9 @@ class GroupValues:
     ----------
     rows, positives : ndarray of int64, shape (groups,)
     values : ndarray of float64, shape (models, measures, groups)
-        NaN where undefined; unused for pooled measures.
+        NaN where undefined; not set for pooled measures.
     weights : dict of (int, int) to ndarray of float64, shape (groups,)
-        What each group counts for under a model's measure; 1 where there is no entry.
+        The weight of each group, by model and measure; 1 where there is no entry.
     """
 
     rows: np.ndarray
@@ -217,7 +217,7 @@ class GroupValues:
 
     @classmethod
     def empty(cls, chunk: Chunk, plan: Plan) -> GroupValues:
-        """Room for a chunk's groups, none of them ranked yet."""
+        """Make values for the groups of a chunk, as if none of them were ranked."""
         groups = chunk.groups if plan.per_group else 0
         values = np.zeros((len(plan.roles.scores), len(plan.measures), groups))
         for m, measure in enumerate(plan.measures):
@@ -227,44 +227,44 @@ class GroupValues:
         return cls(rows, np.zeros(groups, np.int64), values)
 
     @classmethod
-    def together(cls, parts: Sequence[GroupValues]) -> GroupValues:
-        """The results of all groups, part after part."""
+    def concat(cls, parts: Sequence[GroupValues]) -> GroupValues:
+        """Concatenate the results of groups."""
         return cls(
             np.concatenate([part.rows for part in parts]),
             np.concatenate([part.positives for part in parts]),
             np.concatenate([part.values for part in parts], axis=2),
-            cls.weights_of(parts),
+            cls.concat_weights(parts),
         )
 
     @staticmethod
-    def weights_of(parts: Sequence[GroupValues]) -> dict[tuple[int, int], np.ndarray]:
-        """The weights of all groups, one array for all models and measures that share them."""
-        joined: dict[tuple[int, ...], np.ndarray] = {}
-        found = {}
-        for at in parts[0].weights if parts else ():
-            pieces = [part.weights[at] for part in parts]
-            shared = tuple(map(id, pieces))
-            if shared not in joined:
-                joined[shared] = np.concatenate(pieces)
-            found[at] = joined[shared]
-        return found
+    def concat_weights(parts: Sequence[GroupValues]) -> dict[tuple[int, int], np.ndarray]:
+        """Concatenate weights; shared arrays stay shared."""
+        by_ids: dict[tuple[int, ...], np.ndarray] = {}
+        weights = {}
+        for position in parts[0].weights if parts else ():
+            arrays = [part.weights[position] for part in parts]
+            ids = tuple(map(id, arrays))
+            if ids not in by_ids:
+                by_ids[ids] = np.concatenate(arrays)
+            weights[position] = by_ids[ids]
+        return weights
 
     def take(self, groups: np.ndarray | slice) -> GroupValues:
-        """The results of some groups, in that order."""
+        """Select the results of some groups, in that order."""
         distinct = {id(weight): weight for weight in self.weights.values()}
-        taken = {shared: weight[groups] for shared, weight in distinct.items()}
-        weights = {at: taken[id(weight)] for at, weight in self.weights.items()}
+        selection = {number: weight[groups] for number, weight in distinct.items()}
+        weights = {at: selection[id(weight)] for at, weight in self.weights.items()}
         return GroupValues(
             self.rows[groups], self.positives[groups], self.values[:, :, groups], weights
         )
 
     def put(self, model: int, m: int, groups: RankedGroups, contributions: Contributions) -> None:
         """Enter a measure's values of the ranked groups."""
-        here = slice(None) if groups.ranked is None else groups.ranked
-        self.values[model, m, here] = contributions.value
+        indices = slice(None) if groups.ranked is None else groups.ranked
+        self.values[model, m, indices] = contributions.value
         if contributions.weights is not None:
             self.weights[model, m] = groups.spread(contributions.weights, 0.0)
 
     def put_positives(self, labels: Labels) -> None:
-        """Enter the rows of grade >= 1 of each group."""
+        """Enter the number of rows of grade >= 1 of each group."""
         self.positives = labels.relevant_of_each(1.0)

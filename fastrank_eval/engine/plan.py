@@ -1,4 +1,4 @@
-"""What to compute and by which conventions, and what comes out of it."""
+"""Plan a run: measures, conventions, threads and slices."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from fastrank_eval.io.keys import CodedColumn
     from fastrank_eval.slicing.slicer import SliceCodes, Slicing
 
-#: Rows a worker takes at a time, and the fewest where there are less than enough for all.
+#: Rows of a batch, and the fewest rows of a batch where threads outnumber full batches.
 BATCH_ROWS = 1 << 20
 _FEWEST_BATCH_ROWS = 1 << 18
 
 
 def batch_rows_of(rows: int | None, threads: int) -> int:
-    """Rows a worker takes at a time, so that each thread gets as many stretches as the others."""
+    """Choose the rows of a batch so that all threads get equal work."""
     if rows is None:
         return BATCH_ROWS
     rounds = -(-rows // (threads * BATCH_ROWS))
@@ -41,20 +41,20 @@ class Plan:
     ties, groups : str
         As `evaluate` takes them.
     undefined : mapping of str to str
-        As `undefined.undefined_policies` gives them.
+        Of each measure, as `conventions.undefined_policies` returns them.
     presorted : bool
         Refuse scores that rise inside a group.
     per_group : bool
         Keep the values of every group.
     threads : int
     batch_rows : int
-        Rows a worker takes at a time.
+        Rows of the batch that a thread takes at a time.
     confidence : float
         Of intervals, in ]0, 1[.
     baseline : int or None
         The model that every other is compared with; None: nothing is compared.
     slicing : Slicing or None
-        By what the rows are cut into slices, each of which has values of its own.
+        How rows are divided into slices. Each slice has values of its own.
     min_groups : int
         Slices with fewer groups are left out.
     """
@@ -80,7 +80,7 @@ class Plan:
 
     @cached_property
     def skip_empty(self) -> bool:
-        """Whether groups whose labels are all 0 need not be ranked: their values are known."""
+        """Whether groups with only labels of 0 need no ranks."""
         if self.weighted or self.roles.judgments or self.roles.subtopics:
             return False
         for m in self.measures:
@@ -94,7 +94,7 @@ class Plan:
 
     @cached_property
     def ranks(self) -> bool:
-        """Whether rows must be ranked: a measure asks where they stand, or their weights do."""
+        """Whether a measure, row weights or unretrieved rows need ranks."""
         of_groups = [m for m in self.measures if not m.pooled]
         if self.weighted or self.roles.unretrieved == "allow":
             return bool(of_groups)
@@ -107,44 +107,44 @@ class Plan:
         return [] if self.baseline is None else [m for m in models if m != self.baseline]
 
     def field_codes(self, named: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """The codes of columns that measures tell apart, of the columns that `Columns` names."""
+        """Map each field of a measure to its codes in `Columns.named`."""
         fields = self.measured_fields
         coded = named[len(self.roles.group_weights) :]
         return {field.name: codes for field, codes in zip(fields, coded, strict=False)}
 
     @property
     def measured_fields(self) -> tuple[CodedColumn, ...]:
-        """The columns that measures tell apart."""
+        """The columns by whose values measures divide rows."""
         slices = 0 if self.slicing is None else len(self.slicing.columns)
         return self.roles.fields[: len(self.roles.fields) - slices]
 
     @property
     def slicings(self) -> tuple[SliceCodes, ...]:
-        """What numbers the slices, for each way of cutting the rows."""
+        """The slicings: each maps rows to slice indices."""
         return () if self.slicing is None else self.slicing.slices
 
     @property
     def keeps_values(self) -> bool:
-        """Whether a chunk's values are read again: by slices, or beside those of another model."""
+        """Whether slices or a comparison read the values of a chunk again."""
         return self.slicing is not None or self.baseline is not None
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the input order of a group's rows matters: for ties, or ties of item ids."""
+        """Whether the input order of rows decides ties of scores or item ids."""
         return self.ties in ("input", "item")
 
     def policy(self, measure: Measure, reason: str) -> Any:
-        """What to do with groups undefined for a reason: 'skip', 'error' or the value to take."""
+        """Return the policy for a reason: 'skip', 'error' or a value."""
         if reason in ("few_rows", "few_positives"):
             return "skip"
-        chosen: Any = measure.chosen.get("single_class")
-        if chosen is None:
-            chosen = self.undefined.get(measure.name, self.undefined["*"])
-        return {"zero": 0.0, "one": 1.0}.get(chosen, chosen)
+        policy: Any = measure.chosen.get("single_class")
+        if policy is None:
+            policy = self.undefined.get(measure.name, self.undefined["*"])
+        return {"zero": 0.0, "one": 1.0}.get(policy, policy)
 
     @cached_property
     def passes(self) -> list[list[int]]:
-        """Per-group measures that are computed together, as positions in `measures`."""
+        """Positions of the per-group measures that are computed together."""
         by_key: dict[Hashable, list[int]] = {}
         for m, measure in enumerate(self.measures):
             if not measure.pooled:
@@ -152,11 +152,11 @@ class Plan:
         return list(by_key.values())
 
     @cached_property
-    def pools(self) -> dict[Hashable, PooledMeasure]:
-        """What is kept of all rows together: a measure for each, of those that share it."""
+    def row_states(self) -> dict[Hashable, PooledMeasure]:
+        """One measure for each state of all rows, by the key of the state."""
         by_key: dict[Hashable, PooledMeasure] = {}
         for measure in self.measures:
             if isinstance(measure, PooledMeasure):
-                for kept in measure.keeps():
-                    by_key.setdefault(kept.state_key(), kept)
+                for owner in measure.keeps():
+                    by_key.setdefault(owner.state_key(), owner)
         return by_key

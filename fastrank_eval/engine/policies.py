@@ -1,4 +1,4 @@
-"""Values of a chunk's groups -> what each counts for, once the policies have had their say."""
+"""Apply undefined-group policies and group weights."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """A measure's values of the ranked groups of a chunk.
+    """What the ranked groups of a chunk contribute to a measure.
 
     Parameters
     ----------
     value : ndarray of float64, shape (groups,)
-        As the measure and the policies have it; NaN where undefined.
-    used : ndarray of float64, shape (groups,)
-        What is added up; NaN where the group is left out.
+        Values after the policies; NaN where undefined.
+    summand : ndarray of float64, shape (groups,)
+        The term of the sum; NaN where the group is left out.
     weights : ndarray of float64, shape (groups,), or None
-        What each group counts for; None: 1 each.
-    left_out : tuple of (str, ndarray of bool)
-        Groups left out, by reason.
+        Group weights; None: 1 each.
+    exclusions : tuple of (str, ndarray of bool)
+        Masks of the groups that are left out, by reason.
     """
 
     value: np.ndarray
-    used: np.ndarray
+    summand: np.ndarray
     weights: np.ndarray | None
-    left_out: tuple[tuple[str, np.ndarray], ...]
+    exclusions: tuple[tuple[str, np.ndarray], ...]
 
     def dropped_by_slice(self, slice_indices: np.ndarray) -> list[tuple[str, np.ndarray | int]]:
-        """Groups of each line left out, by reason."""
+        """Count the groups of each slice that are left out, by reason."""
         if not len(slice_indices):
-            return [(reason, int(np.count_nonzero(mask))) for reason, mask in self.left_out]
-        return [(reason, np.bincount(slice_indices[mask])) for reason, mask in self.left_out]
+            return [(reason, int(np.count_nonzero(mask))) for reason, mask in self.exclusions]
+        return [(reason, np.bincount(slice_indices[mask])) for reason, mask in self.exclusions]
 
 
 @dataclass
 class RankedGroups:
-    """The groups of a chunk as one model's measures see them.
+    """The groups of a chunk, and which of them one model ranks.
 
     Parameters
     ----------
@@ -55,58 +55,58 @@ class RankedGroups:
     rows : ndarray of int64, shape (ranked groups,)
     positives : ndarray of int64, shape (ranked groups,)
     ranked : ndarray of int64, or None
-        Which groups are ranked; None: all. The labels of the others are all 0.
+        Indices of the ranked groups; None: all. The labels of the others are all 0.
     """
 
     starts: np.ndarray
     rows: np.ndarray
     positives: np.ndarray
     ranked: np.ndarray | None
-    # With the values themselves, so that no other array takes their place in memory.
+    # The key holds id(values). The entry keeps `values` alive, so that no other array gets that id.
     _spread: dict[tuple[int, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     @property
     def groups(self) -> int:
-        """All groups of the chunk."""
+        """The number of groups of the chunk."""
         return len(self.starts) - 1
 
     @cached_property
     def empty(self) -> np.ndarray:
-        """Groups that were not ranked."""
+        """The indices of the groups that were not ranked."""
         mask = np.ones(self.groups, np.bool_)
         mask[self.ranked] = False
         return np.flatnonzero(mask)
 
     def slice_indices(self, slice_indices: np.ndarray) -> np.ndarray:
-        """The lines of the ranked groups, of those of all groups."""
+        """Select the slice indices of the ranked groups from those of all groups."""
         return (
             slice_indices
             if self.ranked is None or not len(slice_indices)
             else slice_indices[self.ranked]
         )
 
-    def empty_on(self, slice_indices: np.ndarray) -> tuple[np.ndarray | int, np.ndarray | int]:
-        """Groups that were not ranked, and their rows: those on each line."""
+    def count_empty(self, slice_indices: np.ndarray) -> tuple[np.ndarray | int, np.ndarray | int]:
+        """Count the unranked groups of each slice, and their rows."""
         if not len(slice_indices):
             rows = int(self.starts[-1] - self.starts[0] - self.rows.sum())
             return self.groups - len(self.rows), rows
-        there, sizes = slice_indices[self.empty], np.diff(self.starts)[self.empty]
-        return np.bincount(there), np.bincount(there, weights=sizes).astype(np.int64)
+        indices, sizes = slice_indices[self.empty], np.diff(self.starts)[self.empty]
+        return np.bincount(indices), np.bincount(indices, weights=sizes).astype(np.int64)
 
     def spread(self, values: np.ndarray, empty: float) -> np.ndarray:
-        """Values of all groups, of those of the ranked ones and that of the others."""
+        """Spread values of ranked groups over all groups; others get `empty`."""
         if self.ranked is None:
             return values
-        known = self._spread.get((id(values), empty))
-        if known is None:
-            found = np.full(self.groups, empty)
-            found[self.ranked] = values
-            known = self._spread[id(values), empty] = values, found
-        return known[1]
+        entry = self._spread.get((id(values), empty))
+        if entry is None:
+            of_all = np.full(self.groups, empty)
+            of_all[self.ranked] = values
+            entry = self._spread[id(values), empty] = values, of_all
+        return entry[1]
 
 
 def empty_reason(plan: Plan, measure: Measure) -> str | None:
-    """Why groups that are not ranked are left out; None: they have the value 0."""
+    """Return why unranked groups are left out; None: their value is 0."""
     return "no_relevant" if plan.groups == "with_relevant" else measure.undefined_if_empty()
 
 
@@ -124,57 +124,59 @@ def apply_policies(
     ----------
     plan : Plan
     m : int
-        Which measure.
+        Position of the measure in the plan.
     ranking : Ranking
     value : ndarray of float64, shape (ranked groups,)
-        NaN where undefined; those that a policy gives a value are written here.
+        NaN where undefined. Values that a policy sets are written into it.
     group_weights : mapping of str to ndarray of float64
         Columns that measures name as group weights.
     name : callable
-        A group's key as a reader would write it, for messages.
+        Maps the position of a group to the text of its key, for messages.
     """
     measure = plan.measures[m]
-    left_out: list[tuple[str, np.ndarray]] = []
+    exclusions: list[tuple[str, np.ndarray]] = []
     if plan.groups == "with_relevant":
         irrelevant = ranking.relevant(1.0) == 0
-        left_out.append(("no_relevant", irrelevant))
+        exclusions.append(("no_relevant", irrelevant))
         value[irrelevant] = np.nan
-        unsettled = np.isnan(value) & ~irrelevant
+        undefined = np.isnan(value) & ~irrelevant
     else:
-        unsettled = np.isnan(value)
-    if unsettled.any():
+        undefined = np.isnan(value)
+    if undefined.any():
         for reason, holds in measure.reasons(ranking):
-            mine = unsettled & holds
-            if not mine.any():
+            matches = undefined & holds
+            if not matches.any():
                 continue
-            unsettled &= ~holds
+            undefined &= ~holds
             policy = plan.policy(measure, reason)
             if policy == "error":
-                at = int(np.argmax(mine))
-                group = at if ranking.ranked_groups is None else int(ranking.ranked_groups[at])
+                first = int(np.argmax(matches))
+                group = (
+                    first if ranking.ranked_groups is None else int(ranking.ranked_groups[first])
+                )
                 raise UndefinedError(
                     f"{measure} is undefined for the group "
                     f"{name(group)} ({reason}), and undefined groups "
                     "are an error; choose undefined='skip', 'zero' or 'one'."
                 )
             if policy == "skip":
-                left_out.append((reason, mine))
+                exclusions.append((reason, matches))
             else:
-                value[mine] = policy
-    if unsettled.any():
+                value[matches] = policy
+    if undefined.any():
         raise too_large(measure)
     weights = _group_weights(measure, ranking, group_weights)
-    used = measure.to_summand(value)
+    summand = measure.to_summand(value)
     if weights is not None:
         weightless = (weights == 0) & ~np.isnan(value)
         if weightless.any():
-            left_out.append(("zero_weight", weightless))
-            used = np.where(weightless, np.nan, used)
-    return Contributions(value, used, weights, tuple(left_out))
+            exclusions.append(("zero_weight", weightless))
+            summand = np.where(weightless, np.nan, summand)
+    return Contributions(value, summand, weights, tuple(exclusions))
 
 
 def too_large(measure: Measure) -> MeasureError:
-    """Tell that a sum passes the largest double."""
+    """Make the error of a sum that passes the largest double."""
     remedy = ", or take gain='linear' or a table of gains" if "gain" in measure.chosen else ""
     return MeasureError(
         f"{measure}: grades or weights are so large that a sum passes the largest double; "
@@ -185,7 +187,7 @@ def too_large(measure: Measure) -> MeasureError:
 def _group_weights(
     measure: Measure, ranking: Ranking, columns: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
-    """What each group counts for; None where each counts 1."""
+    """Compute the weight of each group; None where each weighs 1."""
     kind = measure.weight
     if kind == "uniform":
         return None
@@ -212,14 +214,14 @@ def _group_weights(
         return positive.astype(np.float64) * negative
 
     if ranking.weights is not None:
-        # Sums of row weights in the order of the scores: their last bits are the model's own.
+        # Row weights are added in the order of the scores: the last bits depend on the model.
         return weigh()
     return ranking.cached_for_models(("group weight", measure.uses_row_weights, kind, rel), weigh)
 
 
 def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> dict[str, np.ndarray]:
-    """Columns used as group weights, one value a group; refuse one that varies inside a group."""
-    found = {}
+    """Read one group weight a group; refuse columns that vary in a group."""
+    weights = {}
     firsts = chunk.starts[:-1]
     for title, column in zip(plan.roles.group_weights, chunk.columns.measure_columns, strict=False):
         varies = column[1:] != column[:-1]
@@ -232,5 +234,5 @@ def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> di
                 f"{name(group)}: {column[row - 1]:g} is followed by "
                 f"{column[row]:g}; a group weight has one value a group."
             )
-        found[title] = column[firsts]
-    return found
+        weights[title] = column[firsts]
+    return weights

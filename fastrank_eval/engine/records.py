@@ -1,4 +1,4 @@
-"""Records of a result: a value of a measure, and what it rests on."""
+"""Define the records of a result: values of measures, and metadata."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 
 def finite(value: float) -> float | None:
-    """The same number, None for NaN and infinity."""
+    """Return the number as a float, or None for NaN and infinity."""
     return float(value) if math.isfinite(value) else None
 
 
 def plain_value(value: object) -> Any:
-    """Turn `value` into what JSON knows, NaN into None."""
+    """Convert a value to plain JSON types; NaN becomes None."""
     if isinstance(value, Mapping):
         return {str(key): plain_value(inner) for key, inner in value.items()}
     if value is None or isinstance(value, str | bool | int):
@@ -48,25 +48,25 @@ def plain_value(value: object) -> Any:
 
 @dataclass(frozen=True)
 class Meta:
-    """What the values rest on: version, size of the input, conventions in force, time taken.
+    """Metadata of a result: version, size of the input, conventions and time.
 
     Parameters
     ----------
     version : str
         Version of fastrank_eval.
     rows : int
-        Rows read.
+        Number of rows that were read.
     groups : int
-        Groups found.
+        Number of groups in them.
     conventions : dict
-        Every convention in force, by name.
+        Every convention of the evaluation, by name.
     seconds : float
-        Wall time of the evaluation, reading included.
+        Wall time of the evaluation, with reading.
     compiled : int
-        Loops that were compiled on the way, which only a first run does.
+        Number of loops that this run compiled; only a first run compiles any.
     requested : dict of str to str
-        Names of measures that were computed with other options, as a profile has them, and the
-        texts of what was computed.
+        By requested name the canonical text of the computed measure, where a profile set other
+        options.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Meta:
 
 
 def plain_meta(meta: Meta) -> dict[str, Any]:
-    """Write what values rest on as plain Python values."""
+    """Convert metadata to plain Python values."""
     plain: dict[str, Any] = plain_value(vars(meta))
     del plain["compiled"]
     if not meta.requested:
@@ -118,49 +118,49 @@ _SUMMARY = pa.schema(
 
 @dataclass(frozen=True)
 class MeasureValue:
-    """One number with its coverage.
+    """One value of a measure, with its coverage and its error.
 
     Parameters
     ----------
     score : str
-        Score column, that is, the model.
+        Score column: the model.
     slice : str
-        Part of the rows it speaks of; ``"all"`` for all of them.
+        Label of the slice; ``"all"`` for all rows.
     measure : str
         Canonical text of the measure.
     value : float
         The value; NaN where undefined.
     groups : int
-        Groups seen.
+        Number of groups.
     groups_used : int
-        Groups in the mean or sum; for a pooled measure, groups whose rows are in the pool.
+        Groups in the mean or sum. For a pooled measure, groups whose rows are in the value.
     dropped : dict of str to int
-        Groups left out, by reason.
+        Number of groups that were left out, by reason.
     rows_share : float
-        Rows of the groups used over all rows, in [0, 1]; NaN without rows.
+        Rows of the groups used, divided by all rows, in [0, 1]; NaN without rows.
     positives_share : float
-        Positives of the groups used over all positives, in [0, 1]; NaN without positives.
+        Positives of the groups used, divided by all positives, in [0, 1]; NaN without positives.
     aggregate : str
-        What `value` is of the values of the groups: their ``"mean"``, ``"geometric mean"`` or
-        ``"sum"``, each by group weight; ``"pooled"``: it comes of all rows together.
+        ``"mean"``, ``"geometric mean"`` or ``"sum"`` over the values of the groups, each with
+        group weights. ``"pooled"``: the value comes from all rows.
     details : dict of str to float
-        What else is known of it: rows whose probability was clamped, a bound of its error ...
+        More numbers about the value: rows whose probability was clamped, a bound of its error ...
     se : float
-        Standard error with groups as independent clusters; NaN where none is known.
+        Standard error with groups as independent clusters; NaN where there is none.
     ci_low, ci_high : float
-        Ends of the confidence interval, of Student's t with one degree of freedom less than groups;
-        NaN where `se` is. They may lie outside the range of the measure: nothing is cut off.
+        Ends of the confidence interval, of Student's t with one degree of freedom less than groups.
+        NaN where `se` is NaN. They are not cut off at the range of the measure.
     effective_groups : float
-        ``(sum of w)^2 / sum of w^2`` over group weights w; of a pooled measure over the rows of
-        groups, and no more than the groups behind `se`; NaN where that is not known.
+        ``(sum of w)^2 / sum of w^2`` over group weights w. For a pooled measure w is the rows of a
+        group, and the number is at most the number of groups behind `se`. NaN where there is none.
     weight : float
-        Sum of the weights of the groups used, by which values of several slices are averaged; NaN
-        for a pooled measure.
+        Sum of the weights of the groups used, for averages over several slices; NaN for a pooled
+        measure.
     caution : str or None
-        ``"few_groups"``: fewer than 40 effective groups, the interval is rough; ``"one_group"``,
+        ``"few_groups"``: fewer than 40 effective groups, the interval is rough. ``"one_group"``,
         ``"pooled"``, ``"classes"``: why there is no standard error.
     by : str or None
-        The slicing that `slice` is of, ``"slot,country"``; None of what was not sliced.
+        The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class MeasureValue:
 
 
 def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
-    """One row a value; null where a number is undefined."""
+    """Build the summary table: one row a value, null if undefined."""
     values = list(values)
     by = short_texts(v.by for v in values)
     rows = [
@@ -219,7 +219,7 @@ def summary_table(values: Iterable[MeasureValue]) -> pa.Table:
 
 
 def summary_rows(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
-    """The same as plain Python values, None for NaN."""
+    """Convert values to rows of plain Python values, None for NaN."""
     names, values = _SUMMARY.names, list(values)
     by = short_texts(v.by for v in values)
     return [
@@ -227,8 +227,8 @@ def summary_rows(values: Iterable[MeasureValue]) -> list[dict[str, Any]]:
     ]
 
 
-def summary_csv(lines: Iterable[dict[str, Any]], safe: bool = False) -> str:
-    """A header and these lines; maps as ``name=number`` joined by semicolons."""
+def summary_csv(rows: Iterable[dict[str, Any]], safe: bool = False) -> str:
+    """Write rows as CSV; maps as ``name=number`` joined by semicolons."""
 
     def cells(row: dict[str, Any]) -> Iterable[object]:
         maps = {
@@ -237,11 +237,11 @@ def summary_csv(lines: Iterable[dict[str, Any]], safe: bool = False) -> str:
         }
         return (row | maps).values()
 
-    return csv_text(_SUMMARY.names, map(cells, lines), safe)
+    return csv_text(_SUMMARY.names, map(cells, rows), safe)
 
 
 class ResultRecords(Protocol):
-    """What views of a result read."""
+    """The fields of a result that views read."""
 
     @property
     def values(self) -> tuple[MeasureValue, ...]:
@@ -255,5 +255,5 @@ class ResultRecords(Protocol):
 
     @property
     def meta(self) -> Meta:
-        """What the values rest on."""
+        """Metadata of the evaluation."""
         ...

@@ -1,4 +1,4 @@
-"""The body of evaluate(): arguments checked, rows read and added up, as yet without a result."""
+"""Run an evaluation: check arguments, read rows and compute totals."""
 
 from __future__ import annotations
 
@@ -67,22 +67,23 @@ _CHOICES = {"ties": TIES, **CHOICES}
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a run came to.
+    """The totals, values and metadata of a run.
 
     Parameters
     ----------
     plan : Plan
-    tally : Tally
+    totals : Totals
     keys : list of tuple of pyarrow.Array
-        Keys of consecutive groups, if they were kept.
+        Keys of consecutive groups; empty unless ``plan.per_group``.
     values : list of GroupValues
         Their results, in the same order.
     schema : pyarrow.Schema
         Of the source.
-    lines : list of MeasureValue
+    summary : list of MeasureValue
     meta : Meta
-    asked : mapping of str to str
-        What measures were called that a profile gave other options.
+    requested : mapping of str to str
+        By requested name the canonical text of the computed measure, where a profile set other
+        options.
     """
 
     plan: Plan
@@ -90,7 +91,7 @@ class Evaluation:
     keys: list[Keys]
     values: list[GroupValues]
     schema: pa.Schema
-    lines: list[MeasureValue]
+    summary: list[MeasureValue]
     meta: Meta
     requested: Mapping[str, str]
 
@@ -133,10 +134,10 @@ def run(
     by: str | SliceSpec | Sequence[str | SliceSpec] | None = (),
     min_groups: int = 1,
 ) -> Evaluation:
-    """Check the arguments, read the rows once and add them up; see `evaluate` and `compare`."""
+    """Check arguments, read the rows once, compute totals; see `evaluate`."""
     started, compiled = perf_counter(), compilations()
-    chosen = None if profile is None else profile_of(profile)
-    given: dict[str, Any] = {
+    tool_profile = None if profile is None else profile_of(profile)
+    choices: dict[str, Any] = {
         "ties": ties,
         "undefined": undefined,
         "groups": groups,
@@ -145,13 +146,13 @@ def run(
         "weight_rows": weight_rows,
         "score_type": score_type,
     }
-    for name, value in given.items():
+    for name, value in choices.items():
         if value is None:
-            given[name] = DEFAULTS[name] if chosen is None else chosen.choice(name)
-    policies = undefined_policies(given["undefined"])
-    given["undefined"] = undefined_text(policies)
-    given["order"] = order
-    for name, value in given.items():
+            choices[name] = DEFAULTS[name] if tool_profile is None else tool_profile.choice(name)
+    policies = undefined_policies(choices["undefined"])
+    choices["undefined"] = undefined_text(policies)
+    choices["order"] = order
+    for name, value in choices.items():
         if name != "undefined":
             check_choice(name, value, _CHOICES[name])
     if presorted:
@@ -160,8 +161,8 @@ def run(
         order = "sorted"
     requested = requested_measures(measures)
     rate = sampling_rate_of(sampling_rate)
-    measured = measures_in_force(requested, chosen, rate)
-    wanted = tuple(dict.fromkeys(measured))
+    computed = measures_in_force(requested, tool_profile, rate)
+    distinct = tuple(dict.fromkeys(computed))
     roles = Roles(
         group=column_names("group", group),
         label=column_name("label", label),
@@ -170,28 +171,28 @@ def run(
         item=None if item is None else column_name("item", item),
         group_weights=tuple(
             dict.fromkeys(
-                m.weight for m in wanted if not m.pooled and m.weight not in GROUP_WEIGHTS
+                m.weight for m in distinct if not m.pooled and m.weight not in GROUP_WEIGHTS
             )
         ),
-        fields=_fields(wanted),
-        unretrieved=given["unretrieved"],
-        unjudged=given["unjudged"],
-        single_precision=given["score_type"] == "float32",
-        judgments=any(m.needs_judgments for m in wanted),
+        fields=_fields(distinct),
+        unretrieved=choices["unretrieved"],
+        unjudged=choices["unjudged"],
+        single_precision=choices["score_type"] == "float32",
+        judgments=any(m.needs_judgments for m in distinct),
         score_kind=max(
-            # Thresholds are read as numbers.
-            ["number" if keep_scores else "order", *(m.scores for m in wanted)],
+            # Curves give thresholds, which are numbers.
+            ["number" if keep_scores else "order", *(m.scores for m in distinct)],
             key=SCORE_KINDS.index,
         ),
-        subtopics=_subtopics(subtopics, wanted),
+        subtopics=_subtopics(subtopics, distinct),
     )
-    _check_measures(wanted, given["ties"], roles, given["weight_rows"])
+    _check_measures(distinct, choices["ties"], roles, choices["weight_rows"])
     plan = Plan(
         roles=roles,
-        measures=wanted,
-        ties=given["ties"],
+        measures=distinct,
+        ties=choices["ties"],
         undefined=policies,
-        groups=given["groups"],
+        groups=choices["groups"],
         presorted=order == "sorted",
         per_group=per_group,
         threads=at_least_one("threads", threads, processors()),
@@ -200,63 +201,63 @@ def run(
         baseline=_baseline(baseline, roles.scores),
         min_groups=at_least_one("min_groups", min_groups, 1),
     )
-    allowed = memory_budget(memory, plan.threads, bool(plan.pools), spill_dir)
+    allowed = memory_budget(memory, plan.threads, bool(plan.row_states), spill_dir)
     by = tuple(by) if is_list_like(by) else by  # the truth of an array is ambiguous
-    valued: tuple[str, ...] = ()
+    by_value: tuple[str, ...] = ()
     if by:
         from fastrank_eval.slicing.slicer import open_slicing, valued_columns
 
-        valued = valued_columns(by)
-    apart = dict.fromkeys((*(field.name for field in roles.fields), *valued))
+        by_value = valued_columns(by)
+    categories = dict.fromkeys((*(field.name for field in roles.fields), *by_value))
     opened = open_source(
         source,
         format=format,
         where=where,
         text=roles.id_columns(),
-        categories=tuple(filter(is_unicode, apart)) or None,  # others are no columns: see below
+        categories=tuple(filter(is_unicode, categories)) or None,  # others are refused below
         allow_unfinished=allow_unfinished,
     )
-    most = at_least_one("limit", limit, None, math.inf)
+    row_limit = at_least_one("limit", limit, None, math.inf)
     if by:
-        slicing = open_slicing(by, opened, most)
+        slicing = open_slicing(by, opened, row_limit)
         plan = replace(plan, slicing=slicing)
         roles = replace(roles, fields=(*roles.fields, *slicing.columns))
         plan = replace(plan, roles=roles)
-    parts = roles.by_column()
-    for name, part in parts.items():
-        hint = near(name, GROUP_WEIGHTS) if part == "group weight" else ""
+    role_names = roles.by_column()
+    for name, role in role_names.items():
+        hint = near(name, GROUP_WEIGHTS) if role == "group weight" else ""
         if hint and name not in opened.schema.names:
             raise ColumnError(
                 f"group weight '{name}' is no column and none of {', '.join(GROUP_WEIGHTS)}.{hint}"
             )
-        require_columns(opened.schema, [name], role=part)
-    for name, part in roles.number_columns().items():
-        refuse_text(opened, name, part)
+        require_columns(opened.schema, [name], role=role)
+    for name, role in roles.number_columns().items():
+        refuse_text(opened, name, role)
     if subtopics is not None:
         require_columns(opened.schema, [subtopics], role="subtopics")
     types = (opened.schema.field(name).type for name in roles.scores)
     roles = replace(roles, epsilons=tuple(epsilon_of(kind, roles) for kind in types))
     plan = replace(plan, roles=roles)
-    reading = RowReader(opened, tuple(parts), most)
+    reading = RowReader(opened, tuple(role_names), row_limit)
     if batch_rows is None:
         plan = replace(plan, batch_rows=batch_rows_of(reading.rows, plan.threads))
     with reporting_to(progress):
         try:
-            totals, keys, values, way = choose_strategy(reading, plan, order, allowed)
-        except (RowError, OrderError) as fault:
+            totals, keys, values, strategy = choose_strategy(reading, plan, order, allowed)
+        except (RowError, OrderError) as error:
             raise complete_error(
-                fault,
+                error,
                 opened,
                 lambda columns: RowReader(opened, columns, reading.limit, _COUNTING).batches(),
             ) from None
-    conventions: dict[str, object] = {**given, "weight": weight, **way}
+    conventions: dict[str, object] = {**choices, "weight": weight, **strategy}
     if subtopics is not None:
         conventions["subtopics"] = subtopics
-    if chosen is not None:
-        conventions["profile"] = chosen.name
+    if tool_profile is not None:
+        conventions["profile"] = tool_profile.name
     conventions["sampling_rate"] = rate
     conventions["confidence"] = plan.confidence
-    conventions["measures"] = {str(m): m.options_in_force() for m in wanted}
+    conventions["measures"] = {str(m): m.options_in_force() for m in distinct}
     if plan.slicing is not None:
         conventions["by"] = [str(slicing.spec) for slicing in plan.slicing.slices]
         conventions["min_groups"] = plan.min_groups
@@ -265,25 +266,25 @@ def run(
         conventions["where"] = str(where)
     if limit is not None:
         conventions["limit"] = limit
-    lines = summary_rows(plan, totals)
-    renamed = requested_names(requested, measured)
+    summary = summary_rows(plan, totals)
+    names = requested_names(requested, computed)
     meta = Meta(
         __version__,
-        totals.whole.rows(),
-        totals.whole.groups(),
+        totals.overall.rows(),
+        totals.overall.groups(),
         conventions,
         perf_counter() - started,
         compilations() - compiled,
-        renamed,
+        names,
     )
-    return Evaluation(plan, totals, keys, values, opened.schema, lines, meta, renamed)
+    return Evaluation(plan, totals, keys, values, opened.schema, summary, meta, names)
 
 
-def _baseline(given: str | None, scores: tuple[str, ...]) -> int | None:
-    """Which of the models the others are compared with."""
-    if given is None:
+def _baseline(baseline: str | None, scores: tuple[str, ...]) -> int | None:
+    """Find the position of the model that the others are compared with."""
+    if baseline is None:
         return None
-    name = column_name("baseline", given)
+    name = column_name("baseline", baseline)
     if name not in scores:
         raise ArgumentError(
             f"baseline={name!r} is none of the score columns {', '.join(map(repr, scores))}; give "
@@ -297,20 +298,20 @@ def _baseline(given: str | None, scores: tuple[str, ...]) -> int | None:
     return scores.index(name)
 
 
-def _subtopics(given: str | None, wanted: tuple[Measure, ...]) -> str | None:
-    """The column of subtopics, if a measure asks for it."""
-    name = None if given is None else column_name("subtopics", given)
-    asking = [str(m) for m in wanted if m.needs_subtopics]
-    if asking and name is None:
+def _subtopics(subtopics: str | None, measures: tuple[Measure, ...]) -> str | None:
+    """Return the column of subtopics, if a measure needs it."""
+    name = None if subtopics is None else column_name("subtopics", subtopics)
+    users = [str(m) for m in measures if m.needs_subtopics]
+    if users and name is None:
         raise ArgumentError(
-            f"{', '.join(asking)} must know which subtopics a row covers: name a column of lists "
+            f"{', '.join(users)} must know which subtopics a row covers: name a column of lists "
             "of whole numbers, subtopics=... (--subtopics)."
         )
-    return name if asking else None
+    return name if users else None
 
 
-def _fields(wanted: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:
-    names = (name for m in wanted if isinstance(m, PooledMeasure) for name in m.columns_named())
+def _fields(measures: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:
+    names = (name for m in measures if isinstance(m, PooledMeasure) for name in m.columns_named())
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
         return ()
@@ -319,14 +320,16 @@ def _fields(wanted: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:
     return tuple(CategoricalEncoder(name) for name in distinct)
 
 
-def _check_measures(wanted: tuple[Measure, ...], ties: str, roles: Roles, weight_rows: str) -> None:
-    for m in wanted:
+def _check_measures(
+    measures: tuple[Measure, ...], ties: str, roles: Roles, weight_rows: str
+) -> None:
+    for m in measures:
         refusal = m.refuses(ties)
         if refusal:
             raise ArgumentError(f"{refusal}.")
     if ties == "item" and roles.item is None:
         raise ArgumentError("ties='item' needs the column of item ids: item=...")
-    unweighted = [str(m) for m in wanted if not m.uses_row_weights]
+    unweighted = [str(m) for m in measures if not m.uses_row_weights]
     if roles.weight is not None and unweighted and weight_rows == "refuse":
         raise ArgumentError(
             f"row weights ('{roles.weight}') have no meaning for measures of rank positions: "

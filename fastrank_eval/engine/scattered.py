@@ -1,4 +1,4 @@
-"""Evaluate rows of groups that lie apart, and choose the way to read rows."""
+"""Evaluate rows in any order, and choose how a run reads its rows."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch
 from fastrank_eval.io.source import Batch, first_rows
 from fastrank_eval.io.validate import columns_of, keys_of
 
-#: The sorter keeps this share of what rows may take: results are worked out beside it.
+#: The share of the memory for rows that the sorter gets. Results need the rest at the same time.
 _SORTER_SHARE = 0.5
-#: Rows after which what is to come is foreseen from what has come.
-_FORESEEN = 1 << 16
+#: Rows after which the size of all rows is estimated.
+_ESTIMATE_ROWS = 1 << 16
 #: Bytes that DuckDB writes for each byte of rows.
 _ON_DISK = 1.4
-#: Stretches of strings are this many times shorter: their words take as much more room.
+#: Batches with text keys are this many times smaller, because their keys need more memory.
 _WIDE = 4
 #: The share of a disk's free room that spilled rows may fill.
 _DISK_SHARE = 0.95
 
 
-class Scattered:
+class ScatteredEvaluator:
     """Evaluates rows in any order, in memory if they fit.
 
     Parameters
@@ -74,58 +74,61 @@ class Scattered:
 
         Parameters
         ----------
-        reading : Reading
+        reading : RowReader
 
         Returns
         -------
-        Tally, list of Piece
+        Totals, list of GroupResults
             Sums, and the results of the groups (empty unless ``plan.per_group``).
         """
         self._expected = reading.rows
-        if reading.rereadable:  # what is read once cannot be begun again
+        if reading.rereadable:  # the second attempt below reads the rows again
             with suppress(WideKeys):
                 return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=True)
         return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=False)
 
-    def _evaluate(self, parts: Iterable[Batch], narrow: bool) -> tuple[Totals, list[GroupResults]]:
-        partitioned = self._partition(parts)
-        held: list[PartitionedBatch] = []
-        packed = unpacked = read = 0
+    def _evaluate(
+        self, batches: Iterable[Batch], narrow: bool
+    ) -> tuple[Totals, list[GroupResults]]:
+        partitioned = self._partition(batches)
+        in_memory: list[PartitionedBatch] = []
+        packed = opened = read = 0
         allowed = self._budget.rows
         if self._expected is None:
-            # More may come than is foreseen: then what is held is handed on beside the sorter.
+            # The number of rows is unknown. If they turn out too many, the batches in memory and
+            # the sorter need memory at the same time.
             allowed //= 2
-        for rows, work in partitioned:
+        for rows, batch in partitioned:
             read += rows
-            if work is None:
+            if batch is None:
                 continue
-            held.append(work)
-            packed, unpacked = packed + work.bytes, unpacked + work.bytes_unpacked
-            size = packed if packed == unpacked or can_stay_packed(held) else unpacked
+            in_memory.append(batch)
+            packed, opened = packed + batch.bytes, opened + batch.bytes_unpacked
+            size = packed if packed == opened or can_stay_packed(in_memory) else opened
             size += self._partitioners[0].bytes
-            more = 1.0 if self._expected is None else max(self._expected / read, 1.0)
-            if size > allowed or (read >= _FORESEEN and size * more > allowed):
+            factor = 1.0 if self._expected is None else max(self._expected / read, 1.0)
+            if size > allowed or (read >= _ESTIMATE_ROWS and size * factor > allowed):
                 self.spilled = True
-                needed = int(_ON_DISK * unpacked * more)
-                rest = (work for _, work in partitioned if work is not None)
-                return self._sorted(held, rest, needed, narrow)
-        if not held:
+                disk_bytes = int(_ON_DISK * opened * factor)
+                rest = (batch for _, batch in partitioned if batch is not None)
+                return self._sort(in_memory, rest, disk_bytes, narrow)
+        if not in_memory:
             return Totals(self._plan), []
-        return self._gathered(Gatherer(self._partitioners[0], held))
+        return self._gather(Gatherer(self._partitioners[0], in_memory))
 
-    def _partition(self, parts: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
-        """Partition batches; yield the rows read and the partitioned batch, if any row remains."""
+    def _partition(self, batches: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
+        """Yield the number of rows of each batch, and the batch partitioned."""
         plan = self._plan
 
         def jobs() -> Iterator[WorkBatch]:
-            rest = iter(parts)
+            rest = iter(batches)
             first = next(rest, None)
             if first is None:
                 return
-            kinds = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
+            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
             partitioner = Partitioner(
                 plan.roles.group,
-                kinds,
+                types,
                 len(plan.roles.scores),
                 keep_numbers=plan.per_group or plan.keeps_order,
                 keep_order=plan.keeps_order,
@@ -135,67 +138,69 @@ class Scattered:
             rows = max(plan.batch_rows // _WIDE, 1) if wide else plan.batch_rows
             yield from rebatch(chain([first], rest), rows)
 
-        def partition(work: WorkBatch) -> tuple[int, PartitionedBatch | None]:
-            batch = in_scratch(read_batch(work[0]))
-            columns = columns_of(batch, plan.roles, work[1])
+        def partition(job: WorkBatch) -> tuple[int, PartitionedBatch | None]:
+            batch = in_scratch(read_batch(job[0]))
+            columns = columns_of(batch, plan.roles, job[1])
             return batch.num_rows, self._partitioners[0].partition(
                 columns
             ) if columns.rows else None
 
         return in_order(plan.threads, partition, jobs())
 
-    def _gathered(self, gatherer: Gatherer) -> tuple[Totals, list[GroupResults]]:
+    def _gather(self, gatherer: Gatherer) -> tuple[Totals, list[GroupResults]]:
         plan = self._plan
         thread_totals = ThreadTotals(plan)
 
-        def work(partitions: PartitionRange) -> GroupResults | None:
+        def evaluate_range(partitions: PartitionRange) -> GroupResults | None:
             gathered = gatherer.gather(partitions)
             chunk = gathered.chunk
 
             def name(group: int) -> str:
                 return key_text(gathered.keys(), plan.roles.group, group)
 
-            values = evaluate_chunk(chunk, plan, thread_totals.mine(), name)
+            values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
             if not plan.per_group:
                 return None
             return GroupResults(gathered.keys(), values, chunk.columns.first_rows(chunk.starts))
 
-        done = []
+        results = []
         ranges = list(gatherer.ranges())
         rows, total = 0, sum(partitions.rows for partitions in ranges)
-        for partitions, piece in zip(ranges, in_order(plan.threads, work, ranges), strict=True):
+        for partitions, result in zip(
+            ranges, in_order(plan.threads, evaluate_range, ranges), strict=True
+        ):
             rows += partitions.rows
             report("evaluating", rows, total)
-            if piece is not None:
-                done.append(piece)
-        return thread_totals.merged(), done
+            if result is not None:
+                results.append(result)
+        return thread_totals.merge(), results
 
-    def _sorted(
+    def _sort(
         self,
-        held: list[PartitionedBatch],
+        in_memory: list[PartitionedBatch],
         rest: Iterator[PartitionedBatch],
-        needed: int,
+        disk_bytes: int,
         narrow: bool,
     ) -> tuple[Totals, list[GroupResults]]:
         plan, budget = self._plan, self._budget
-        taken = 0
+        total = 0
 
-        def counted() -> Iterator[PartitionedBatch]:
-            """Yield partitioned batches without keeping any."""
-            nonlocal taken
-            for work in chain((held.pop(0) for _ in range(len(held))), rest):
-                taken += work.rows
-                yield work
-            report("sorting on disk", 0, taken)
+        def count_rows() -> Iterator[PartitionedBatch]:
+            """Yield the partitioned batches, and keep no reference to them."""
+            nonlocal total
+            for batch in chain((in_memory.pop(0) for _ in range(len(in_memory))), rest):
+                total += batch.rows
+                yield batch
+            report("sorting on disk", 0, total)
 
-        def evaluated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def report_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows = 0
             for batch in batches:
                 yield batch
                 rows += batch.num_rows
-                report("evaluating", rows, taken)
+                report("evaluating", rows, total)
 
-        with spill_folder(budget.spill_dir, needed) as folder:
+        with spill_folder(budget.spill_dir, disk_bytes) as folder:
             sorter = Sorter(
                 self._partitioners[0],
                 folder,
@@ -207,29 +212,29 @@ class Scattered:
                 missing_labels=plan.roles.judgments and plan.roles.unjudged == "allow",
                 narrow=narrow,
             )
-            with sorter.rows(counted()) as batches:
-                return evaluate_stream(evaluated(batches), plan, None, sorter.columns)
+            with sorter.rows(count_rows()) as batches:
+                return evaluate_stream(report_rows(batches), plan, None, sorter.columns)
 
 
-def in_order_of_appearance(pieces: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
-    """Results of all groups, each at the place of its first row."""
-    if not pieces:
+def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
+    """Sort the results of all groups by the number of their first row."""
+    if not results:
         return [], []
-    appeared = np.argsort(np.concatenate([piece.firsts for piece in pieces]))
-    columns = zip(*(piece.keys for piece in pieces), strict=True)
+    order = np.argsort(np.concatenate([result.first_rows for result in results]))
+    columns = zip(*(result.keys for result in results), strict=True)
     keys = tuple(pa.concat_arrays(list(column)) for column in columns)
-    together = GroupValues.together([cast(GroupValues, piece.values) for piece in pieces])
-    return [keys_at(keys, appeared)], [together.take(appeared)]
+    values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
+    return [keys_at(keys, order)], [values.take(order)]
 
 
-#: Rows looked at to see whether keys are scattered.
+#: Rows that are read first, to see whether keys are scattered.
 _PEEK = 1 << 16
 
 
 def choose_strategy(
     reading: RowReader, plan: Plan, order: str, allowed: Budget
 ) -> tuple[Totals, list[Keys], list[GroupValues], dict[str, object]]:
-    """Evaluate by the way that `order` says, or that the keys call for; and tell which it was."""
+    """Choose the strategy by `order` or by the keys, and evaluate."""
     if order == "auto":
         first = reading.peek(_PEEK)
         if first is not None and _scattered(first, plan):
@@ -237,7 +242,7 @@ def choose_strategy(
     keep = not reading.rereadable
     while order != "scattered":
         try:
-            totals, pieces = evaluate_stream(
+            totals, results = evaluate_stream(
                 reading.unread_batches(plan.batch_rows), plan, KeyWatch(keep)
             )
         except ReturningKey as returning:
@@ -246,25 +251,25 @@ def choose_strategy(
             elif order == "auto" and reading.rereadable:
                 order = "scattered"
             else:
-                raise _returned(returning, plan, order) from None
+                raise _order_error(returning, plan, order) from None
         else:
-            keys = [piece.keys for piece in pieces]
-            values = [piece.values for piece in pieces if piece.values is not None]
+            keys = [result.keys for result in results]
+            values = [result.values for result in results if result.values is not None]
             return totals, keys, values, {"order": "grouped" if order == "auto" else order}
 
-    scattered = Scattered(plan, allowed)
-    totals, pieces = scattered.evaluate(reading)
-    way: dict[str, object] = {"order": order}
+    scattered = ScatteredEvaluator(plan, allowed)
+    totals, results = scattered.evaluate(reading)
+    strategy: dict[str, object] = {"order": order}
     if scattered.spilled:
-        way["spilled"] = True
-    return totals, *in_order_of_appearance(pieces), way
+        strategy["spilled"] = True
+    return totals, *in_order_of_appearance(results), strategy
 
 
-def _returned(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
-    which = key_text(returning.keys, plan.roles.group, 0) if returning.keys is not None else "?"
+def _order_error(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
+    key = key_text(returning.keys, plan.roles.group, 0) if returning.keys is not None else "?"
     promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
     return OrderError(
-        f"the group {which} comes back after other groups{promise}; pass order='scattered' "
+        f"the group {key} comes back after other groups{promise}; pass order='scattered' "
         "(--order scattered) to gather rows, or sort the input by group."
     )
 

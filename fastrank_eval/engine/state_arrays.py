@@ -28,15 +28,15 @@ from fastrank_eval.engine.state_file import (
     SLICES,
     TOTALS,
     VALUES,
-    Place,
+    ArrayKey,
     Rows,
     Saveable,
-    name_of,
-    pair_of,
+    field_values_key,
+    paired_state_name,
     paired_state_specs,
+    read_totals,
+    state_name,
     state_specs,
-    totals_in,
-    values_of,
 )
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import RowStates, Sums, Totals
@@ -56,17 +56,17 @@ from fastrank_eval.stats.paired import PairedState
 if TYPE_CHECKING:
     from fastrank_eval.engine.state_file import Provenance
 
-__all__ = ["KnownSlices", "SavedSlices", "edges_in", "loaded_of_models", "saved_of_models"]
+__all__ = ["SavedSliceCodes", "SavedSlices", "bin_edges", "states_from_arrays", "states_to_arrays"]
 
 
 @dataclass(frozen=True)
 class FieldValues:
-    """Distinct values, null first, then in the order of their bytes.
+    """The distinct values of a field: null first, then by their bytes.
 
     Parameters
     ----------
     kind : str or None
-        As `fields.CategoricalEncoder.keys` gives it.
+        As `CategoricalEncoder.keys` returns it.
     values : tuple of bytes or None
     """
 
@@ -75,38 +75,44 @@ class FieldValues:
 
     @classmethod
     def of(
-        cls, kind: str | None, numbered: Sequence[bytes | None], held: np.ndarray
+        cls, kind: str | None, values: Sequence[bytes | None], present: np.ndarray
     ) -> tuple[Self, np.ndarray]:
-        """Values in order, and the new number of each.
+        """Sort values, and map their old numbers to new ones.
 
         Parameters
         ----------
         kind : str or None
-        numbered : sequence of bytes or None
-            The values by their number.
-        held : ndarray of int64
-            Numbers of those that any sum has; others are left out.
+        values : sequence of bytes or None
+            The values by their old number.
+        present : ndarray of int64
+            Old numbers of the values that any sum has; others are left out.
 
         Returns
         -------
         values : FieldValues
         numbers : ndarray of int64, shape (values,)
-            By the number before; -1 for those left out.
+            The new number by the old one; -1 for values that are left out.
         """
-        ascending = sorted(held.tolist(), key=lambda code: _order(numbered[code]))
-        numbers = np.full(len(numbered), -1, np.int64)
+        ascending = sorted(present.tolist(), key=lambda number: _sort_key(values[number]))
+        numbers = np.full(len(values), -1, np.int64)
         numbers[ascending] = np.arange(len(ascending))
-        return cls(kind, tuple(numbered[code] for code in ascending)), numbers
+        return cls(kind, tuple(values[number] for number in ascending)), numbers
 
-    def joined(self, others: Sequence[Self]) -> tuple[Self, list[np.ndarray]]:
-        """The values of these and of others, and the new numbers of those of the others."""
-        both = sorted({*self.values}.union(*(other.values for other in others)), key=_order)
-        at = {value: number for number, value in enumerate(both)}
-        numbers = [np.array([at[v] for v in other.values], np.int64) for other in others]
-        return type(self)(self.kind, tuple(both)), numbers
+    def union(self, others: Sequence[Self]) -> tuple[Self, list[np.ndarray]]:
+        """Unite these values with others, and map those to new numbers."""
+        every = sorted({*self.values}.union(*(other.values for other in others)), key=_sort_key)
+        number_of = {value: number for number, value in enumerate(every)}
+        numbers = [np.array([number_of[v] for v in other.values], np.int64) for other in others]
+        return type(self)(self.kind, tuple(every)), numbers
 
     def saved(self) -> Arrays:
-        """``content``, the bytes of all values, ``sizes`` of each and ``null`` (0 or 1)."""
+        """Write the bytes of all values, their sizes, and which are null.
+
+        Returns
+        -------
+        dict of ndarray
+            ``content``: the bytes; ``sizes``: the bytes of each value; ``null``: 0 or 1.
+        """
         return {
             "content": np.frombuffer(b"".join(value or b"" for value in self.values), np.uint8),
             "sizes": np.array([len(value or b"") for value in self.values], np.int64),
@@ -115,7 +121,7 @@ class FieldValues:
 
     @classmethod
     def loaded(cls, kind: str | None, parts: Mapping[str, np.ndarray]) -> Self:
-        """The values that `saved` wrote."""
+        """Read the values that `saved` wrote."""
         content, values, first = parts["content"].tobytes(), [], 0
         for size, null in zip(parts["sizes"].tolist(), parts["null"].tolist(), strict=True):
             values.append(None if null else content[first : first + size])
@@ -123,39 +129,39 @@ class FieldValues:
         return cls(kind, tuple(values))
 
 
-def _order(value: bytes | None) -> tuple[bool, bytes]:
+def _sort_key(value: bytes | None) -> tuple[bool, bytes]:
     return value is not None, value or b""
 
 
-def saved_of_models(states: Mapping[str, Saveable], *, compared: bool) -> dict[str, Arrays]:
-    """The arrays of one state of each model, of the same rows.
+def states_to_arrays(states: Mapping[str, Saveable], *, compared: bool) -> dict[str, Arrays]:
+    """Write the states of several models of the same rows as arrays.
 
     Parameters
     ----------
     states : mapping of str to Saveable
-        By model; all of one class.
+        By model; all have one class.
     compared : bool
-        Whether models are compared, for which some states must know which groups are the same.
+        Whether models are compared. Some states then write which groups are the same.
     """
     if compared:
-        clustered = {m: one for m, one in states.items() if isinstance(one, ClusteredScores)}
+        clustered = {m: state for m, state in states.items() if isinstance(state, ClusteredScores)}
         if clustered:
             return ClusteredScores.saved_together(clustered)
     return {model: state.saved() for model, state in states.items()}
 
 
-def loaded_of_models(
+def states_from_arrays(
     kind: type[Saveable], parts: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Saveable]:
-    """The states that `saved_of_models` wrote, by model."""
+    """Read the states that `states_to_arrays` wrote, by model."""
     if issubclass(kind, ClusteredScores):
         return {**kind.loaded_together(parts)}
-    return {model: kind.loaded(each) for model, each in parts.items()}
+    return {model: kind.loaded(arrays) for model, arrays in parts.items()}
 
 
 @dataclass(frozen=True)
 class SavedSlices:
-    """The slices of one slicing that have a group, in the order they are shown.
+    """The slices of one slicing that have a group, in display order.
 
     Parameters
     ----------
@@ -169,22 +175,23 @@ class SavedSlices:
 
     @classmethod
     def of(cls, slicing: SliceCodes, sums: Sums) -> tuple[Self, np.ndarray]:
-        """Those of a run, and the line of the sums on which each stands."""
+        """Select the slices of a run, and return the index of each in the sums."""
         every = slicing.slices()
-        there = [at for at, line in enumerate(every.codes.tolist()) if sums.groups(line)]
-        places = np.array(there, np.int64)
-        values = {name: column.take(row_column(places)) for name, column in every.values.items()}
-        return cls(tuple(every.labels[at] for at in there), values), every.codes[places]
+        codes = every.codes.tolist()
+        positions = [i for i, slice_index in enumerate(codes) if sums.groups(slice_index)]
+        rows = np.array(positions, np.int64)
+        values = {name: column.take(row_column(rows)) for name, column in every.values.items()}
+        return cls(tuple(every.labels[i] for i in positions), values), every.codes[rows]
 
     @classmethod
-    def joined(cls, every: Sequence[Self], by: str) -> tuple[Self, list[np.ndarray]]:
-        """All slices of several states, and the line that each has in each of them.
+    def union(cls, every: Sequence[Self], by: str) -> tuple[Self, list[np.ndarray]]:
+        """Unite the slices of several states.
 
         Returns
         -------
         slices : SavedSlices
-        lines : list of ndarray of int64, shape (slices,)
-            For each state where a slice stands in it, -1 where it has none such.
+        slice_indices : list of ndarray of int64, shape (slices,)
+            For each state the index of each slice in it, -1 for a slice that it lacks.
 
         Raises
         ------
@@ -192,59 +199,61 @@ class SavedSlices:
             If values are of different types.
         """
         labels = [label for one in every for label in one.labels]
-        first = {label: at for at, label in reversed(list(enumerate(labels)))}
-        places = np.array(sorted(first.values()), np.int64)
+        first = {label: i for i, label in reversed(list(enumerate(labels)))}
+        rows = np.array(sorted(first.values()), np.int64)
         values = {
-            name: _together([one.values[name] for one in every], name, by).take(row_column(places))
+            name: _concat([one.values[name] for one in every], name, by).take(row_column(rows))
             for name in every[0].values
         }
         order = np.lexsort([bin_ranks(column) for column in values.values()][::-1])
-        shown = tuple(labels[at] for at in places[order].tolist())
-        lines = []
+        united_labels = tuple(labels[i] for i in rows[order].tolist())
+        slice_indices = []
         for one in every:
-            at = {label: line for line, label in enumerate(one.labels)}
-            lines.append(np.array([at.get(label, -1) for label in shown], np.int64))
-        taken = {name: column.take(row_column(order)) for name, column in values.items()}
-        return cls(shown, taken), lines
+            index_of = {label: index for index, label in enumerate(one.labels)}
+            slice_indices.append(
+                np.array([index_of.get(label, -1) for label in united_labels], np.int64)
+            )
+        united = {name: column.take(row_column(order)) for name, column in values.items()}
+        return cls(united_labels, united), slice_indices
 
     def saved(self) -> Arrays:
-        """``table``: a column ``label``, and one for each part of the slicing with its values."""
+        """Write ``table``: ``label``, and a column for each part."""
         labels = bytes_column([label.encode() for label in self.labels], pa.string())
         names = ["label", *(f"value of {name}" for name in self.values)]
         return {"table": table_bytes(pa.table([labels, *self.values.values()], names=names))}
 
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """The slices that `saved` wrote."""
+        """Read the slices that `saved` wrote."""
         table = table_from_bytes(parts["table"])
         names = [name.removeprefix("value of ") for name in table.column_names[1:]]
         columns = [column.combine_chunks() for column in table.columns]
         return cls(tuple(columns[0].to_pylist()), dict(zip(names, columns[1:], strict=True)))
 
 
-class KnownSlices(SliceCodes):
-    """What `SliceCodes` tells of the slices of a run, of those of a state: line i is slice i.
+class SavedSliceCodes(SliceCodes):
+    """The slices of a saved state as `SliceCodes`: slice i has index i.
 
     Parameters
     ----------
     spec : SliceSpec
-    held : SavedSlices
+    saved : SavedSlices
     """
 
-    def __init__(self, spec: SliceSpec, held: SavedSlices) -> None:
+    def __init__(self, spec: SliceSpec, saved: SavedSlices) -> None:
         super().__init__(spec, ())
-        self._held = Slices(held.labels, np.arange(len(held.labels)), held.values)
+        self._slices = Slices(saved.labels, np.arange(len(saved.labels)), saved.values)
 
     def __len__(self) -> int:
-        return len(self._held.labels)
+        return len(self._slices.labels)
 
     def slices(self) -> Slices:
-        """The slices in their order."""
-        return self._held
+        """Return the slices in their order."""
+        return self._slices
 
 
-def edges_in(slicing: SliceCodes) -> dict[str, list[str]]:
-    """Format the edges of the bins of each slice column that has edges."""
+def bin_edges(slicing: SliceCodes) -> dict[str, list[str]]:
+    """Return the bin edges of each part of a slicing, as in labels."""
     return {
         coder.slice_column.name: value_texts(coder.edges)
         for coder in slicing.coders
@@ -252,8 +261,8 @@ def edges_in(slicing: SliceCodes) -> dict[str, list[str]]:
     }
 
 
-def _together(columns: Sequence[pa.Array], name: str, by: str) -> pa.Array:
-    """Columns as one; types that differ in width alone become the widest of their kind."""
+def _concat(columns: Sequence[pa.Array], name: str, by: str) -> pa.Array:
+    """Concatenate columns, and widen types that differ only in width."""
     kinds = {column.type for column in columns if column.null_count < len(column)}
     kind = next(iter(kinds), columns[0].type)
     if len(kinds) > 1:
@@ -261,8 +270,8 @@ def _together(columns: Sequence[pa.Array], name: str, by: str) -> pa.Array:
         kind = wide.pop()
         if wide:
             raise MergeError(
-                f"states cannot be merged, because the type of '{name}' differs, by which "
-                f"'{by}' slices: {' and '.join(sorted(map(str, kinds)))}; evaluate the files "
+                f"states cannot be merged, because the type of '{name}' differs, which is part of "
+                f"the slicing '{by}': {' and '.join(sorted(map(str, kinds)))}; evaluate the files "
                 "together, or write them as Parquet with one type."
             )
     cast = [
@@ -282,17 +291,17 @@ def _widest(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_unsigned_integer(kind):
         return pa.uint64()
     if kind == pa.struct([("low", pa.int64()), ("high", pa.int64())]):
-        # Bins of one width have whole ends until one is not.
+        # Bins of one width have integer ends until one end is no integer.
         return pa.struct([("low", pa.float64()), ("high", pa.float64())])
     return kind
 
 
-#: Conventions of which a result tells only after the measures.
-_LAST = ("by",)
+#: Conventions that a result lists after the measures.
+_AFTER_MEASURES = ("by",)
 
 
 def plan_of(header: Mapping[str, Any], confidence: float = 0.95, min_groups: int = 1) -> Plan:
-    """The plan of a state, as far as what becomes of its sums depends on it; without slices."""
+    """Rebuild the plan of a state as its sums need it, without slices."""
     columns, conventions = header["columns"], header["conventions"]
     models, baseline = tuple(header["models"]), header["baseline"]
     return Plan(
@@ -313,16 +322,16 @@ def plan_of(header: Mapping[str, Any], confidence: float = 0.95, min_groups: int
     )
 
 
-def places_in(
-    header: Mapping[str, Any], states: Mapping[Place, Arrays]
-) -> Iterable[tuple[Place, Callable[[Arrays], object]]]:
-    """Every place that a state must have, and what reads it; of slices as far as they are there."""
+def array_readers(
+    header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]
+) -> Iterable[tuple[ArrayKey, Callable[[Arrays], object]]]:
+    """Yield the key and the reader of all arrays that a state must have."""
     plan = plan_of(header)
     sliced = [Rows(by) for by in header["slicings"]]
     rivals = [plan.roles.scores[model] for model in plan.rivals]
     rows = [ALL]
     for where in (ALL, *sliced):
-        yield (where, "", TOTALS), totals_in
+        yield (where, "", TOTALS), read_totals
         yield from (((where, score, GROUPS), MeanState.loaded) for score in plan.roles.scores)
         yield from (((where, score, PAIRS), PairedState.loaded) for score in rivals)
     for by, where in zip(header["slicings"], sliced, strict=True):
@@ -331,61 +340,64 @@ def places_in(
             labels = SavedSlices.loaded(states[where, "", SLICES]).labels
             rows += [Rows(by, label) for label in labels]
     for where in rows:
-        for names, scores in (
+        for specs, scores in (
             (state_specs(plan), plan.roles.scores),
             (paired_state_specs(plan), rivals),
         ):
             for score in scores:
-                yield from (((where, score, name), one.kind.loaded) for name, one in names.items())
+                for name, spec in specs.items():
+                    yield (where, score, name), spec.kind.loaded
     if header["has_groups"]:
         yield (ALL, "", VALUES), SavedGroups.loaded
     for field, kind in header["fields"].items():
-        yield values_of(field), partial(FieldValues.loaded, kind)
+        yield field_values_key(field), partial(FieldValues.loaded, kind)
 
 
 def evaluation_of(
     header: Mapping[str, Any],
-    states: Mapping[Place, Arrays],
-    seen: Sequence[Provenance],
+    states: Mapping[ArrayKey, Arrays],
+    provenance: Sequence[Provenance],
     confidence: float,
     min_groups: int,
 ) -> Evaluation:
-    """What a run over all rows of a state came to.
+    """Rebuild the evaluation of a run over all rows of a state.
 
     Parameters
     ----------
     header, states : mapping
         As `State` has them.
-    seen : sequence of Seen
+    provenance : sequence of Provenance
     confidence : float
     min_groups : int
     """
     started = perf_counter()
-    held = {by: SavedSlices.loaded(states[Rows(by), "", SLICES]) for by in header["slicings"]}
+    slicings = {by: SavedSlices.loaded(states[Rows(by), "", SLICES]) for by in header["slicings"]}
     plan = plan_of(header, confidence, min_groups)
-    if held:
-        known = [
-            KnownSlices(spec, one)
-            for spec, one in zip(requested_slicing(list(held)), held.values(), strict=True)
+    if slicings:
+        codes = [
+            SavedSliceCodes(spec, slices)
+            for spec, slices in zip(
+                requested_slicing(list(slicings)), slicings.values(), strict=True
+            )
         ]
-        plan = replace(plan, slicing=Slicing(tuple(known), (), ()))
+        plan = replace(plan, slicing=Slicing(tuple(codes), (), ()))
     totals = Totals(plan)
-    totals.whole = _sums(plan, states, ALL)
-    _fill(totals.shared.whole, plan, states, ALL)
-    totals.slices = [_sums(plan, states, Rows(by)) for by in held]
-    if plan.pools:
-        for (by, one), pools in zip(held.items(), totals.shared.slices, strict=True):
-            for line, label in enumerate(one.labels):
-                _fill(pools.of(line), plan, states, Rows(by, label))
+    totals.overall = _load_sums(plan, states, ALL)
+    _load_row_states(totals.shared.overall, plan, states, ALL)
+    totals.slices = [_load_sums(plan, states, Rows(by)) for by in slicings]
+    if plan.row_states:
+        for (by, slices), of_slices in zip(slicings.items(), totals.shared.slices, strict=True):
+            for index, label in enumerate(slices.labels):
+                _load_row_states(of_slices.of(index), plan, states, Rows(by, label))
     groups = None
     if plan.per_group:
         groups = SavedGroups.loaded(states[ALL, "", VALUES])
-    lines = summary_rows(plan, totals)
+    summary = summary_rows(plan, totals)
     meta = Meta(
         __version__,
-        totals.whole.rows(),
-        totals.whole.groups(),
-        _conventions(header, seen, plan, totals),
+        totals.overall.rows(),
+        totals.overall.groups(),
+        _conventions(header, provenance, plan, totals),
         perf_counter() - started,
         requested=dict(header["requested"]),
     )
@@ -399,13 +411,13 @@ def evaluation_of(
         [] if groups is None else [groups.keys],
         [] if groups is None else [groups.values],
         schema,
-        lines,
+        summary,
         meta,
         header["requested"],
     )
 
 
-def _sums(plan: Plan, states: Mapping[Place, Arrays], where: Rows) -> Sums:
+def _load_sums(plan: Plan, states: Mapping[ArrayKey, Arrays], where: Rows) -> Sums:
     scores = plan.roles.scores
     return Sums.of(
         plan,
@@ -415,49 +427,51 @@ def _sums(plan: Plan, states: Mapping[Place, Arrays], where: Rows) -> Sums:
     )
 
 
-def _fill(pools: RowStates, plan: Plan, states: Mapping[Place, Arrays], where: Rows) -> None:
-    kept = state_specs(plan)
-    for key in plan.pools:
-        name = name_of(key)
+def _load_row_states(
+    row_states: RowStates, plan: Plan, states: Mapping[ArrayKey, Arrays], where: Rows
+) -> None:
+    specs = state_specs(plan)
+    for key in plan.row_states:
+        name = state_name(key)
         parts = {score: states[where, score, name] for score in plan.roles.scores}
-        loaded = loaded_of_models(kept[name].kind, parts)
+        loaded = states_from_arrays(specs[name].kind, parts)
         for model, score in enumerate(plan.roles.scores):
-            pools.models[model][key] = loaded[score]
-    for model, pairs in pools.pairs.items():
+            row_states.models[model][key] = loaded[score]
+    for model, pairs in row_states.pairs.items():
         for key in pairs:
             pairs[key] = ClusterMoments.loaded(
-                states[where, plan.roles.scores[model], pair_of(key)]
+                states[where, plan.roles.scores[model], paired_state_name(key)]
             )
 
 
 def _conventions(
-    header: Mapping[str, Any], seen: Sequence[Provenance], plan: Plan, totals: Totals
+    header: Mapping[str, Any], provenance: Sequence[Provenance], plan: Plan, totals: Totals
 ) -> dict[str, object]:
-    """What a result tells of them: where evaluations differ, all that was in force."""
-    found: dict[str, object] = {}
-    given = dict(header["conventions"])
-    last = {name: given.pop(name) for name in _LAST if name in given}
-    for name, value in given.items():
+    """List the conventions; if evaluations differ, with all their values."""
+    result: dict[str, object] = {}
+    conventions = dict(header["conventions"])
+    last = {name: conventions.pop(name) for name in _AFTER_MEASURES if name in conventions}
+    for name, value in conventions.items():
         if name == "weight":
-            found["order"] = _all_of(one.order for one in seen)
-        found[name] = value
-    found["confidence"] = plan.confidence
-    found["measures"] = {str(m): m.options_in_force() for m in plan.measures}
+            result["order"] = _all_values(one.order for one in provenance)
+        result[name] = value
+    result["confidence"] = plan.confidence
+    result["measures"] = {str(m): m.options_in_force() for m in plan.measures}
     if last:
-        found |= last
-        found["min_groups"] = plan.min_groups
-        found["slices_left_out"] = slices_left_out(plan, totals)
-    if any(one.where is not None for one in seen):
-        found["where"] = _all_of(one.where for one in seen)
-    if any(one.limit is not None for one in seen):
-        found["limit"] = _all_of(one.limit for one in seen)
-    if len(seen) > 1:
-        found["merged"] = len(seen)
-    return found
+        result |= last
+        result["min_groups"] = plan.min_groups
+        result["slices_left_out"] = slices_left_out(plan, totals)
+    if any(one.where is not None for one in provenance):
+        result["where"] = _all_values(one.where for one in provenance)
+    if any(one.limit is not None for one in provenance):
+        result["limit"] = _all_values(one.limit for one in provenance)
+    if len(provenance) > 1:
+        result["merged"] = len(provenance)
+    return result
 
 
-def _all_of(values: Iterable[Any]) -> object:
-    """The value in force, or all of them."""
+def _all_values(values: Iterable[Any]) -> object:
+    """Return the only distinct value, or the text of all of them."""
     distinct = sorted(set(values), key=lambda value: (value is None, value))
     if len(distinct) == 1:
         return distinct[0]

@@ -31,22 +31,22 @@ FORMAT = 2
 
 
 class Rows(NamedTuple):
-    """The rows that a state is of.
+    """Which rows a state covers.
 
     Parameters
     ----------
     by : str
-        A slicing, which may be as long as its edges are many; empty of all rows.
+        A slicing; its text grows with its edges. Empty for all rows.
     label : str
-        One slice of it; empty of what has a line for each slice.
+        One slice of it; empty where an array has a row for each slice.
     """
 
     by: str = ""
     label: str = ""
 
 
-#: Rows, model and name of a state.
-Place = tuple[Rows, str, str]
+#: The key of the arrays of a state: rows, model and name.
+ArrayKey = tuple[Rows, str, str]
 
 _SCHEMA = pa.schema(
     [
@@ -65,20 +65,20 @@ _PREFIX = "fastrank_eval."
 _MARK = b"fastrank_eval state, sha256:"
 _DIGITS = 64
 _MAGIC = b"ARROW1"
-#: Bytes in which the mark of a state is found: Arrow writes the last entry of metadata first.
+#: The mark of a state lies in these first bytes: Arrow writes the last entry of metadata first.
 _START = 1 << 22
 _ZEROS = b"0" * _DIGITS
 #: Bytes of content in a record batch.
 _BATCH = 1 << 24
 
 
-def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Arrays]) -> None:
-    """Write a file, its digest last.
+def write_state(part: Path, header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]) -> None:
+    """Write a file, and its digest last.
 
     Parameters
     ----------
     part : Path
-        A file that exists, to be written over.
+        An existing file, which is overwritten.
     header : mapping of str to JSON values
     states : mapping
         The arrays of each state.
@@ -87,22 +87,22 @@ def write_state(part: Path, header: Mapping[str, Any], states: Mapping[Place, Ar
         _write(sink, header, states)
     content = part.read_bytes()
     digest = hashlib.sha256(content).hexdigest().encode()
-    with part.open("r+b") as whole:
-        for place in _places(content, _MARK + _ZEROS):
-            whole.seek(place + len(_MARK))
-            whole.write(digest)
+    with part.open("r+b") as file:
+        for offset in _offsets(content, _MARK + _ZEROS):
+            file.seek(offset + len(_MARK))
+            file.write(digest)
 
 
-def state_bytes(header: Mapping[str, Any], states: Mapping[Place, Arrays]) -> bytes:
-    """What `write_state` would write to a file."""
+def state_bytes(header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]) -> bytes:
+    """Write the content of a state file to bytes."""
     sink = io.BytesIO()
     _write(sink, header, states)
     content = sink.getvalue()
     return content.replace(_MARK + _ZEROS, _MARK + hashlib.sha256(content).hexdigest().encode())
 
 
-def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[Place, Arrays]) -> None:
-    """Write a file with zeros for its digest."""
+def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[ArrayKey, Arrays]) -> None:
+    """Write a file with zeros as its digest."""
     metadata = {
         "format": str(FORMAT),
         "writer": __version__,
@@ -118,17 +118,17 @@ def _write(sink: IO[bytes], header: Mapping[str, Any], states: Mapping[Place, Ar
 
 
 def _batches(
-    states: Mapping[Place, Arrays], slicings: list[str], schema: pa.Schema
+    states: Mapping[ArrayKey, Arrays], slicings: list[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    numbers: dict[str, int | None] = {"": None} | {by: at for at, by in enumerate(slicings)}
+    numbers: dict[str, int | None] = {"": None} | {by: i for i, by in enumerate(slicings)}
     rows: list[tuple[Any, ...]] = []
     size = 0
     for ((by, label), model, state), parts in states.items():
         for name, array in parts.items():
-            little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-            place = numbers[by], label, model, state, name
-            rows.append((*place, array.dtype.name, list(array.shape), little.tobytes()))
-            size += little.nbytes + sum(map(len, place[1:]))
+            little_endian = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            key = numbers[by], label, model, state, name
+            rows.append((*key, array.dtype.name, list(array.shape), little_endian.tobytes()))
+            size += little_endian.nbytes + sum(map(len, key[1:]))
             if size >= _BATCH:
                 yield _batch(rows, schema)
                 rows, size = [], 0
@@ -144,8 +144,8 @@ def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=schema)
 
 
-def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place, Arrays]]:
-    """Read a file: its header, and the arrays of each state.
+def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
+    """Read the header of a file, and the arrays of each state.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place
     """
     shown = os.fspath(path)
     try:
-        # Not mapped: a file cut short meanwhile would end the process by a signal.
+        # Not mapped: a file that is truncated while it is read would end the process by a signal.
         with Path(shown).open("rb") as handle:
             if not os.fstat(handle.fileno()).st_size:
                 raise _foreign(shown, "it is empty")
@@ -163,51 +163,51 @@ def read_state(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[Place
         raise SourceError(
             f"cannot read the saved state {shown!r}: {error.strerror or error}."
         ) from error
-    return state_in(content, shown)
+    return read_state_bytes(content, shown)
 
 
-def state_in(
+def read_state_bytes(
     content: bytes, shown: str = "these bytes"
-) -> tuple[dict[str, Any], dict[Place, Arrays]]:
-    """Read what `state_bytes` gave, called `shown` in messages; raises as `read_state` does."""
+) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
+    """Read the bytes of `state_bytes`; raise the errors of `read_state`."""
     if not content:
         raise _foreign(shown, "it is empty")
     _check_digest(content, shown)
-    return _opened(pa.BufferReader(content), shown)
+    return _open(pa.BufferReader(content), shown)
 
 
-def _opened(source: pa.NativeFile, shown: str) -> tuple[dict[str, Any], dict[Place, Arrays]]:
-    with sound(repr(shown)), pa.ipc.open_file(source) as file:
+def _open(source: pa.NativeFile, shown: str) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
+    with wrap_errors(repr(shown)), pa.ipc.open_file(source) as file:
         return _read(file, shown)
 
 
 @contextmanager
-def sound(shown: str) -> Iterator[None]:
-    """Take whatever the content of a state makes fail for a fault of that content.
+def wrap_errors(shown: str) -> Iterator[None]:
+    """Raise any unexpected error as an error in the content of a state.
 
-    A digest says that bytes are those written, not who wrote them: arrays may lack, be of another
-    shape, or hold numbers that mean nothing.
+    A valid digest shows that no byte has changed, not that the writer was right: arrays may be
+    missing, have another shape, or hold impossible numbers.
 
     Parameters
     ----------
     shown : str
-        What messages call the state, in quotes if it is a name.
+        The name of the state in messages, in quotes if it is a path.
 
     Raises
     ------
     SourceError
-        Instead of any error that is not ours.
+        Instead of any error that is no FastRankEvalError.
     """
     try:
         yield
     except FastRankEvalError:
         raise
     except Exception as error:
-        raise malformed(shown, f"{type(error).__name__}: {error}") from error
+        raise malformed_error(shown, f"{type(error).__name__}: {error}") from error
 
 
 def is_state(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a saved state, be it damaged or of a newer format; False without a file."""
+    """Test whether a file is a saved state, damaged and newer ones too."""
     shown = Path(path)
     try:
         if not shown.is_file():
@@ -219,8 +219,8 @@ def is_state(path: str | os.PathLike[str]) -> bool:
     return start.startswith(_MAGIC) and _MARK in start
 
 
-def malformed(shown: str, why: object) -> SourceError:
-    """What is said of content whose bytes are those written, but do not make a state."""
+def malformed_error(shown: str, why: object) -> SourceError:
+    """Make the error of content with a valid digest that is no valid state."""
     reason = (str(why).splitlines() or ["unknown fault"])[0]
     return SourceError(
         f"{shown} is no state that this version can read: {reason}; write it anew with "
@@ -231,17 +231,17 @@ def malformed(shown: str, why: object) -> SourceError:
 def _check_digest(content: bytes, shown: str) -> None:
     if content[:6] != _MAGIC:
         raise _foreign(shown, "it is no Arrow IPC file")
-    at = content.find(_MARK)
-    if at < 0:
-        raise _foreign(shown, "it bears no mark of one")
-    mark = content[at : at + len(_MARK) + _DIGITS]
-    digest, done = hashlib.sha256(), 0
+    start = content.find(_MARK)
+    if start < 0:
+        raise _foreign(shown, "it has no mark of one")
+    mark = content[start : start + len(_MARK) + _DIGITS]
+    digest, end = hashlib.sha256(), 0
     with memoryview(content) as view:
-        for place in _places(content, mark):
-            digest.update(view[done : place + len(_MARK)])
+        for offset in _offsets(content, mark):
+            digest.update(view[end : offset + len(_MARK)])
             digest.update(_ZEROS)
-            done = place + len(mark)
-        digest.update(view[done:])
+            end = offset + len(mark)
+        digest.update(view[end:])
     if digest.hexdigest().encode() != mark[len(_MARK) :]:
         raise SourceError(
             f"the saved state {shown!r} is damaged: its bytes are not those that were written (cut "
@@ -249,12 +249,12 @@ def _check_digest(content: bytes, shown: str) -> None:
         )
 
 
-def _places(content: bytes, mark: bytes) -> list[int]:
-    places, at = [], content.find(mark)
-    while at >= 0:
-        places.append(at)
-        at = content.find(mark, at + len(mark))
-    return places
+def _offsets(content: bytes, mark: bytes) -> list[int]:
+    offsets, offset = [], content.find(mark)
+    while offset >= 0:
+        offsets.append(offset)
+        offset = content.find(mark, offset + len(mark))
+    return offsets
 
 
 def _foreign(shown: str, why: str) -> SourceError:
@@ -264,7 +264,9 @@ def _foreign(shown: str, why: str) -> SourceError:
     )
 
 
-def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], dict[Place, Arrays]]:
+def _read(
+    file: pa.RecordBatchFileReader, shown: str
+) -> tuple[dict[str, Any], dict[ArrayKey, Arrays]]:
     texts = {
         key.decode().removeprefix(_PREFIX): value.decode()
         for key, value in (file.schema.metadata or {}).items()
@@ -279,58 +281,58 @@ def _read(file: pa.RecordBatchFileReader, shown: str) -> tuple[dict[str, Any], d
     texts.pop("digest")
     header = {name: json.loads(text) for name, text in texts.items()}
     slicings = {None: ""} | dict(enumerate(header["slicings"]))
-    states: dict[Place, Arrays] = {}
+    states: dict[ArrayKey, Arrays] = {}
     for number in range(file.num_record_batches):
         batch = file.get_batch(number)
         batch.validate(full=True)
         names = [batch.column(name).to_pylist() for name in _SCHEMA.names[:-1]]
         content = batch.column("content")
-        for row, (number, *place, part, kind, shape) in enumerate(zip(*names, strict=True)):
-            label, model, state = place
+        for row, (number, *key, part, kind, shape) in enumerate(zip(*names, strict=True)):
+            label, model, state = key
             if kind not in _TYPES:
                 raise SourceError(f"{shown!r}: unknown type {kind!r} of {state} {part}.")
             buffer = content[row].as_buffer()
             array = np.frombuffer(buffer, np.dtype(kind).newbyteorder("<"))
-            # A copy: Arrow aligns no value by itself.
+            # A copy: Arrow does not align values.
             array = array.astype(kind).reshape(shape)
             states.setdefault((Rows(slicings[number], label), model, state), {})[part] = array
     return header | {"writer": writer}, states
 
 
 ALL = Rows()
-#: Of all rows, or of the lines of a slicing: groups, rows and positives, sums over groups, and
-#: those of a model beside the baseline.
+#: Names of states of all rows, or with a row for each slice: counts of groups, rows and positives;
+#: sums over groups; paired sums of a model and the baseline.
 TOTALS, GROUPS, PAIRS = "totals", "groups", "pairs"
-#: The slices of a slicing; keys and values of every group.
+#: Names of states: the slices of a slicing; keys and values of every group.
 SLICES, VALUES = "slices", "values of groups"
 
 
 class Saveable(Protocol):
-    """What every state can do."""
+    """The methods of every state."""
 
     def merge(self, other: Any) -> None:
-        """Add another state of the same setup, which may be used up."""
+        """Add another state of the same setup; the other may change."""
         ...
 
     def saved(self) -> Arrays:
-        """Arrays that tell all of it, the same however rows came in."""
+        """Write the state to arrays that do not depend on the order of rows."""
         ...
 
     @classmethod
     def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """The state that `saved` wrote."""
+        """Read the state that `saved` wrote."""
         ...
 
 
 class StateSpec(NamedTuple):
-    """What is kept of rows under a name.
+    """The class of a state of rows, and its field.
 
     Parameters
     ----------
     kind : type
         The class of the state.
     field : str or None
-        The column whose values it tells apart.
+        The column by whose values the state divides rows.
     """
 
     kind: type[Saveable]
@@ -338,42 +340,42 @@ class StateSpec(NamedTuple):
 
 
 def state_specs(plan: Plan) -> dict[str, StateSpec]:
-    """What a plan keeps of the rows of each model, by name."""
-    kept = {}
-    for key, measure in plan.pools.items():
+    """List the row states of each model, by name."""
+    specs = {}
+    for key, measure in plan.row_states.items():
         field = next(iter(measure.columns_named()), None)
-        kept[name_of(key)] = StateSpec(type(measure.new_state(plan.weighted, 1)), field)
-    return kept
+        specs[state_name(key)] = StateSpec(type(measure.new_state(plan.weighted, 1)), field)
+    return specs
 
 
 def paired_state_specs(plan: Plan) -> dict[str, StateSpec]:
-    """What a plan keeps of the rows of each model that is compared with the baseline, by name."""
+    """List the row states of a model and the baseline, by name."""
     if plan.baseline is None:
         return {}
     return {
-        pair_of(key): StateSpec(ClusterMoments, None)
-        for key, measure in plan.pools.items()
+        paired_state_name(key): StateSpec(ClusterMoments, None)
+        for key, measure in plan.row_states.items()
         if isinstance(measure, ClusteredMeasure)
     }
 
 
-def name_of(key: Hashable) -> str:
-    """The name of the state that measures of a key share."""
+def state_name(key: Hashable) -> str:
+    """Name the state that measures with a key share."""
     return json.dumps(key)
 
 
-def pair_of(key: Hashable) -> str:
-    """The name of the moments of two models' terms."""
+def paired_state_name(key: Hashable) -> str:
+    """Name the state of the moments of two models' terms."""
     return json.dumps([PAIRS, key])
 
 
-def values_of(field: str) -> Place:
-    """Where the values of a field stand."""
+def field_values_key(field: str) -> ArrayKey:
+    """Return the key of the values of a field."""
     return ALL, "", json.dumps(["values of a field", field])
 
 
-def totals_in(parts: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return groups, rows and positives, a row a line."""
+def read_totals(parts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Read the numbers of groups, rows and positives, one row a slice."""
     counts = parts["counts"]
     if counts.dtype != np.int64 or counts.ndim != 2 or counts.shape[1] != 3:
         raise ValueError(f"counts of totals are {counts.dtype} of shape {counts.shape}")
@@ -382,23 +384,23 @@ def totals_in(parts: Mapping[str, np.ndarray]) -> np.ndarray:
     return counts
 
 
-def fingerprint_of(measures: list[str], states: Mapping[Place, Arrays]) -> str:
-    """What tells sums from others: the same for the same rows, whatever they were called."""
-    slicings = sorted({place[0].by for place in states})
+def fingerprint_of(measures: list[str], states: Mapping[ArrayKey, Arrays]) -> str:
+    """Hash measures and sums: equal rows have equal hashes, from any source."""
+    slicings = sorted({key[0].by for key in states})
     numbers = {by: number for number, by in enumerate(slicings)}
     digest = hashlib.sha256(json.dumps([measures, slicings]).encode())
     for (rows, model, state), parts in sorted(states.items()):
         if state in (SLICES, VALUES):
             continue
         for name, array in sorted(parts.items()):
-            place = numbers[rows.by], rows.label, model, state
-            told = (*place, name, array.dtype.name, array.shape)
-            digest.update(json.dumps(told).encode())
+            key = numbers[rows.by], rows.label, model, state
+            description = (*key, name, array.dtype.name, array.shape)
+            digest.update(json.dumps(description).encode())
             digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
     return digest.hexdigest()
 
 
-#: What a header must have, as annotations; what else it has is left alone.
+#: The required entries of a header, with their types as annotations. Others are allowed.
 _HEADER = {
     "conventions_version": "int",
     "conventions": "Mapping[str, Any]",
@@ -416,10 +418,10 @@ _HEADER = {
     "seen": "list[Mapping[str, Any]]",
     "writer": "str",
 }
-#: The same of entries of the header.
+#: The required entries of entries of the header.
 _COLUMNS = {"group": "list[str]", "label": "str", "weight": "str | None"}
 _CONVENTIONS = {"undefined": "str", "groups": "str", "weight": "str | None"}
-_SEEN = {
+_PROVENANCE = {
     "sources": "list[str]",
     "order": "str",
     "where": "str | None",
@@ -434,23 +436,23 @@ _SEEN = {
 
 @dataclass(frozen=True)
 class Provenance:
-    """The rows of one evaluation whose sums are in a state.
+    """The origin of the rows of one evaluation in a state.
 
     Parameters
     ----------
     sources : tuple of str
-        Files or folders as they were named, or the type of what was passed.
+        Paths as the caller wrote them, or the type of the source.
     order : str
-        Which way rows took.
+        Order of the rows, as in `Meta.conventions`.
     where : str or None
         The condition that selected rows.
     limit : int or None
-        How many were read at most.
+        The largest number of rows to read.
     rows, positives, groups : int
     writer : str
         Version of fastrank_eval.
     fingerprint : str
-        SHA-256 of measures and sums: the same for the same rows, whatever they were called.
+        SHA-256 of measures and sums: equal for equal rows, from any source.
     """
 
     sources: tuple[str, ...]
@@ -470,14 +472,14 @@ def check_header(header: Mapping[str, Any]) -> None:
     Raises
     ------
     ValueError
-        Naming the entry.
+        With the name of the entry.
     """
     _check(header, _HEADER, "")
     _check(header["columns"], _COLUMNS, "columns ")
     _check(header["conventions"], _CONVENTIONS, "conventions ")
     for entry in header["seen"]:
-        _check(entry, _SEEN, "seen ")
-        if set(entry) != set(_SEEN):
+        _check(entry, _PROVENANCE, "seen ")
+        if set(entry) != set(_PROVENANCE):
             raise ValueError(f"seen has the entries {shown(list(entry))}")
     models = header["models"]
     if not models or len(set(models)) < len(models) or not header["measures"]:
@@ -486,44 +488,44 @@ def check_header(header: Mapping[str, Any]) -> None:
         raise ValueError(f"baseline {header['baseline']!r} is none of the models")
 
 
-def _check(entries: Mapping[str, Any], wanted: Mapping[str, str], of: str) -> None:
-    for name, kind in wanted.items():
+def _check(entries: Mapping[str, Any], required: Mapping[str, str], prefix: str) -> None:
+    for name, kind in required.items():
         if name not in entries:
-            raise ValueError(f"{of}{name} is missing in its header")
+            raise ValueError(f"{prefix}{name} is missing in its header")
         if not matches_annotation(entries[name], kind):
-            raise ValueError(f"{of}{name} in its header is {shown(entries[name])}, no {kind}")
+            raise ValueError(f"{prefix}{name} in its header is {shown(entries[name])}, no {kind}")
 
 
 class StateHeader:
-    """What a state is of: models, measures, slices, how many rows, and where they came from.
+    """The header of a state: models, measures, slices, provenance.
 
     Parameters
     ----------
     header : mapping
-        What docs/STATES.md says a file's metadata hold.
+        The metadata of a file, as docs/STATES.md describes them.
     states : mapping
-        Arrays by slice, model and name of the state.
+        Arrays by rows, model and name of the state.
     shown : str, optional
-        What messages call it; by default it is told by its rows.
+        The name of the state in messages; by default its number of rows.
     """
 
     def __init__(
         self,
         header: Mapping[str, Any],
-        states: Mapping[Place, Arrays],
+        states: Mapping[ArrayKey, Arrays],
         shown: str | None = None,
     ) -> None:
         self._header = dict(header)
         self._states = dict(sorted(states.items()))
-        self.seen = tuple(
-            Provenance(**{**seen, "sources": tuple(seen["sources"])}) for seen in header["seen"]
+        self.provenance = tuple(
+            Provenance(**{**entry, "sources": tuple(entry["sources"])}) for entry in header["seen"]
         )
-        self._groups, self._rows = totals_in(self._states[ALL, "", TOTALS])[0, :2].tolist()
+        self._groups, self._rows = read_totals(self._states[ALL, "", TOTALS])[0, :2].tolist()
         self.shown = shown or f"a state of {self.rows} rows"
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """Score columns, that is, the models."""
+        """Score columns: the models."""
         return tuple(self._header["models"])
 
     @property
@@ -533,33 +535,33 @@ class StateHeader:
 
     @property
     def requested(self) -> dict[str, str]:
-        """What measures were called that a profile gave other options."""
+        """The computed measures of names that a profile gave other options."""
         return dict(self._header["requested"])
 
     @property
     def rows(self) -> int:
-        """Rows seen."""
+        """The number of rows."""
         return int(self._rows)
 
     @property
     def groups(self) -> int:
-        """Groups seen; one with rows in two states counts twice."""
+        """The number of groups; one with rows in two merged states counts twice."""
         return int(self._groups)
 
     @property
     def baseline(self) -> str | None:
-        """The model that every other was compared with, if there was one."""
+        """The model that the others were compared with, or None."""
         name: str | None = self._header["baseline"]
         return name
 
     @property
     def has_groups(self) -> bool:
-        """Whether keys and values of every group are there."""
+        """Whether the state has keys and values of every group."""
         return bool(self._header["has_groups"])
 
     @property
     def slicings(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """By what rows are cut into slices, and the edges of each part that has edges."""
+        """The slicings, and the edges of each of their parts that has edges."""
         return {
             by: {name: tuple(edges) for name, edges in parts.items()}
             for by, parts in self._header["slicings"].items()

@@ -1,4 +1,4 @@
-"""Which states may be added up, and their sums."""
+"""Check that states agree, and merge them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.state_arrays import (
     FieldValues,
     SavedSlices,
-    loaded_of_models,
-    saved_of_models,
+    states_from_arrays,
+    states_to_arrays,
 )
 from fastrank_eval.engine.state_file import (
     ALL,
@@ -24,23 +24,23 @@ from fastrank_eval.engine.state_file import (
     SLICES,
     TOTALS,
     VALUES,
-    Place,
+    ArrayKey,
     Rows,
     Saveable,
+    field_values_key,
     paired_state_specs,
     state_specs,
-    values_of,
 )
 from fastrank_eval.engine.totals import Sums
 from fastrank_eval.stats.keyed_sums import KeyedSums
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.paired import PairedState
 
-#: What the numbers of a state mean. It grows when the sums of a measure change their meaning, so
-#: that those of before and after must not be added.
+#: Version of the meaning of the numbers in a state. It grows when the sums of a measure change
+#: their meaning, because old and new sums must not be added.
 CONVENTIONS = 1
-#: Conventions that may differ between states: which rows were read, and in which way.
-OF_A_RUN = (
+#: Conventions that may differ between states: which rows were read, and how.
+RUN_CONVENTIONS = (
     "order",
     "spilled",
     "where",
@@ -50,54 +50,53 @@ OF_A_RUN = (
     "min_groups",
     "slices_left_out",
 )
-#: What is never merged where it differs, and what it is called.
-_AGREED = {
+#: Entries of the header that must be equal, with their names in messages.
+_EQUAL_ENTRIES = {
     "conventions_version": "versions of the conventions",
     "columns": "columns",
     "conventions": "conventions",
     "score_types": "types of the scores",
     "measures": "measures",
-    "requested": "measures asked for",
+    "requested": "requested measures",
     "baseline": "baselines",
 }
 
-
-#: The only line of the sums over all rows.
-_ONE = np.zeros(1, np.int64)
+#: The slice index of the sums over all rows.
+_ALL_ROWS = np.zeros(1, np.int64)
 
 
 class Content(NamedTuple):
-    """What is in a state, and what messages call it."""
+    """The content of a state, and its name in messages."""
 
     header: Mapping[str, Any]
-    states: Mapping[Place, Arrays]
+    states: Mapping[ArrayKey, Arrays]
     shown: str
 
 
 def check_agreement(one: Content, other: Content) -> None:
-    """Refuse states that rest on other columns, conventions, measures or models.
+    """Refuse states with different columns, conventions, measures or models.
 
     Raises
     ------
     MergeError
-        Naming the first difference with both values.
+        With the first difference and both values.
     """
-    mine, theirs = one.header["models"], other.header["models"]
-    if set(mine) != set(theirs):
-        raise _refusal(one, other, "models", _difference(mine, theirs))
-    for name, called in _AGREED.items():
-        mine, theirs = one.header[name], other.header[name]
-        if mine == theirs:
+    left, right = one.header["models"], other.header["models"]
+    if set(left) != set(right):
+        raise _refusal(one, other, "models", _difference(left, right))
+    for name, title in _EQUAL_ENTRIES.items():
+        left, right = one.header[name], other.header[name]
+        if left == right:
             continue
         if name == "measures":
-            told = _difference(mine, theirs)
-        elif isinstance(mine, Mapping):
-            first = next(key for key in (*mine, *theirs) if mine.get(key) != theirs.get(key))
-            told = f"{first!r} is {mine.get(first)!r} in the first and {theirs.get(first)!r} in "
-            told += "the second"
+            details = _difference(left, right)
+        elif isinstance(left, Mapping):
+            key = next(key for key in (*left, *right) if left.get(key) != right.get(key))
+            details = f"{key!r} is {left.get(key)!r} in the first and {right.get(key)!r} in "
+            details += "the second"
         else:
-            told = f"{mine!r} in the first and {theirs!r} in the second"
-        raise _refusal(one, other, called, told)
+            details = f"{left!r} in the first and {right!r} in the second"
+        raise _refusal(one, other, title, details)
     _check_edges(one, other)
     if one.header["has_groups"] != other.header["has_groups"]:
         with_groups, without = (one, other) if one.header["has_groups"] else (other, one)
@@ -110,167 +109,167 @@ def check_agreement(one: Content, other: Content) -> None:
 
 
 def _check_edges(one: Content, other: Content) -> None:
-    """Refuse slices between other edges, such as the quantiles of another night."""
+    """Refuse slices with different edges, such as quantiles of two nights."""
     for by, parts in one.header["slicings"].items():
-        for name, mine in parts.items():
-            theirs = other.header["slicings"][by].get(name)
-            if mine != theirs:
-                given = ",".join(mine) or "0"
+        for name, left in parts.items():
+            right = other.header["slicings"][by].get(name)
+            if left != right:
+                edges = ",".join(left) or "0"
                 raise MergeError(
                     f"{one.shown} and {other.shown} cannot be merged, because slices by '{by}' "
-                    f"have other edges: {name} is cut at {', '.join(mine) or 'nothing'} in the "
-                    f"first and at {', '.join(theirs or ()) or 'nothing'} in the second. Quantiles "
+                    f"have other edges: {name} is cut at {', '.join(left) or 'nothing'} in the "
+                    f"first and at {', '.join(right or ()) or 'nothing'} in the second. Quantiles "
                     "are those of the rows of each evaluation: give the same edges to both, as "
-                    f"by='{name}:{given}' (--by '{name}:{given}'), and columns of one type."
+                    f"by='{name}:{edges}' (--by '{name}:{edges}'), and columns of one type."
                 )
 
 
-def _difference(mine: Sequence[str], theirs: Sequence[str]) -> str:
-    lacking = [name for name in mine if name not in theirs]
-    added = [name for name in theirs if name not in mine]
-    if not (lacking or added):
-        return f"{', '.join(mine)} stand in another order, {', '.join(theirs)}, in the second"
-    told = [f"only the first has {', '.join(lacking)}"] if lacking else []
-    told += [f"only the second has {', '.join(added)}"] if added else []
-    return " and ".join(told)
+def _difference(left: Sequence[str], right: Sequence[str]) -> str:
+    only_left = [name for name in left if name not in right]
+    only_right = [name for name in right if name not in left]
+    if not (only_left or only_right):
+        return f"{', '.join(left)} stand in another order, {', '.join(right)}, in the second"
+    details = [f"only the first has {', '.join(only_left)}"] if only_left else []
+    details += [f"only the second has {', '.join(only_right)}"] if only_right else []
+    return " and ".join(details)
 
 
-def _refusal(one: Content, other: Content, called: str, told: str) -> MergeError:
+def _refusal(one: Content, other: Content, title: str, details: str) -> MergeError:
     return MergeError(
-        f"{one.shown} and {other.shown} cannot be merged, because their {called} differ: {told}; "
+        f"{one.shown} and {other.shown} cannot be merged, because their {title} differ: {details}; "
         "evaluate both in the same way."
     )
 
 
 def check_repeated(every: Sequence[Content]) -> None:
-    """Refuse rows that are there twice.
+    """Refuse states that contain the same rows.
 
     Raises
     ------
     MergeError
-        Naming what they were called.
+        With the sources of both.
     """
-    met: dict[str, tuple[Content, Mapping[str, Any]]] = {}
+    by_fingerprint: dict[str, tuple[Content, Mapping[str, Any]]] = {}
     for one in every:
-        for seen in one.header["seen"]:
-            # Evaluations without a row are all alike, and add nothing.
-            if seen["rows"] and seen["fingerprint"] in met:
-                first, before = met[seen["fingerprint"]]
+        for entry in one.header["seen"]:
+            # Evaluations without a row have equal fingerprints, and add nothing.
+            if entry["rows"] and entry["fingerprint"] in by_fingerprint:
+                first, earlier = by_fingerprint[entry["fingerprint"]]
                 raise MergeError(
-                    f"{first.shown} and {one.shown} hold the same {seen['rows']} rows in "
-                    f"{seen['groups']} groups, read from {', '.join(before['sources'])} and "
-                    f"{', '.join(seen['sources'])}: all their sums are equal, and they would count "
-                    "twice; leave one out, or pass allow_repeated=True (--allow-repeated)."
+                    f"{first.shown} and {one.shown} hold the same {entry['rows']} rows in "
+                    f"{entry['groups']} groups, read from {', '.join(earlier['sources'])} and "
+                    f"{', '.join(entry['sources'])}: all their sums are equal, and they would "
+                    "count twice; leave one out, or pass allow_repeated=True (--allow-repeated)."
                 )
-            met[seen["fingerprint"]] = one, seen
+            by_fingerprint[entry["fingerprint"]] = one, entry
 
 
 def check_crossing(every: Sequence[Content]) -> None:
-    """Refuse groups that have rows in two states, where the states know their keys.
+    """Refuse groups with rows in two states, if the states keep keys.
 
     Raises
     ------
     MergeError
-        Naming the first such group, and the two states.
+        With the first such group, and the two states.
     """
     if not every[0].header["has_groups"]:
         return
     each = [SavedGroups.loaded(one.states[ALL, "", VALUES]) for one in every]
-    joined = each[0].joined(each[1:])
+    groups = each[0].concat(each[1:])
     owner = np.repeat(np.arange(len(each)), [len(one) for one in each])
-    order = np.lexsort([owner, *joined.ranks()[::-1]])
-    crossing = joined.repeated(order) & (owner[order[1:]] != owner[order[:-1]])
-    places = np.flatnonzero(crossing)
-    if not len(places):
+    order = np.lexsort([owner, *groups.ranks()[::-1]])
+    crossing = groups.equal_neighbours(order) & (owner[order[1:]] != owner[order[:-1]])
+    positions = np.flatnonzero(crossing)
+    if not len(positions):
         return
-    first, second = order[places[0]], order[places[0] + 1]
-    names = zip(joined.names, joined.keys, strict=True)
+    first, second = order[positions[0]], order[positions[0] + 1]
+    names = zip(groups.names, groups.keys, strict=True)
     key = ", ".join(f"{name}={column[int(first)].as_py()!r}" for name, column in names)
-    others = f" and {len(places) - 1:,} more groups" if len(places) > 1 else ""
+    others = f" and {len(positions) - 1:,} more groups" if len(positions) > 1 else ""
     raise MergeError(
         f"{every[owner[first]].shown} and {every[owner[second]].shown} both hold rows of the group "
         f"{key}{others}: a group that is cut counts as two, with other values. Cut logs by "
-        f"{', '.join(joined.names)}, or evaluate these rows together; allow_crossing=True "
+        f"{', '.join(groups.names)}, or evaluate these rows together; allow_crossing=True "
         "(--allow-crossing) counts each part as a group."
     )
 
 
-def added_up(
+def sum_contents(
     every: Sequence[Content], plan: Plan
-) -> tuple[dict[Place, Arrays], dict[str, str | None]]:
-    """The sums of all states, and what the values of each field are.
+) -> tuple[dict[ArrayKey, Arrays], dict[str, str | None]]:
+    """Sum states; return arrays, and the kinds of the values of fields.
 
     Raises
     ------
     MergeError
-        If values of a field, of what slices are told apart by, or keys are of different types.
+        If values of a field, values of slices or keys have different types.
     """
-    states: dict[Place, Arrays] = {}
+    states: dict[ArrayKey, Arrays] = {}
     kinds: dict[str, str | None] = {}
     numbers: dict[str, list[np.ndarray]] = {}
     for field in every[0].header["fields"]:
-        values, numbers[field] = _joined_values(field, every)
+        values, numbers[field] = _union_values(field, every)
         kinds[field] = values.kind
-        states[values_of(field)] = values.saved()
-    _add_lines(states, ALL, every, [_ONE for _ in every], plan)
+        states[field_values_key(field)] = values.saved()
+    _put_sums(states, ALL, every, [_ALL_ROWS for _ in every], plan)
     for by in every[0].header["slicings"]:
         where = Rows(by)
-        held = [SavedSlices.loaded(one.states[where, "", SLICES]) for one in every]
-        slices, lines = SavedSlices.joined(held, by)
+        slices_of_states = [SavedSlices.loaded(one.states[where, "", SLICES]) for one in every]
+        slices, slice_indices = SavedSlices.union(slices_of_states, by)
         states[where, "", SLICES] = slices.saved()
-        _add_lines(states, where, every, lines, plan)
-    kept = state_specs(plan) | paired_state_specs(plan)
-    found: dict[tuple[Rows, str], dict[int, dict[str, Arrays]]] = {}
+        _put_sums(states, where, every, slice_indices, plan)
+    specs = state_specs(plan) | paired_state_specs(plan)
+    summands: dict[tuple[Rows, str], dict[int, dict[str, Arrays]]] = {}
     for number, one in enumerate(every):
         for (where, score, name), parts in one.states.items():
-            if name in kept:
-                found.setdefault((where, name), {}).setdefault(number, {})[score] = parts
-    for (where, name), those in found.items():
-        field = kept[name].field
-        renumbered = [numbers[field][number] for number in those] if field else None
-        total = _sum(list(those.values()), kept[name].kind, renumbered)
-        for score, parts in saved_of_models(total, compared=bool(plan.rivals)).items():
+            if name in specs:
+                summands.setdefault((where, name), {}).setdefault(number, {})[score] = parts
+    for (where, name), by_number in summands.items():
+        field = specs[name].field
+        new_numbers = [numbers[field][number] for number in by_number] if field else None
+        total = _sum(list(by_number.values()), specs[name].kind, new_numbers)
+        for score, parts in states_to_arrays(total, compared=bool(plan.rivals)).items():
             states[where, score, name] = parts
     if every[0].header["has_groups"]:
-        states[ALL, "", VALUES] = _joined_groups(every).saved()
+        states[ALL, "", VALUES] = _concat_groups(every).saved()
     return states, kinds
 
 
-def _add_lines(
-    states: dict[Place, Arrays],
+def _put_sums(
+    states: dict[ArrayKey, Arrays],
     where: Rows,
     every: Sequence[Content],
-    lines: Sequence[np.ndarray],
+    slice_indices: Sequence[np.ndarray],
     plan: Plan,
 ) -> None:
-    """Add up sums over groups, the lines of each state laid out anew."""
+    """Sum sums over groups, with the slices of each state in the new order."""
     counts = []
-    for one, mine in zip(every, lines, strict=True):
+    for one, indices in zip(every, slice_indices, strict=True):
         sums = Sums.of(plan, one.states[where, "", TOTALS], [], {})
-        counts.append(Sums.of(plan, sums.counts(mine), [], {}))
+        counts.append(Sums.of(plan, sums.counts(indices), [], {}))
     for other in counts[1:]:
         counts[0].merge(other)
-    states[where, "", TOTALS] = counts[0].counts(np.arange(len(lines[0])))
+    states[where, "", TOTALS] = counts[0].counts(np.arange(len(slice_indices[0])))
     scores = plan.roles.scores
     rivals = [scores[model] for model in plan.rivals]
-    laid: tuple[tuple[str, type[MeanState] | type[PairedState], Sequence[str]], ...] = (
+    kinds: tuple[tuple[str, type[MeanState] | type[PairedState], Sequence[str]], ...] = (
         (GROUPS, MeanState, scores),
         (PAIRS, PairedState, rivals),
     )
-    for name, kind, models in laid:
+    for name, kind, models in kinds:
         for score in models:
-            place = where, score, name
+            key = where, score, name
             each: list[Any] = [
-                kind.loaded(one.states[place]).take(mine)
-                for one, mine in zip(every, lines, strict=True)
+                kind.loaded(one.states[key]).take(indices)
+                for one, indices in zip(every, slice_indices, strict=True)
             ]
             for other in each[1:]:
                 each[0].merge(other)
-            states[place] = each[0].saved()
+            states[key] = each[0].saved()
 
 
-def _joined_groups(every: Sequence[Content]) -> SavedGroups:
-    """The groups of all states by key, models in the order of the first."""
+def _concat_groups(every: Sequence[Content]) -> SavedGroups:
+    """Merge the groups of all states; models as in the first state."""
     models = every[0].header["models"]
     first, *others = (
         SavedGroups.loaded(one.states[ALL, "", VALUES]).with_models(
@@ -278,7 +277,7 @@ def _joined_groups(every: Sequence[Content]) -> SavedGroups:
         )
         for one in every
     )
-    return first.joined(others).in_order()
+    return first.concat(others).sort_by_key()
 
 
 def _sum(
@@ -286,10 +285,10 @@ def _sum(
     kind: type[Saveable],
     numbers: Sequence[np.ndarray] | None,
 ) -> Mapping[str, Saveable]:
-    """The sums of several states, by model."""
+    """Sum several states, by model."""
     loaded: list[Mapping[str, Saveable]]
     if numbers is None:
-        loaded = [loaded_of_models(kind, of_models) for of_models in every]
+        loaded = [states_from_arrays(kind, of_models) for of_models in every]
     else:
         loaded = [
             {score: KeyedSums.loaded(part).renumbered(number) for score, part in of_models.items()}
@@ -302,10 +301,10 @@ def _sum(
     return total
 
 
-def _joined_values(field: str, every: Sequence[Content]) -> tuple[FieldValues, list[np.ndarray]]:
-    """All values of a field, and the new numbers of each state's."""
+def _union_values(field: str, every: Sequence[Content]) -> tuple[FieldValues, list[np.ndarray]]:
+    """Unite the values of a field, and map those of each state to new numbers."""
     each = [
-        FieldValues.loaded(one.header["fields"][field], one.states[values_of(field)])
+        FieldValues.loaded(one.header["fields"][field], one.states[field_values_key(field)])
         for one in every
     ]
     kinds = sorted({values.kind for values in each if values.kind is not None})
@@ -316,4 +315,4 @@ def _joined_values(field: str, every: Sequence[Content]) -> tuple[FieldValues, l
             "one type."
         )
     total = FieldValues(kinds[0] if kinds else None, ())
-    return total.joined(each)
+    return total.union(each)

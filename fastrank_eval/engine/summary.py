@@ -1,4 +1,4 @@
-"""Tallies and per-group values -> the lines and the table of a result."""
+"""Summarise totals: values with intervals, and the table of groups."""
 
 from __future__ import annotations
 
@@ -28,74 +28,80 @@ from fastrank_eval.stats.score_table import ScoreTable
 
 
 def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
-    """One line for each model, slice and measure, with its coverage; slices after all rows."""
-    lines = []
+    """Compute the value of each model, slice and measure, all rows first."""
+    values = []
     for model, name in enumerate(plan.roles.scores):
-        pools = totals.pools[model]
+        states = totals.row_states[model]
         for m, measure in enumerate(plan.measures):
-            lines.append(_line(plan, totals.whole, 0, pools, model, m, score=name, measure=measure))
-    for slicing, sums, shared in zip(
+            value = _value(plan, totals.overall, 0, states, model, m, score=name, measure=measure)
+            values.append(value)
+    for slicing, sums, slice_states in zip(
         plan.slicings, totals.slices, totals.shared.slices, strict=True
     ):
         slices = slicing.slices()
-        for line, label in zip(slices.codes.tolist(), slices.labels, strict=True):
-            if sums.groups(line) < plan.min_groups:
+        for index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
+            if sums.groups(index) < plan.min_groups:
                 continue
             for model, name in enumerate(plan.roles.scores):
-                pools = shared.of(line).models[model]
+                states = slice_states.of(index).models[model]
                 for m, measure in enumerate(plan.measures):
-                    one = _line(plan, sums, line, pools, model, m, score=name, measure=measure)
-                    lines.append(replace(one, slice=label, by=str(slicing.spec)))
-    return lines
+                    value = _value(plan, sums, index, states, model, m, score=name, measure=measure)
+                    values.append(replace(value, slice=label, by=str(slicing.spec)))
+    return values
 
 
 def slices_left_out(plan: Plan, totals: Totals) -> int:
-    """Slices that have groups, but too few."""
+    """Count the slices that have groups, but fewer than `min_groups`."""
     return sum(
-        int(sums.groups(line) < plan.min_groups)
+        int(sums.groups(index) < plan.min_groups)
         for sums in totals.slices
-        for line in sums.slice_indices.tolist()
+        for index in sums.slice_indices.tolist()
     )
 
 
-def _line(
+def _value(
     plan: Plan,
     sums: Sums,
-    line: int,
-    pools: Mapping[Hashable, Any],
+    slice_index: int,
+    states: Mapping[Hashable, Any],
     model: int,
     m: int,
     *,
     score: str,
     measure: Measure,
 ) -> MeasureValue:
-    state, groups = sums.means[model], sums.groups(line)
+    means, groups = sums.means[model], sums.groups(slice_index)
     details: Mapping[str, float] = {}
-    sure, weight = Uncertainty(), math.nan
+    error, weight = Uncertainty(), math.nan
     if isinstance(measure, PooledMeasure):
-        pool = measure.state_in(pools)
-        found = measure.pooled_value(pool, choose_map(plan.threads, sums.rows(line)))
-        value, details = found.value, found.details
-        sure = _of_pool(found, plan.confidence, sums.carriers(line))
-        used, rows, positives, dropped = groups, sums.rows(line), sums.positives(line), {}
-        if found.reason and groups:
-            policy = plan.policy(measure, found.reason)
+        state = measure.state_in(states)
+        pooled = measure.pooled_value(state, choose_map(plan.threads, sums.rows(slice_index)))
+        value, details = pooled.value, pooled.details
+        error = _pooled_error(pooled, plan.confidence, sums.carriers(slice_index))
+        used, rows, positives, dropped = (
+            groups,
+            sums.rows(slice_index),
+            sums.positives(slice_index),
+            {},
+        )
+        if pooled.reason and groups:
+            policy = plan.policy(measure, pooled.reason)
             if policy == "error":
-                raise _undefined_pool(measure, found.reason)
+                raise _undefined_error(measure, pooled.reason)
             if policy == "skip":
                 used, rows, positives = 0, 0, 0
-                dropped = {found.reason: groups}
+                dropped = {pooled.reason: groups}
             else:
-                value, sure = policy, Uncertainty(caution="pooled")
+                value, error = policy, Uncertainty(caution="pooled")
     else:
-        value, sure = _over_groups(state, m, line, measure, plan.confidence)
+        value, error = _over_groups(means, m, slice_index, measure, plan.confidence)
         used, rows, positives = (
-            state.used(m, line),
-            state.rows(m, line),
-            state.positives(m, line),
+            means.used(m, slice_index),
+            means.rows(m, slice_index),
+            means.positives(m, slice_index),
         )
-        dropped = state.dropped(m, line)
-        weight = state.weight(m, measure.weight != "uniform", line)
+        dropped = means.dropped(m, slice_index)
+        weight = means.weight(m, measure.weight != "uniform", slice_index)
     return MeasureValue(
         score=score,
         slice="all",
@@ -104,68 +110,70 @@ def _line(
         groups=groups,
         groups_used=used,
         dropped=dropped,
-        rows_share=_share(rows, sums.rows(line)),
-        positives_share=_share(positives, sums.positives(line)),
+        rows_share=_share(rows, sums.rows(slice_index)),
+        positives_share=_share(positives, sums.positives(slice_index)),
         aggregate="pooled" if measure.pooled else measure.aggregate,
         details=dict(details),
-        se=sure.se,
-        ci_low=sure.low,
-        ci_high=sure.high,
-        effective_groups=sure.effective_groups,
-        caution=sure.caution,
+        se=error.se,
+        ci_low=error.low,
+        ci_high=error.high,
+        effective_groups=error.effective_groups,
+        caution=error.caution,
         weight=weight,
     )
 
 
 def _over_groups(
-    state: MeanState, m: int, line: int, measure: Measure, confidence: float
+    state: MeanState, m: int, slice_index: int, measure: Measure, confidence: float
 ) -> tuple[float, Uncertainty]:
     weighted = measure.weight != "uniform"
-    moments = state.moments(m, weighted, line)
+    moments = state.moments(m, weighted, slice_index)
     if measure.aggregate == "sum":
-        total = state.sum(m, line)
+        total = state.sum(m, slice_index)
         if total == float("inf"):
             raise MeasureError(
                 f"{measure}: weights are so large that a sum passes the largest double; scale them "
                 "down."
             )
         return total, around(total, moments.error_of_sum(), moments.support_of_sum(), confidence)
-    mean = state.mean(m, weighted, line)
-    sure = around(mean, moments.error_of_mean(), moments.support(), confidence)
+    mean = state.mean(m, weighted, slice_index)
+    error = around(mean, moments.error_of_mean(), moments.support(), confidence)
     if measure.aggregate != "geometric mean":
-        return mean, sure
-    return exp(mean), of_geometric_mean(sure, mean)
+        return mean, error
+    return exp(mean), of_geometric_mean(error, mean)
 
 
-def _of_pool(found: PooledValue, confidence: float, by_rows: float) -> Uncertainty:
-    if math.isnan(found.value):
+def _pooled_error(pooled: PooledValue, confidence: float, row_carriers: float) -> Uncertainty:
+    if math.isnan(pooled.value):
         return Uncertainty()
-    if not found.clusters:
+    if not pooled.clusters:
         return Uncertainty(caution="pooled")
-    support = Support(found.clusters, by_rows, found.carriers)
-    return around(found.value, found.se, support, confidence)
+    support = Support(pooled.clusters, row_carriers, pooled.carriers)
+    return around(pooled.value, pooled.se, support, confidence)
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+def _share(number: int, total: int) -> float:
+    return number / total if total else float("nan")
 
 
-def _undefined_pool(measure: Measure, reason: str) -> Exception:
+def _undefined_error(measure: Measure, reason: str) -> Exception:
     return UndefinedError(
-        f"{measure} is undefined for the rows together ({reason}), and undefined values are an "
+        f"{measure} is undefined for all rows ({reason}), and undefined values are an "
         "error; choose undefined='skip', 'zero' or 'one'."
     )
 
 
 def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTable]:
-    """The distinct scores of each model with their rows, for each threshold of relevance."""
+    """Count the rows of each distinct score, by model and relevance."""
     ordered = {
         m.state_key(): m
         for m in plan.measures
         if isinstance(m, OrderedMeasure) and m.state_key() == OrderedMeasure.state_key(m)
     }
     return {
-        (name, float(measure.rel)): totals.pools[model][key].table(partial(in_order, plan.threads))
+        (name, float(measure.rel)): totals.row_states[model][key].table(
+            partial(in_order, plan.threads)
+        )
         for model, name in enumerate(plan.roles.scores)
         for key, measure in ordered.items()
     }
@@ -174,7 +182,7 @@ def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTab
 def per_group_table(
     plan: Plan, keys: list[Keys], values: list[GroupValues], schema: pa.Schema
 ) -> pa.Table:
-    """One row for each group: its key, its rows and positives, and a column for each measure.
+    """Build the table of groups: key, rows, positives and measures.
 
     Parameters
     ----------
@@ -191,7 +199,9 @@ def per_group_table(
     for k, name in enumerate(plan.roles.group):
         names.append(name)
         if keys:
-            columns.append(pa.chunked_array([piece[k] for piece in keys]).combine_chunks())
+            columns.append(
+                pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks()
+            )
         else:
             columns.append(decode_array(schema.empty_table().column(name).combine_chunks()))
 

@@ -1,4 +1,4 @@
-"""All rows of a source, whatever their group: what measures of all rows keep of them."""
+"""Compute states of measures of all rows, without groups."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def states_of(
     allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> dict[str, list[Any]]:
-    """The state of each measure after all rows, in one pass and without groups.
+    """Compute the state of each measure over all rows, without groups.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def states_of(
     FastRankEvalError
         As `evaluate` does.
     """
-    given = {"unretrieved": unretrieved, "unjudged": unjudged, "score_type": score_type}
-    for name, value in given.items():
+    choices = {"unretrieved": unretrieved, "unjudged": unjudged, "score_type": score_type}
+    for name, value in choices.items():
         check_choice(name, value, CHOICES[name])
     roles = Roles(
         group=(),
@@ -116,29 +116,29 @@ def states_of(
 
 def each_work_batch(
     source: Source,
-    parts: Mapping[str, str],
-    work: Callable[[pa.RecordBatch, int], None],
+    role_names: Mapping[str, str],
+    process: Callable[[pa.RecordBatch, int], None],
     *,
     limit: int | None,
     threads: int,
     rows: Callable[[int], int] = int,
     categories: Sequence[str] = (),
 ) -> None:
-    """Read some columns once, in threads, a stretch of rows at a time.
+    """Read some columns once, in threads, batch by batch.
 
     Parameters
     ----------
     source : Source
-    parts : mapping of str to str
-        The part that each column plays, for messages.
-    work : callable
-        Takes the rows of a stretch, which are overwritten afterwards, and the number of the first.
-        Threads call it at the same time.
+    role_names : mapping of str to str
+        The role of each column, for messages.
+    process : callable
+        Takes the rows of a batch and the number of the first. The rows are overwritten after the
+        call. Threads call it at the same time.
     limit : int or None
         Rows to stop after.
     threads : int
     rows : callable
-        Rows of a stretch, from their usual number.
+        Maps the usual number of rows of a batch to the number to read.
     categories : sequence of str
         The columns that may be text.
 
@@ -147,25 +147,25 @@ def each_work_batch(
     FastRankEvalError
         As `evaluate` does.
     """
-    for name, part in parts.items():
-        require_columns(source.schema, [name], role=part)
+    for name, role in role_names.items():
+        require_columns(source.schema, [name], role=role)
         if name not in categories:
-            refuse_text(source, name, part)
-    reading = RowReader(source, tuple(parts), at_least_one("limit", limit, None, math.inf))
+            refuse_text(source, name, role)
+    reading = RowReader(source, tuple(role_names), at_least_one("limit", limit, None, math.inf))
 
-    def look(job: WorkBatch) -> None:
-        work(in_scratch(read_batch(job[0])), job[1])
+    def process_job(job: WorkBatch) -> None:
+        process(in_scratch(read_batch(job[0])), job[1])
 
     size = rows(batch_rows_of(reading.rows, threads))
     try:
-        for _ in in_order(threads, look, rebatch(reading.unread_batches(size), size)):
+        for _ in in_order(threads, process_job, rebatch(reading.unread_batches(size), size)):
             pass
-    except RowError as fault:
+    except RowError as error:
 
-        def again(columns: tuple[str, ...]) -> Any:
+        def reread(columns: tuple[str, ...]) -> Any:
             return RowReader(source, columns, reading.limit, _COUNTING).batches()
 
-        raise complete_error(fault, source, again) from None
+        raise complete_error(error, source, reread) from None
 
 
 def score_tables(
@@ -177,7 +177,7 @@ def score_tables(
     threads: int | None = None,
     **options: Any,
 ) -> dict[str, ScoreTable]:
-    """Every distinct score of each model, with its positive and other rows.
+    """Count the positive and other rows of each distinct score of each model.
 
     Parameters
     ----------
@@ -191,13 +191,13 @@ def score_tables(
     dict of str to ScoreTable
         In the order of the score columns.
     """
-    measure = _ByNumber(rel=rel)
+    measure = _NumberAUC(rel=rel)
     states = states_of(source, [measure], label=label, score=score, threads=threads, **options)
     jobs = partial(in_order, at_least_one("threads", threads, processors()))
     return {name: state.table(jobs) for name, (state,) in states.items()}
 
 
-class _ByNumber(PooledAUC):
-    """AUC's state of scores that are taken for numbers."""
+class _NumberAUC(PooledAUC):
+    """AUC whose state keeps scores as numbers."""
 
     scores = "number"

@@ -1,1 +1,1 @@
-"""Evaluate, and show the result: values, tables, states and gates."""
+"""Evaluate, and return results: values, tables, states and gates."""

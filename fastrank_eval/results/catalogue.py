@@ -1,4 +1,4 @@
-"""The list of all measures, as the registry declares them, for people and for programs."""
+"""List all measures of the registry as JSON, markdown or terminal text."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def entries() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``summary``, ``formula``, ``reference``, ``range`` (two numbers, None for no
-        bound), ``pooled``, ``aggregate`` (what becomes of the values of the groups: "mean",
-        "geometric mean" or "sum"; "pooled" where there are none), ``cutoff`` (whether ``@k`` may
-        follow), ``spellings``, ``presets`` (spellings that set options: their values) and
-        ``options`` (``name``, ``default``, ``doc``), in the order of the registry.
+        bound), ``pooled``, ``aggregate`` ("mean", "geometric mean" or "sum" of the values of the
+        groups; "pooled" if there are none), ``cutoff`` (whether ``@k`` may follow), ``spellings``,
+        ``presets`` (spellings that set options, with their values) and ``options`` (``name``,
+        ``default``, ``doc``), in the order of the registry.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def to_markdown() -> str:
 
 
 def renderable() -> Group:
-    """Lay the measures out for a terminal.
+    """Build the list of measures for a terminal.
 
     Returns
     -------

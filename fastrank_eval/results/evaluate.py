@@ -1,4 +1,4 @@
-"""evaluate(): arguments in, Result out."""
+"""Evaluate a source: arguments in, `Result` out."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def evaluate(
     allow_unfinished: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> Result:
-    """Rank the rows of every group by score and average ranking measures over groups.
+    """Rank the rows of every group, and average measures over groups.
 
     Parameters
     ----------
@@ -86,17 +86,17 @@ def evaluate(
     item : str, optional
         Item id, for ``ties="item"``. In CSV and TSV files it is text, as `group` is.
     subtopics : str, optional
-        What each row covers, for measures of diversity: a list of whole numbers from 0 to 63, or a
-        single one. Null and the empty list cover nothing. These measures look at nothing else: a
-        row counts by what it covers, whatever its label, and `unjudged` goes by the label alone.
+        The subtopics of each row, for measures of diversity: a list of whole numbers from 0 to 63,
+        or a single one. Null and the empty list mean no subtopic. These measures read only the
+        subtopics of a row, not its label; `unjudged` reads only the label.
     profile : str, optional
         The conventions of another tool: ``"trec_eval_9"``, ``"catboost"`` ... (see `PROFILES`). It
-        sets the choices below, and the options of measures, that are not given.
+        sets the arguments below, and the options of measures, that the caller does not set.
     ties : {"expected", "input", "item", "best", "worst"}
         Tied scores: the exact mean over all their orders, the order of the input, item id
         descending, or the best or worst case. AUC counts a tied pair one half in each.
     undefined : {"skip", "zero", "one", "error"} or mapping
-        Value of a group for which a measure is undefined; ``"skip,nDCG=one"``, or a mapping of
+        Value of a group for which a measure is undefined. ``"skip,nDCG=one"``, or a mapping of
         measures with ``"*"`` for the others, names single measures.
     groups : {"all", "with_relevant"}
         ``"with_relevant"`` leaves out groups without a row of grade >= 1, for every measure but
@@ -112,67 +112,68 @@ def evaluate(
         ``"float32"`` rounds scores before they are compared.
     sampling_rate : float
         In ]0, 1]: the share of the negatives that the models were trained on. Measures of
-        probability take p / (p + (1 - p) / rate) for p, but those that say otherwise themselves;
-        no other measure changes.
+        probability replace p by p / (p + (1 - p) / rate), unless a measure has its own rate. No
+        other measure changes.
     confidence : float
-        In ]0, 1[: of the intervals about the values, with groups as independent clusters.
+        Confidence of the intervals of the values, in ]0, 1[. Groups are independent clusters.
     by : str, SliceSpec or sequence of them
         Slices of the rows that are evaluated too, in the same pass: ``"slot"`` for each value of a
         column, ``"slot,country"`` for each combination, ``"age:18,25,35"`` between edges,
         ``"age:quantile5"`` in bins of equally many rows (one more pass over that column),
         ``"age:width10"``, ``"ts:day"`` (hour, week, month, hour_of_day, day_of_week),
-        ``"@rows:1,5,20"`` and ``"@positives:0,1,5"`` by how many rows, or rows of grade >= 1, a
-        group has. Null is a slice of its own. Of a group that lies in several slices each takes its
-        rows, as a group of their own.
+        ``"@rows:1,5,20"`` and ``"@positives:0,1,5"`` by the number of rows, or of rows of grade
+        >= 1, of a group. Null is a slice of its own. If a group has rows in several slices, its
+        rows in each slice are a group of that slice.
     min_groups : int
-        Slices of fewer groups are left out; `Meta.conventions` tells how many.
+        Leave out slices with fewer groups; `Meta.conventions` has the number of these slices.
     order : {"auto", "sorted", "grouped", "scattered"}
         ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
         groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
-        ``"auto"`` finds out.
+        ``"auto"`` detects the order.
     presorted : bool
         The same as ``order="sorted"``.
     threads : int, optional
         Default: the processors this process may use. The result has the same bits for any number.
     per_group : bool
-        Keep every group's values for `Result.per_group`; False bounds memory for endless groups.
+        Keep every group's values for `Result.per_group`; False bounds memory for many groups.
     keep_scores : bool
-        Keep every distinct score with its positives and others for `Result.curve`, as AUC among the
-        measures finds them; ``AUC(rel=2)`` counts as positives the rows of grade 2 or more.
+        Keep every distinct score with its positive and other rows for `Result.curve`. AUC must be
+        among the measures; with ``AUC(rel=2)`` positives are the rows of grade 2 or more.
     keep_state : bool
-        Keep what the values are computed from for `Result.state`, which can be saved, and merged
-        with that of other rows.
+        Keep the sums of the evaluation for `Result.state`, which can be saved and merged with
+        states of other rows.
     keep_groups : bool
-        Keep keys and values of every group in the state too: it then tells them, and sees groups
-        that have rows in two states. Its file grows with the groups.
+        Keep keys and values of every group in the state too. A merge then detects groups that have
+        rows in two states. The file of the state grows with the groups.
     baseline : str, optional
-        The score column that every other is compared with: what comparisons need of both is kept
-        in the state. No value depends on it.
+        The score column that every other is compared with. The state keeps the paired sums of both.
+        No value depends on it.
     where : str or pyarrow.compute.Expression, optional
         Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
         Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
         in single quotes, column names bare or in double quotes. A row for which it is null is
-        left out. Literals take the type of their column. Files and Parquet row groups that it
-        rules out are not read.
+        left out. Literals take the type of their column. Files and Parquet row groups without a
+        matching row are not read.
     limit : int, optional
-        Read only the first rows (that `where` selects): a quick look, in which groups may be cut.
+        Read only the first rows (that `where` selects), for a quick look. The last groups may be
+        incomplete.
     batch_rows : int, optional
         Rows a thread takes at a time. The result has the same bits for any number.
     memory : str or int, optional
-        What the process may take, as ``"4GB"`` or bytes; by default a share of what is free.
+        The memory of the process, as ``"4GB"`` or bytes; by default a share of the free memory.
         Scattered rows that do not fit are sorted on disk, which needs DuckDB (extra
         ``[outofcore]``). Half a GB to one is needed in any case. The result has the same bits.
     spill_dir : str, optional
-        Folder for rows that do not fit; by default that of temporary files. Nothing is left there.
+        Folder for rows that do not fit; by default that of temporary files. It is empty afterwards.
     format : {"parquet", "arrow", "csv", "tsv"}, optional
-        Format of the files, where their names do not tell.
+        Format of the files, if their names do not show it.
     allow_unfinished : bool
         Accept Arrow IPC streams, files and standard input, that lack their end-of-stream marker:
-        their writer may have stopped before the last row. By default they are an error. Where
-        `limit` ends the run before the end of the stream, the marker is not looked at.
+        their writer may have stopped before the last row. By default they are an error. If `limit`
+        ends the run before the end of the stream, the marker is not checked.
     progress : callable, optional
-        Called with a `Progress` now and then, at most some ten times a second, by the thread that
-        called `evaluate`. What it raises ends the run.
+        Called with a `Progress`, at most some ten times a second, by the thread that called
+        `evaluate`. An exception in it ends the run.
 
     Returns
     -------
@@ -181,8 +182,8 @@ def evaluate(
     Raises
     ------
     FastRankEvalError
-        Its children say what is wrong, where, and what to do: `ArgumentError`, `MeasureError`,
-        `SourceError`, `ColumnError`, `OrderError`, `UndefinedError`.
+        One of its subclasses, with the place of the error and the remedy: `ArgumentError`,
+        `MeasureError`, `SourceError`, `ColumnError`, `OrderError`, `UndefinedError`.
 
     Examples
     --------
@@ -197,7 +198,7 @@ def evaluate(
             "keep_groups=True keeps groups in the state: call evaluate() with keep_state=True and "
             "per_group=True as well."
         )
-    done = run(
+    evaluation = run(
         source,
         group=group,
         label=label,
@@ -234,23 +235,28 @@ def evaluate(
         baseline=baseline,
     )
     if not keep_state:
-        return result_of(done, keep_scores)
+        return result_of(evaluation, keep_scores)
     from fastrank_eval.results.run_state import state_of_run
 
-    return result_of(done, keep_scores, state_of_run(done, source, keep_groups))
+    return result_of(evaluation, keep_scores, state_of_run(evaluation, source, keep_groups))
 
 
-def result_of(done: Evaluation, keep_scores: bool = False, state: State | None = None) -> Result:
-    """The result of a run."""
-    plan, totals = done.plan, done.totals
+def result_of(
+    evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
+) -> Result:
+    """Build the result of a run."""
+    plan, values = evaluation.plan, evaluation.values
+    table = None
+    if plan.per_group:
+        table = per_group_table(plan, evaluation.keys, values, evaluation.schema)
     return Result(
-        done.lines,
-        per_group_table(plan, done.keys, done.values, done.schema) if plan.per_group else None,
-        done.meta,
+        evaluation.summary,
+        table,
+        evaluation.meta,
         plan.roles.scores,
         [str(m) for m in plan.measures],
-        done.requested,
-        score_tables(plan, totals) if keep_scores else None,
-        GroupValues.weights_of(done.values) if plan.per_group else None,
+        evaluation.requested,
+        score_tables(plan, evaluation.totals) if keep_scores else None,
+        GroupValues.concat_weights(values) if plan.per_group else None,
         state=state,
     )

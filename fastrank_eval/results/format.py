@@ -1,4 +1,4 @@
-"""Numbers and names as reports print them."""
+"""Format numbers and names for reports."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def printable(text: str) -> str:
 
 
 def measure_text(value: MeasureValue) -> str:
-    """The measure, and what the value is of those of the groups where it is not their mean."""
+    """Format a measure, with its aggregate unless that is the mean."""
     kind = value.aggregate
     return printable(value.measure) + ("" if kind in ("mean", "pooled") else f" ({kind})")
 
 
 def number_text(number: float, aggregate: str) -> str:
-    """Six digits; all of a sum that is a whole number."""
+    """Format a value with six digits, a whole sum with all digits."""
     if math.isnan(number):
         return "undefined"
     if aggregate == "sum" and number.is_integer() and abs(number) < 2**53:
@@ -42,7 +42,7 @@ def number_text(number: float, aggregate: str) -> str:
 
 
 def interval_text(value: MeasureValue) -> str:
-    """The interval, to two digits of its half width; empty where there is none."""
+    """Format the interval to two digits of its half width, or as ""."""
     low, high = value.ci_low, value.ci_high
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
@@ -53,16 +53,16 @@ def interval_text(value: MeasureValue) -> str:
 
 
 def half_width_text(value: MeasureValue) -> str:
-    """The larger distance from a value to an end of its interval, to two digits, or nothing."""
+    """Format the larger half of the interval to two digits, or as ""."""
     if not (math.isfinite(value.ci_low) and math.isfinite(value.ci_high)):
         return ""
-    far = max(value.ci_high - value.value, value.value - value.ci_low)
-    digits = decimals(far)
-    return f"±{far:.2g}" if digits is None else f"±{far:,.{digits}f}"
+    half_width = max(value.ci_high - value.value, value.value - value.ci_low)
+    digits = decimals(half_width)
+    return f"±{half_width:.2g}" if digits is None else f"±{half_width:,.{digits}f}"
 
 
 def share_text(value: float) -> str:
-    """Format a share in percent; only the whole prints as 100%, only nothing as 0%."""
+    """Format a share in per cent; only 1 prints as 100%, only 0 as 0%."""
     if math.isnan(value):
         return "n/a"
     if value in (0, 1):
@@ -71,7 +71,7 @@ def share_text(value: float) -> str:
 
 
 def decimals(size: float) -> int | None:
-    """Decimals that show a number to two digits; None where they are too many."""
+    """Return the decimals of two digits; None if there are too many."""
     if size == 0 or size >= 1e9:
         return None
     digits = max(1 - Decimal(size).adjusted(), 0)
@@ -79,5 +79,5 @@ def decimals(size: float) -> int | None:
 
 
 def count_text(number: int, noun: str) -> str:
-    """How many of what, in the plural but for one."""
+    """Format a number with a noun, in the plural unless the number is 1."""
     return f"{number:,} {noun}" + "s" * (number != 1)

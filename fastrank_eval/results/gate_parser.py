@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 
-#: The slice that is all rows.
+#: The label of all rows.
 ALL = "all"
-#: What may be asked of a value ...
+#: Fields of a value ...
 VALUE_FIELDS = (
     "value", "se", "ci_low", "ci_high", "effective_groups", "weight", "groups", "groups_used",
     "dropped_share", "rows_share", "positives_share",
 )  # fmt: skip
-#: ... and of a comparison with a baseline.
+#: ... and fields of a comparison with a baseline.
 COMPARISON_FIELDS = (
     "delta", "delta_se", "delta_ci_low", "delta_ci_high", "relative", "p_value", "p_adjusted",
     "wins", "losses", "ties", "mdd",
@@ -56,7 +56,7 @@ FIELDS = VALUE_FIELDS + COMPARISON_FIELDS
 
 COUNTS = ("rows", "groups")
 KEYWORDS = frozenset({"and", "or", "not"})
-#: What stands for a score column without quotes, unless it is a keyword.
+#: A score column that needs no quotes, unless it is a keyword.
 BARE = re.compile(r"[^\W\d]\w*")
 
 
@@ -77,11 +77,11 @@ class Term:
     Parameters
     ----------
     measure : str
-        With the options that were given.
+        With the options of the text.
     field : str
-        Of `FIELDS`.
+        One of `FIELDS`.
     score : str or None
-        None: of every model.
+        None: every model.
     slice : str or None
         None: every slice.
     """
@@ -92,14 +92,14 @@ class Term:
     slice: str | None = ALL
 
     def __str__(self) -> str:
-        score = "" if self.score is None else f"{_written(self.score)}:"
-        part = "" if self.slice == ALL else _bracketed(self.slice)
-        return f"{score}{self.measure}{part} {self.field}"
+        score = "" if self.score is None else f"{_quote_if_needed(self.score)}:"
+        in_slice = "" if self.slice == ALL else _in_brackets(self.slice)
+        return f"{score}{self.measure}{in_slice} {self.field}"
 
 
 @dataclass(frozen=True)
 class Count:
-    """Rows or groups that were read; `of` says which."""
+    """The number of rows or groups that were read, as `of` names."""
 
     of: str
 
@@ -114,7 +114,7 @@ class Negative:
     part: Quantity
 
     def __str__(self) -> str:
-        return f"-{_within(self.part, 7)}"
+        return f"-{_parenthesise(self.part, 7)}"
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Operation:
 
     def __str__(self) -> str:
         rank = _rank(self)
-        return f"{_within(self.left, rank)} {self.sign} {_within(self.right, rank + 1)}"
+        return f"{_parenthesise(self.left, rank)} {self.sign} {_parenthesise(self.right, rank + 1)}"
 
 
 @dataclass(frozen=True)
@@ -163,27 +163,27 @@ class Not:
     part: Condition
 
     def __str__(self) -> str:
-        return f"not {_within(self.part, 3)}"
+        return f"not {_parenthesise(self.part, 3)}"
 
 
 @dataclass(frozen=True)
 class And:
-    """All of two parts or more."""
+    """All of two or more conditions."""
 
     parts: tuple[Condition, ...]
 
     def __str__(self) -> str:
-        return " and ".join(_within(part, 3) for part in self.parts)
+        return " and ".join(_parenthesise(part, 3) for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Or:
-    """Any of two parts or more."""
+    """Any of two or more conditions."""
 
     parts: tuple[Condition, ...]
 
     def __str__(self) -> str:
-        return " or ".join(_within(part, 2) for part in self.parts)
+        return " or ".join(_parenthesise(part, 2) for part in self.parts)
 
 
 Condition = Compare | Not | And | Or
@@ -191,7 +191,7 @@ Node = Quantity | Condition
 
 
 def leaves(node: Node) -> Iterator[Number | Term | Count]:
-    """Numbers and what is asked of a result, from left to right."""
+    """Yield the numbers, terms and counts of a tree, from left to right."""
     if isinstance(node, Number | Term | Count):
         yield node
     elif isinstance(node, Negative | Not):
@@ -205,29 +205,29 @@ def leaves(node: Node) -> Iterator[Number | Term | Count]:
 
 
 def terms_of(node: Node) -> Iterator[Term | Count]:
-    """What a tree asks of a result, from left to right."""
+    """Yield the terms and counts of a tree, from left to right."""
     return (leaf for leaf in leaves(node) if not isinstance(leaf, Number))
 
 
 def holds(condition: Condition, numbers: Mapping[Term | Count, float]) -> bool:
-    """Whether a condition is met.
+    """Evaluate a condition.
 
     Parameters
     ----------
     condition : Condition
     numbers : mapping of Term or Count to float
-        Finite, for each of `terms_of`.
+        A finite number for each of `terms_of`.
 
     Raises
     ------
     ArithmeticError
-        Something reckoned on the way is not finite, be it where another part decides.
+        An intermediate result is not finite, even if another part decides the condition.
     """
-    # All parts are looked at: one that cannot be told must not hide behind one that decides.
+    # Evaluate all parts: a part that raises must not hide behind a part that decides.
     if isinstance(condition, Not):
         return not holds(condition.part, numbers)
     if isinstance(condition, Compare):
-        left, right = _amount(condition.left, numbers), _amount(condition.right, numbers)
+        left, right = _evaluate(condition.left, numbers), _evaluate(condition.right, numbers)
         return {
             "=": left == right,
             "!=": left != right,
@@ -236,30 +236,30 @@ def holds(condition: Condition, numbers: Mapping[Term | Count, float]) -> bool:
             ">": left > right,
             ">=": left >= right,
         }[condition.operator]
-    held = [holds(part, numbers) for part in condition.parts]
-    return all(held) if isinstance(condition, And) else any(held)
+    truths = [holds(part, numbers) for part in condition.parts]
+    return all(truths) if isinstance(condition, And) else any(truths)
 
 
-def _amount(quantity: Quantity, numbers: Mapping[Term | Count, float]) -> float:
+def _evaluate(quantity: Quantity, numbers: Mapping[Term | Count, float]) -> float:
     if isinstance(quantity, Number):
         return quantity.value
     if isinstance(quantity, Term | Count):
         return numbers[quantity]
     if isinstance(quantity, Negative):
-        return -_amount(quantity.part, numbers)
+        return -_evaluate(quantity.part, numbers)
     if isinstance(quantity, Function):
-        amounts = [_amount(part, numbers) for part in quantity.parts]
+        amounts = [_evaluate(part, numbers) for part in quantity.parts]
         if quantity.name == "abs":
             return abs(amounts[0])
         return min(amounts) if quantity.name == "min" else max(amounts)
-    found = _result(quantity, numbers)
-    if not math.isfinite(found):
+    result = _result(quantity, numbers)
+    if not math.isfinite(result):
         raise ArithmeticError(f"{quantity} is no finite number")
-    return found
+    return result
 
 
 def _result(operation: Operation, numbers: Mapping[Term | Count, float]) -> float:
-    left, right = _amount(operation.left, numbers), _amount(operation.right, numbers)
+    left, right = _evaluate(operation.left, numbers), _evaluate(operation.right, numbers)
     if operation.sign == "/":
         return left / right if right else math.nan
     if operation.sign == "*":
@@ -268,35 +268,35 @@ def _result(operation: Operation, numbers: Mapping[Term | Count, float]) -> floa
 
 
 def _rank(node: Node) -> int:
-    """How tightly it binds."""
+    """Return the precedence of an operator."""
     if isinstance(node, Operation):
         return 5 if node.sign in "+-" else 6
     ranks = {Or: 1, And: 2, Not: 3, Compare: 4, Negative: 7}
     return ranks.get(type(node), 8)
 
 
-def _within(node: Node, least: int) -> str:
+def _parenthesise(node: Node, least: int) -> str:
     return str(node) if _rank(node) >= least else f"({node})"
 
 
-def _written(score: str) -> str:
+def _quote_if_needed(score: str) -> str:
     bare = BARE.fullmatch(score) and score.lower() not in KEYWORDS
     return score if bare else '"' + score.replace('"', '""') + '"'
 
 
-def _bracketed(part: str | None) -> str:
-    if part is None:
+def _in_brackets(label: str | None) -> str:
+    if label is None:
         return "[*]"
-    bare = part.strip() == part and part not in ("", "*") and "]" not in part and '"' not in part
-    return f"[{part}]" if bare else '["' + part.replace('"', '""') + '"]'
+    bare = label.strip() == label and label not in ("", "*") and not {"]", '"'} & {*label}
+    return f"[{label}]" if bare else '["' + label.replace('"', '""') + '"]'
 
 
 _FUNCTIONS = ("abs", "min", "max")
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 _SPELLING = {"==": "=", "<>": "!="}
 _EXPECTED = "a comparison (=, !=, <, <=, >, >=)"
-#: Each may make the tree one deeper.
-_MOST_OPERATORS = 100
+#: Each operator may add a level to the tree.
+_MAX_OPERATORS = 100
 _TOKEN = re.compile(
     rf"""(?P<blank>\s+)
     |(?P<slice>\[\s*"(?:[^"]|"")*"\s*\]|\[[^\]]*\])
@@ -306,7 +306,7 @@ _TOKEN = re.compile(
     |(?P<operator>==|!=|<>|<=|>=|[=<>(),:+*/-])""",
     re.VERBOSE,
 )
-#: What a measure may be called, the longest first: alpha-nDCG, iprec_at_recall_0.10, GAUC.
+#: Forms of names of measures, the longest first: alpha-nDCG, iprec_at_recall_0.10, GAUC.
 _NAMES = tuple(re.compile(name) for name in (r"\w+-\w+", r"\w+\.[0-9]+", r"\w+"))
 _OPTIONS = re.compile(
     rf"""(?:\s*\((?:[^()'"]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")*\))?(?:\s*@\s*{NUMBER})?"""
@@ -314,7 +314,7 @@ _OPTIONS = re.compile(
 
 
 def parse(text: str) -> Condition:
-    """Read a gate.
+    """Parse the condition of a gate.
 
     Parameters
     ----------
@@ -323,12 +323,12 @@ def parse(text: str) -> Condition:
     Returns
     -------
     Condition
-        Its text reads as the same tree.
+        `str` of it parses to the same tree.
 
     Raises
     ------
     ArgumentError
-        Tells where the text does not follow the grammar, and what was expected there.
+        The text does not follow the grammar. With the position, and what was expected there.
 
     Examples
     --------
@@ -339,14 +339,14 @@ def parse(text: str) -> Condition:
     fastrank_eval.ArgumentError: gate "GAUC vaule < 0.6": expected a field or a comparison \
 at character 6, found vaule. Did you mean 'value'?
     """
-    return _Parser(text).whole()
+    return _Parser(text).parse()
 
 
 class _Parser(TokenReader):
-    """Reads tokens from left to right, one method a rule of the grammar.
+    """Parse tokens from left to right, one method for each rule.
 
-    In parentheses a quantity and a condition begin alike, so rules read either, and those that
-    need one of them look at what they got.
+    In parentheses a quantity and a condition begin alike. So rules return either, and a caller
+    that needs one of them checks the type.
     """
 
     name = "gate"
@@ -359,15 +359,15 @@ class _Parser(TokenReader):
         self._operators = 0
         super().__init__(text)
 
-    def whole(self) -> Condition:
-        found = self._condition(self._either())
+    def parse(self) -> Condition:
+        condition = self._condition(self._either())
         if self._next.kind != "end":
             self._fail("'and', 'or' or the end")
-        if next(terms_of(found), None) is None:
+        if next(terms_of(condition), None) is None:
             self._refuse(
                 "nothing in it is of a result.", "Name a measure, rows or groups: GAUC < 0.6.", 0
             )
-        return found
+        return condition
 
     def _token_at(self, at: int) -> tuple[str, int] | None:
         match = _TOKEN.match(self._text, at)
@@ -402,9 +402,9 @@ class _Parser(TokenReader):
         if not self._skip("not"):
             return self._comparison()
         self._enter()
-        found = Not(self._condition(self._negation()))
+        result = Not(self._condition(self._negation()))
         self._depth -= 1
-        return found
+        return result
 
     def _comparison(self) -> Node:
         left = self._sum()
@@ -413,52 +413,52 @@ class _Parser(TokenReader):
             return left
         left = self._quantity(left)
         self._position += 1
-        return Compare(operator, left, self._needed(self._sum))
+        return Compare(operator, left, self._quantity_of(self._sum))
 
     def _sum(self) -> Node:
-        found = self._product()
-        while self._signed("+-"):
-            left, sign = self._quantity(found), self._sign()
-            found = Operation(sign, left, self._needed(self._product))
-        return found
+        node = self._product()
+        while self._next_is("+-"):
+            left, sign = self._quantity(node), self._sign()
+            node = Operation(sign, left, self._quantity_of(self._product))
+        return node
 
     def _product(self) -> Node:
-        found = self._factor()
-        while self._signed("*/"):
-            left, sign = self._quantity(found), self._sign()
-            found = Operation(sign, left, self._needed(self._factor))
-        return found
+        node = self._factor()
+        while self._next_is("*/"):
+            left, sign = self._quantity(node), self._sign()
+            node = Operation(sign, left, self._quantity_of(self._factor))
+        return node
 
-    def _signed(self, signs: str) -> bool:
+    def _next_is(self, signs: str) -> bool:
         return self._next.kind == "operator" and self._next.text in signs
 
     def _sign(self) -> str:
         sign = self._next.text
         self._operators += 1
-        if self._operators > _MOST_OPERATORS:
-            self._fail(f"at most {_MOST_OPERATORS} of + - * /")
+        if self._operators > _MAX_OPERATORS:
+            self._fail(f"at most {_MAX_OPERATORS} of + - * /")
         self._position += 1
         return sign
 
     def _factor(self) -> Node:
-        if self._signed("+-"):
+        if self._next_is("+-"):
             sign = self._sign()
             self._enter()
-            part = self._needed(self._factor)
+            part = self._quantity_of(self._factor)
             self._depth -= 1
             return Negative(part) if sign == "-" else part
-        here = self._next
-        if here.kind == "number":
-            value = float(here.text)
+        token = self._next
+        if token.kind == "number":
+            value = float(token.text)
             if not math.isfinite(value):
                 self._fail("a number that a double holds")
             self._position += 1
             return Number(value)
         if self._tokens[min(self._position + 1, len(self._tokens) - 1)].text == ":":
             return self._term(self._score())
-        if here.text == "(":
-            return self._inside()
-        word = here.text.lower() if here.kind == "word" else ""
+        if token.text == "(":
+            return self._in_parentheses()
+        word = token.text.lower() if token.kind == "word" else ""
         if word in _FUNCTIONS:
             return self._function(word)
         if word in COUNTS:
@@ -466,32 +466,34 @@ class _Parser(TokenReader):
             return Count(word)
         return self._term(None)
 
-    def _inside(self) -> Node:
+    def _in_parentheses(self) -> Node:
         self._skip("(")
         self._enter()
-        found = self._either()
+        node = self._either()
         if not self._skip(")"):
             self._fail("')', 'and', 'or' or a comparison")
         self._depth -= 1
-        return found
+        return node
 
     def _function(self, name: str) -> Node:
         self._position += 1
         if not self._skip("("):
             self._fail(f"'(' after {name}")
         self._enter()
-        parts = [self._needed(self._sum)]
+        parts = [self._quantity_of(self._sum)]
         while name != "abs" and self._skip(","):
-            parts.append(self._needed(self._sum))
+            parts.append(self._quantity_of(self._sum))
         if not self._skip(")"):
             self._fail("')'" if name == "abs" else "',' or ')'")
         self._depth -= 1
         return Function(name, tuple(parts))
 
     def _score(self) -> str:
-        here = self._next
+        token = self._next
         name = (
-            here.text if here.kind == "measure" and BARE.fullmatch(here.text) else here.column_name
+            token.text
+            if token.kind == "measure" and BARE.fullmatch(token.text)
+            else token.column_name
         )
         if not name:
             self._fail("a score column before the colon", "Odd names stand in double quotes.")
@@ -499,58 +501,58 @@ class _Parser(TokenReader):
         return name
 
     def _term(self, score: str | None) -> Term:
-        here = self._next
-        if here.kind == "quoted" and score is None:
+        token = self._next
+        if token.kind == "quoted" and score is None:
             self._position += 1
             self._fail("':' and a measure after the score column")
-        if here.kind != "measure":
+        if token.kind != "measure":
             words = () if score is not None else (*COUNTS, *_FUNCTIONS)
             others = ", a number, rows, groups, abs, min, max, not or '('" if words else ""
-            hint = near(here.text, [*registry, *words]) if here.kind == "word" else ""
+            hint = near(token.text, [*registry, *words]) if token.kind == "word" else ""
             self._fail(f"a measure{others}", hint.strip())
         try:
-            found = measure(here.text)
-        except MeasureError as wrong:
-            self._refuse(f"at character {here.position + 1}: {wrong}", "", here.position)
+            parsed = measure(token.text)
+        except MeasureError as error:
+            self._refuse(f"at character {token.position + 1}: {error}", "", token.position)
         self._position += 1
-        part = self._slice() if self._next.kind == "slice" else ALL
-        return Term(spelled_out(found), self._field(), score, part)
+        label = self._slice() if self._next.kind == "slice" else ALL
+        return Term(spelled_out(parsed), self._field(), score, label)
 
     def _slice(self) -> str | None:
-        inside = self._next.text[1:-1].strip()
-        if not inside:
+        label = self._next.text[1:-1].strip()
+        if not label:
             self._fail("a slice such as [slot=1], or [*] for every slice")
         self._position += 1
-        if inside == "*":
+        if label == "*":
             return None
-        if len(inside) > 1 and inside[0] == inside[-1] == '"':
-            inside = inside[1:-1].replace('""', '"')
-        return inside
+        if len(label) > 1 and label[0] == label[-1] == '"':
+            label = label[1:-1].replace('""', '"')
+        return label
 
     def _field(self) -> str:
-        here = self._next
-        if here.kind not in ("word", "measure") or here.keyword:
+        token = self._next
+        if token.kind not in ("word", "measure") or token.keyword:
             return "value"
-        field = here.text.lower()
+        field = token.text.lower()
         if field not in FIELDS:
-            hint = near(here.text, FIELDS).strip()
+            hint = near(token.text, FIELDS).strip()
             self._fail("a field or a comparison", hint or f"Fields are {', '.join(FIELDS)}.")
         self._position += 1
         return field
 
-    def _condition(self, found: Node) -> Condition:
-        if not isinstance(found, Condition):
+    def _condition(self, node: Node) -> Condition:
+        if not isinstance(node, Condition):
             self._fail(_EXPECTED)
-        return found
+        return node
 
-    def _quantity(self, found: Node) -> Quantity:
-        if isinstance(found, Condition):
+    def _quantity(self, node: Node) -> Quantity:
+        if isinstance(node, Condition):
             self._fail("'and', 'or' or the end")
-        return found
+        return node
 
-    def _needed(self, rule: Callable[[], Node]) -> Quantity:
-        at, found = self._position, rule()
-        if isinstance(found, Condition):
-            self._position = at
+    def _quantity_of(self, rule: Callable[[], Node]) -> Quantity:
+        start, node = self._position, rule()
+        if isinstance(node, Condition):
+            self._position = start
             self._fail("a number or a measure")
-        return found
+        return node

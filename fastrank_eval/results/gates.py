@@ -1,4 +1,4 @@
-"""Gates: whether a result is good enough to go on with, and the reasons where it is not."""
+"""Judge a result by gates: conditions that must not hold."""
 
 from __future__ import annotations
 
@@ -24,41 +24,41 @@ from fastrank_eval.results.gate_parser import (
     terms_of,
 )
 
-__all__ = ["Gate", "GateFailure", "Line", "Verdict", "gate", "judge"]
+__all__ = ["Gate", "GateFailure", "GateRow", "Verdict", "gate", "judge"]
 
 
-class Line(Protocol):
-    """A record of a result; the fields of gates that it has are read as its attributes."""
+class GateRow(Protocol):
+    """A row of a result. Gates read their fields from its attributes."""
 
     @property
     def score(self) -> str:
-        """Score column, that is, the model; of a comparison, the candidate."""
+        """Score column: the model, in a comparison the candidate."""
 
     @property
     def slice(self) -> str:
-        """Part of the rows; ``"all"`` for all of them."""
+        """Label of the slice; ``"all"`` for all rows."""
 
     @property
     def measure(self) -> str:
-        """Canonical text."""
+        """Canonical text of the measure."""
 
 
 @dataclass(frozen=True)
 class GateFailure:
-    """Why a result does not pass a gate.
+    """The reason why a result does not pass a gate.
 
     Parameters
     ----------
     condition : str
         Canonical text of the gate.
     kind : str
-        ``"holds"``: the condition is met. Otherwise it cannot be told: ``"unknown_score"``,
-        ``"not_computed"`` (the measure), ``"unknown_slice"``, ``"no_groups"`` (none stands behind
-        the number), ``"no_baseline"``, ``"undefined"``.
+        ``"holds"``: the condition holds. With any other kind it cannot be judged:
+        ``"unknown_score"``, ``"not_computed"`` (the measure), ``"unknown_slice"``, ``"no_groups"``
+        (the number rests on no group), ``"no_baseline"``, ``"undefined"``.
     score, slice : str or None
-        Model and slice, where the condition is meant for each of them.
+        Model and slice, if the condition is judged for each of them.
     detail : str
-        The numbers, or what is missing.
+        The numbers, or the missing part.
     """
 
     condition: str
@@ -68,17 +68,17 @@ class GateFailure:
     detail: str
 
     def __str__(self) -> str:
-        place = ", ".join(part for part in (self.score, self.slice) if part is not None)
+        names = ", ".join(name for name in (self.score, self.slice) if name is not None)
         return (
-            f"{self.condition}: {place}: {self.detail}"
-            if place
+            f"{self.condition}: {names}: {self.detail}"
+            if names
             else (f"{self.condition}: {self.detail}")
         )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What gates say of a result; true where it passes all of them.
+    """The verdict of gates on a result; true if it passes all of them.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Gate:
-    """A condition that a result must not meet; :func:`gate` reads one from its text.
+    """A condition that must not hold; :func:`gate` parses its text.
 
     Parameters
     ----------
     condition : Condition
-        The tree of the text.
+        The syntax tree.
     """
 
     condition: Condition
@@ -130,16 +130,16 @@ class Gate:
         scores: Sequence[str],
         requested: Mapping[str, str] | None = None,
     ) -> None:
-        """Refuse a gate on what an evaluation is not going to have.
+        """Refuse a gate on measures or scores that an evaluation lacks.
 
         Parameters
         ----------
         measures : sequence of str
-            Texts of the measures it will compute.
+            Texts of the measures of the evaluation.
         scores : sequence of str
             Its score columns.
-        asked : mapping of str to str, optional
-            What measures were called that a profile gives other options.
+        requested : mapping of str to str, optional
+            By requested name the computed measure, where a profile sets other options.
 
         Raises
         ------
@@ -155,21 +155,21 @@ class Gate:
 
 @typed
 def gate(fail_if: str) -> Gate:
-    """Read a gate: a condition on a result for which the result is not to pass.
+    """Parse a gate: a condition that fails a result if it holds.
 
     ``[score:]MEASURE[slice] FIELD OP NUMBER``, joined by ``and``, ``or``, ``not``, parentheses.
-    Either side of ``= != < <= > >=`` may reckon: ``+ - * /``, ``abs(x)``, ``min(x, y)``,
-    ``max(x, y)``, and ``rows``, ``groups`` that were read. Fields of a value: ``value`` (which may
-    be left out), ``se``, ``ci_low``, ``ci_high``, ``effective_groups``, ``weight``, ``groups``,
-    ``groups_used``, ``dropped_share``, ``rows_share``, ``positives_share``; of a comparison:
-    ``delta``, ``delta_se``, ``delta_ci_low``, ``delta_ci_high``, ``relative``, ``p_value``,
-    ``p_adjusted``, ``wins``, ``losses``, ``ties``, ``mdd``.
+    Both sides of ``= != < <= > >=`` may contain ``+ - * /``, ``abs(x)``, ``min(x, y)``,
+    ``max(x, y)``, and the numbers ``rows`` and ``groups`` that were read. Fields of a value:
+    ``value`` (the default), ``se``, ``ci_low``, ``ci_high``, ``effective_groups``, ``weight``,
+    ``groups``, ``groups_used``, ``dropped_share``, ``rows_share``, ``positives_share``. Fields of
+    a comparison: ``delta``, ``delta_se``, ``delta_ci_low``, ``delta_ci_high``, ``relative``,
+    ``p_value``, ``p_adjusted``, ``wins``, ``losses``, ``ties``, ``mdd``.
 
-    Without a score column it is meant for each model (with a field of comparisons, each
-    candidate), with ``[*]`` for each slice: a result fails if it holds for any. All terms without
-    a score column are then of the same model, all ``[*]`` of the same slice. What cannot be told
-    for want of a slice, a baseline, a group or a defined value fails too, whatever stands around
-    it.
+    A term without a score column stands for each model (with a field of comparisons, for each
+    candidate), a term with ``[*]`` for each slice. The result fails if the condition holds for any
+    of them. All terms without a score column take the same model, all terms with ``[*]`` the same
+    slice. A gate also fails if a slice, a baseline, a group or a defined value is missing in any
+    of its terms.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def gate(fail_if: str) -> Gate:
     Raises
     ------
     ArgumentError
-        The text does not follow the grammar, or a measure or field is unknown; tells where.
+        The text does not follow the grammar, or a measure or field is unknown. With the position.
 
     Examples
     --------
@@ -198,28 +198,28 @@ def gate(fail_if: str) -> Gate:
 
 def judge(
     gates: Iterable[str | Gate],
-    lines: Iterable[Line],
+    values: Iterable[GateRow],
     *,
     rows: int,
     groups: int,
     baseline: str | None = None,
     requested: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Tell whether a result passes gates.
+    """Judge a result by gates.
 
     Parameters
     ----------
     gates : iterable of str or Gate
         At least one.
-    lines : iterable of Line
-        Records of the result; of several with the same score, slice and measure, each field is
-        read from the first that has it.
+    values : iterable of GateRow
+        Rows of the result. If several have the same score, slice and measure, each field is read
+        from the first row that has it.
     rows, groups : int
-        Read, and found.
+        Numbers of rows and groups that were read.
     baseline : str, optional
         Score column that the others are compared with.
-    asked : mapping of str to str, optional
-        What measures were called that a profile gave other options.
+    requested : mapping of str to str, optional
+        By requested name the computed measure, where a profile sets other options.
 
     Returns
     -------
@@ -228,45 +228,45 @@ def judge(
     Raises
     ------
     ArgumentError
-        No gate is given, or one cannot be read.
+        No gate is given, or one cannot be parsed.
     """
-    read = [found if isinstance(found, Gate) else gate(found) for found in gates]
-    if not read:
+    parsed = [one if isinstance(one, Gate) else gate(one) for one in gates]
+    if not parsed:
         raise ArgumentError("no gate is given: pass a condition such as 'GAUC < 0.6'.")
-    record = _Record(lines, {"rows": rows, "groups": groups}, baseline, requested or {})
-    failures = (failure for each in read for failure in record.failures(each))
+    table = _Table(values, {"rows": rows, "groups": groups}, baseline, requested or {})
+    failures = (failure for each in parsed for failure in table.failures(each))
     return Verdict(tuple(dict.fromkeys(failures)))
 
 
 class _Unknown(Exception):
-    """A number cannot be told: of what kind the failure is, and the reason."""
+    """A number is missing or undefined: kind and detail of the failure."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(kind, detail)
         self.kind, self.detail = kind, detail
 
 
-class _Record:
-    """The lines of a result by what they speak of."""
+class _Table:
+    """The rows of a result by score column, slice and measure."""
 
     def __init__(
         self,
-        lines: Iterable[Line],
+        values: Iterable[GateRow],
         counts: Mapping[str, int],
         baseline: str | None,
         requested: Mapping[str, str],
     ) -> None:
-        self._lines: dict[tuple[str, str, str], list[Line]] = {}
-        for line in lines:
-            self._lines.setdefault((line.score, line.slice, line.measure), []).append(line)
+        self._rows: dict[tuple[str, str, str], list[GateRow]] = {}
+        for row in values:
+            self._rows.setdefault((row.score, row.slice, row.measure), []).append(row)
         self._scores, self._slices, self._measures = (
-            list(dict.fromkeys(key[at] for key in self._lines)) for at in range(3)
+            list(dict.fromkeys(key[i] for key in self._rows)) for i in range(3)
         )
         self._counts, self._baseline, self._requested = counts, baseline, requested
 
     def failures(self, each: Gate) -> Iterator[GateFailure]:
         terms = _terms(each.condition)
-        missing = [found for term in terms for found in self._missing(term)]
+        missing = [failure for term in terms for failure in self._missing(term)]
         if missing:
             for kind, detail in missing:
                 yield GateFailure(str(each), kind, None, None, detail)
@@ -281,15 +281,15 @@ class _Record:
                 )
         slices: list[str | None] = [None]
         if any(term.slice is None for term in terms):
-            slices = [part for part in self._slices if part != ALL]
-        for part, score in product(slices, scores):
-            found = self._judged(each.condition, score, part)
-            if found is not None:
-                yield GateFailure(str(each), found[0], score, part, found[1])
+            slices = [label for label in self._slices if label != ALL]
+        for label, score in product(slices, scores):
+            failure = self._judge(each.condition, score, label)
+            if failure is not None:
+                yield GateFailure(str(each), failure[0], score, label, failure[1])
 
     def _missing(self, term: Term) -> Iterator[tuple[str, str]]:
-        """What no model and no slice has."""
-        if not self._lines:
+        """Yield kind and detail of parts that are missing in all rows."""
+        if not self._rows:
             yield "undefined", "the result has no values"
             return
         yield from _absent(term, self._measures, self._scores, self._requested)
@@ -297,12 +297,12 @@ class _Record:
             yield "unknown_slice", "the result has no slices"
         elif term.slice is not None and term.slice not in self._slices:
             text = f"the result has no slice {term.slice!r}"
-            yield "unknown_slice", _hinting(text, term.slice, self._slices)
+            yield "unknown_slice", _with_hint(text, term.slice, self._slices)
 
-    def _judged(
-        self, condition: Condition, score: str | None, part: str | None
+    def _judge(
+        self, condition: Condition, score: str | None, label: str | None
     ) -> tuple[str, str] | None:
-        """Kind and detail of the failure of one model and slice, if it is one."""
+        """Return kind and detail of the failure for a model and a slice."""
         numbers: dict[Term | Count, float] = {}
         try:
             for term in terms_of(condition):
@@ -310,9 +310,9 @@ class _Record:
                     numbers[term] = self._count(term)
                 else:
                     model = score if term.score is None else term.score
-                    piece = part if term.slice is None else term.slice
-                    numbers[term] = self._number(term, str(model), str(piece))
-            return ("holds", _shown(condition, numbers)) if holds(condition, numbers) else None
+                    in_slice = label if term.slice is None else term.slice
+                    numbers[term] = self._number(term, str(model), str(in_slice))
+            return ("holds", _format(condition, numbers)) if holds(condition, numbers) else None
         except _Unknown as unknown:
             return unknown.kind, unknown.detail
         except ArithmeticError as undefined:
@@ -324,23 +324,21 @@ class _Record:
             raise _Unknown("no_groups", f"there are no {count.of}")
         return float(number)
 
-    def _number(self, term: Term, score: str, part: str) -> float:
+    def _number(self, term: Term, score: str, label: str) -> float:
         text = str(computed(measure(term.measure), self._measures, self._requested))
-        lines = self._lines.get((score, part, text))
-        if lines is None:
-            raise _Unknown("undefined", f"there is no {text} of {score!r} for {part!r}")
-        of = text if part == ALL else f"{text}[{part}]"
-        if any(getattr(line, "groups_used", None) == 0 for line in lines):
-            raise _Unknown("no_groups", f"no group stands behind {of}{_why(lines)}")
-        found = next(
-            (n for n in (_field(line, term.field) for line in lines) if n is not None), None
-        )
-        if found is None and term.field in COMPARISON_FIELDS and self._baseline in (None, score):
-            why = "there is no baseline" if self._baseline is None else "it is the baseline"
-            raise _Unknown("no_baseline", f"{of} has no {term.field}: {why}")
-        if found is None or not math.isfinite(found):
-            raise _Unknown("undefined", f"{term.field} of {of} is undefined{_why(lines)}")
-        return found
+        rows = self._rows.get((score, label, text))
+        if rows is None:
+            raise _Unknown("undefined", f"there is no {text} of {score!r} for {label!r}")
+        title = text if label == ALL else f"{text}[{label}]"
+        if any(getattr(row, "groups_used", None) == 0 for row in rows):
+            raise _Unknown("no_groups", f"no group stands behind {title}{_reasons(rows)}")
+        number = next((n for n in (_field(row, term.field) for row in rows) if n is not None), None)
+        if number is None and term.field in COMPARISON_FIELDS and self._baseline in (None, score):
+            reason = "there is no baseline" if self._baseline is None else "it is the baseline"
+            raise _Unknown("no_baseline", f"{title} has no {term.field}: {reason}")
+        if number is None or not math.isfinite(number):
+            raise _Unknown("undefined", f"{term.field} of {title} is undefined{_reasons(rows)}")
+        return number
 
 
 def _terms(condition: Condition) -> list[Term]:
@@ -350,43 +348,44 @@ def _terms(condition: Condition) -> list[Term]:
 def _absent(
     term: Term, measures: Sequence[str], scores: Sequence[str], requested: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Measure and score column of a term, where a result has not got them."""
+    """Yield kind and detail of a missing measure or score column."""
     if term.score is not None and term.score not in scores:
         text = f"score column {term.score!r} is none of {', '.join(map(repr, scores))}"
-        yield "unknown_score", _hinting(text, term.score, scores)
+        yield "unknown_score", _with_hint(text, term.score, scores)
     if computed(measure(term.measure), measures, requested) is None:
         text = f"{term.measure} is none of the measures {', '.join(measures)}"
-        yield "not_computed", _hinting(text, term.measure, measures)
+        yield "not_computed", _with_hint(text, term.measure, measures)
 
 
-def _hinting(text: str, name: str, known: Sequence[str]) -> str:
-    hint = near(name, known)
+def _with_hint(text: str, name: str, names: Sequence[str]) -> str:
+    hint = near(name, names)
     return f"{text}.{hint}" if hint else text
 
 
-def _field(line: Line, field: str) -> float | None:
+def _field(row: GateRow, field: str) -> float | None:
     if field == "dropped_share":
-        groups, used = getattr(line, "groups", None), getattr(line, "groups_used", None)
+        groups, used = getattr(row, "groups", None), getattr(row, "groups_used", None)
         return (groups - used) / groups if groups and used is not None else None
-    found = getattr(line, field, None)
-    return None if found is None else float(found)
+    number = getattr(row, field, None)
+    return None if number is None else float(number)
 
 
-def _why(lines: Iterable[Line]) -> str:
-    """Reasons that lines tell: groups left out, why there is no standard error."""
+def _reasons(rows: Iterable[GateRow]) -> str:
+    """List why groups of rows are left out, and their cautions."""
     reasons: list[str] = []
-    for line in lines:
-        reasons += [f"{n} {why}" for why, n in (getattr(line, "dropped", None) or {}).items() if n]
-        if getattr(line, "caution", None):
-            reasons.append(str(getattr(line, "caution", "")))
+    for row in rows:
+        dropped = getattr(row, "dropped", None) or {}
+        reasons += [f"{count} {reason}" for reason, count in dropped.items() if count]
+        if getattr(row, "caution", None):
+            reasons.append(str(getattr(row, "caution", "")))
     return f" ({', '.join(dict.fromkeys(reasons))})" if reasons else ""
 
 
-def _shown(condition: Condition, numbers: Mapping[Term | Count, float]) -> str:
-    """The numbers, with all digits where fewer would hide what differs."""
+def _format(condition: Condition, numbers: Mapping[Term | Count, float]) -> str:
+    """Format numbers, with all digits if fewer would make them equal."""
     compared = {n.value if isinstance(n, Number) else numbers[n] for n in leaves(condition)}
     rounded = {f"{number:.6g}" for number in compared}
-    form = repr if len(rounded) < len(compared) else "{:.6g}".format
+    to_text = repr if len(rounded) < len(compared) else "{:.6g}".format
     if len(numbers) == 1:
-        return form(next(iter(numbers.values())))
-    return ", ".join(f"{term} {form(number)}" for term, number in numbers.items())
+        return to_text(next(iter(numbers.values())))
+    return ", ".join(f"{term} {to_text(number)}" for term, number in numbers.items())

@@ -1,4 +1,4 @@
-"""Measures, score columns and slices that a result holds, found by what a caller calls them."""
+"""Look up measures, score columns and slices of a result by name."""
 
 from __future__ import annotations
 
@@ -22,146 +22,149 @@ __all__ = [
 
 
 def find_measure(
-    wanted: str | Measure, measures: Sequence[str], requested: Mapping[str, str]
+    name: str | Measure, measures: Sequence[str], requested: Mapping[str, str]
 ) -> Measure:
-    """The measure meant, in any accepted spelling, or as it was asked for.
+    """Look up a measure in any accepted spelling, or by its requested name.
 
     Parameters
     ----------
-    wanted : str or Measure
+    name : str or Measure
     measures : sequence of str
-        Canonical texts of those held.
-    asked : mapping of str to str
-        Which of them stands for a measure that a profile gave other options.
+        Canonical texts of the measures of the result.
+    requested : mapping of str to str
+        By requested name the computed measure, where a profile set other options.
 
     Raises
     ------
     MeasureError
-        If it is not among them.
+        If the result does not have it.
     """
     from fastrank_eval.measures import measure
     from fastrank_eval.measures.parser import computed
 
-    known = measure(wanted)
-    found = computed(known, measures, requested)
-    if found is None:
+    parsed = measure(name)
+    result = computed(parsed, measures, requested)
+    if result is None:
         raise MeasureError(
-            f"measure {known} was not part of this evaluation, which holds "
-            f"{', '.join(measures)}.{near(str(known), measures)}"
+            f"measure {parsed} was not part of this evaluation, which holds "
+            f"{', '.join(measures)}.{near(str(parsed), measures)}"
         )
-    return found
+    return result
 
 
-def find_score(wanted: str | None, scores: Sequence[str], measures: Sequence[str]) -> str:
-    """The score column meant; the only one, if none is named.
+def find_score(name: str | None, scores: Sequence[str], measures: Sequence[str]) -> str:
+    """Look up a score column; by default the only one.
 
     Raises
     ------
     ArgumentError
         If it is unknown, or left out where there are several.
     """
-    if wanted is None and len(scores) == 1:
+    if name is None and len(scores) == 1:
         return scores[0]
     names = ", ".join(map(repr, scores))
-    if wanted is None:
+    if name is None:
         raise ArgumentError(
             f"this evaluation has several score columns ({names}): name the one you mean, "
             f"as in result[{scores[0]!r}, {measures[0]!r}]."
         )
-    if wanted not in scores:
+    if name not in scores:
         raise ArgumentError(
-            f"score column {wanted!r} was not part of this evaluation, which holds "
-            f"{names}.{near(wanted, scores)}"
+            f"score column {name!r} was not part of this evaluation, which holds "
+            f"{names}.{near(name, scores)}"
         )
-    return wanted
+    return name
 
 
-def find_slicing(wanted: str | None, values: Sequence[MeasureValue]) -> str:
-    """The slicing meant, in canonical text; the only one, if none is named.
+def find_slicing(by: str | None, values: Sequence[MeasureValue]) -> str:
+    """Look up the canonical text of a slicing; by default the only one.
 
     Raises
     ------
     ArgumentError
-        If the rows were not sliced by that, or it is left out where there are several or none.
+        If the rows were not sliced by `by`, or it is None where there are several or none.
     """
-    known = list(dict.fromkeys(v.by for v in values if v.by is not None))
-    if wanted is None:
-        if len(known) == 1:
-            return known[0]
-        which = f"by {', '.join(map(repr, known))}: name one, by=..." if known else "by nothing"
+    slicings = list(dict.fromkeys(v.by for v in values if v.by is not None))
+    names = ", ".join(map(repr, slicings))
+    if by is None:
+        if len(slicings) == 1:
+            return slicings[0]
+        which = f"by {names}: name one, by=..." if slicings else "by nothing"
         raise ArgumentError(f"the rows of this evaluation were sliced {which}.")
     from fastrank_eval.slicing.parser import parse
 
-    text = str(parse(wanted))
-    if text not in known:
-        which = f"but by {', '.join(map(repr, known))}" if known else "nor by anything else"
+    text = str(parse(by))
+    if text not in slicings:
+        which = f"but by {names}" if slicings else "nor by anything else"
         raise ArgumentError(
-            f"the rows of this evaluation were not sliced by {text!r}, {which}.{near(text, known)}"
+            f"the rows of this evaluation were not sliced by {text!r}, {which}."
+            f"{near(text, slicings)}"
         )
     return text
 
 
-def find_slices(wanted: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
-    """Labels of the slices of one slicing, or of all, in their order.
+def find_slices(by: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
+    """List the labels of the slices of one slicing, or of all, in their order.
 
     Raises
     ------
     ArgumentError
-        If the rows were not sliced by that.
+        If the rows were not sliced by `by`.
     """
-    if wanted is not None:
-        wanted = find_slicing(wanted, values)
-    slices = (v.slice for v in values if v.by is not None and wanted in (None, v.by))
+    if by is not None:
+        by = find_slicing(by, values)
+    slices = (v.slice for v in values if v.by is not None and by in (None, v.by))
     return tuple(dict.fromkeys(slices))
 
 
 def find_value(
-    text: str, score: str, part: str, values: Sequence[MeasureValue], least: object
+    text: str, score: str, label: str, values: Sequence[MeasureValue], min_groups: object
 ) -> MeasureValue:
-    """The line of a measure and a model for a slice, or ``"all"``.
+    """Look up the value of a measure and a model for a slice.
 
     Parameters
     ----------
-    text, score, part : str
+    text, score, label : str
         Measure, score column, label of the slice.
     values : sequence of MeasureValue
-    least : object
-        Groups of the smallest slices that were not left out, if that is known.
+    min_groups : object
+        The fewest groups of a slice that was not left out; not an int if that is unknown.
 
     Raises
     ------
     ArgumentError
         If there is no such slice.
     MeasureError
-        If there is no such line of all rows.
+        If there is no such value of all rows.
     """
     for v in values:
-        if (v.measure, v.score, v.slice) == (text, score, part):
+        if (v.measure, v.score, v.slice) == (text, score, label):
             return v
-    if part == "all":
+    if label == "all":
         raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
-    known = find_slices(None, values)
-    if not known:
+    labels = find_slices(None, values)
+    if not labels:
         raise ArgumentError(
-            f"slice {part!r} was not part of this evaluation, which has no slices: ask for them by "
-            "by=... (--by)."
+            f"slice {label!r} was not part of this evaluation, which has no slices: ask for them "
+            "by by=... (--by)."
         )
-    few = (
-        f", nor any of fewer than {least:,} groups" if isinstance(least, int) and least > 1 else ""
-    )
-    some = ", ".join(map(repr, known[:5])) + f" and {len(known) - 5:,} more" * (len(known) > 5)
+    few = ""
+    if isinstance(min_groups, int) and min_groups > 1:
+        few = f", nor any of fewer than {min_groups:,} groups"
+    some = ", ".join(map(repr, labels[:5])) + f" and {len(labels) - 5:,} more" * (len(labels) > 5)
     raise ArgumentError(
-        f"slice {part!r} was not part of this evaluation{few}; it holds {some}.{near(part, known)}"
+        f"slice {label!r} was not part of this evaluation{few}; it holds {some}."
+        f"{near(label, labels)}"
     )
 
 
-def refuse_pooled(known: Measure) -> None:
-    """Refuse a measure that has no value per group, and name its kin that has."""
-    if known.pooled:
+def refuse_pooled(measure: Measure) -> None:
+    """Refuse a measure without values per group, and name its variant."""
+    if measure.pooled:
         from fastrank_eval.measures import registry
 
-        kin = "GAUC" if known.name == "AUC" else f"Group{known.name}"
+        variant = "GAUC" if measure.name == "AUC" else f"Group{measure.name}"
         raise MeasureError(
-            f"{known} pools the rows of all groups and has no value per group"
-            + (f"; {kin} is the {known.name} of each group." if kin in registry else ".")
+            f"{measure} pools the rows of all groups and has no value per group"
+            + (f"; {variant} is the {measure.name} of each group." if variant in registry else ".")
         )

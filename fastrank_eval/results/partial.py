@@ -1,4 +1,4 @@
-"""partial(): whole groups in, their state out, for engines that share rows out among workers."""
+"""Evaluate one partition of the rows for a distributed engine."""
 
 from __future__ import annotations
 
@@ -26,29 +26,27 @@ def partial(
     threads: int = 1,
     **options: Any,
 ) -> State:
-    """Evaluate a part of the rows that holds whole groups: a state, to be merged with the others'.
+    """Evaluate one partition of the rows, and return its state.
 
-    ``first.merge(*others).result()`` has the bits of one evaluation of all rows, however they were
-    shared out, as long as no group has rows in two parts. So an engine needs one thing only: a
-    partition, shuffle or window by the group. `State.to_bytes` and `State.from_bytes` carry states
-    through it.
+    ``first.merge(*others).result()`` has the bits of one evaluation of all rows for any
+    partitions, if no group has rows in two of them. So an engine needs only a partition, shuffle
+    or window by the group. `State.to_bytes` and `State.from_bytes` carry states through it.
 
     Parameters
     ----------
     batches : object
-        The rows of the part, in any order: a table, batches, a list or an iterator of batches, a
-        frame, or whatever else `evaluate` takes. An iterator needs at least one batch.
+        The rows of the partition, in any order: a table, batches, a list or an iterator of batches,
+        a frame, or any other source of `evaluate`. An iterator needs at least one batch.
     group, label, score, measures
         As `evaluate` takes them.
     keep_groups : bool
-        Keep keys and values of every group: states then see groups that have rows in two parts, and
-        refuse to be merged. They grow with the groups.
+        Keep keys and values of every group. A merge then refuses groups with rows in two
+        partitions. The states grow with the groups.
     threads : int
-        Engines run a worker a core, so by default one.
+        By default one, because engines run one worker a core.
     **options
-        Any other argument of `evaluate`; `baseline` where models are to be compared. Slices by
-        quantiles have edges of their own in each part, and such states refuse to be merged: give
-        edges.
+        Any other argument of `evaluate`; `baseline` to compare models. Slices by quantiles have
+        different edges in each partition, and such states cannot be merged: give edges.
 
     Returns
     -------
@@ -69,8 +67,8 @@ def partial(
     >>> parts[0].merge(*parts[1:]).result().value("GAUC")
     0.5
     """
-    given = ["group", "label", "score", "measures", *options]
-    check_options("partial", given, run, without=("per_group", "keep_state"))
+    names = ["group", "label", "score", "measures", *options]
+    check_options("partial", names, run, without=("per_group", "keep_state"))
     return evaluate(
         batches,
         group=group,

@@ -1,4 +1,4 @@
-"""The result of an evaluation: values by measure, model and slice."""
+"""Read the result of an evaluation: values by measure, model and slice."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ __all__ = ["NamedValues", "Reported", "Result"]
 
 
 class Reported:
-    """The forms of a report that `Result` can take."""
+    """The output formats of a result: JSON, CSV, markdown and text."""
 
     values: tuple[MeasureValue, ...]
     scores: tuple[str, ...]
     meta: Meta
 
     def to_dict(self) -> dict[str, Any]:
-        """Build the JSON contract.
+        """Build the plain Python values that :meth:`to_json` writes.
 
         Returns
         -------
@@ -93,23 +93,23 @@ class Reported:
         ----------
         safe : bool
             Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that no spreadsheet takes it for a formula.
+            carriage return, so that no spreadsheet reads it as a formula.
 
         Returns
         -------
         str
-            A header and one line a score, slice and measure; values with all their digits, empty
+            A header and one row a score, slice and measure; values with all their digits, empty
             where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
         """
         return summary_csv(self.to_dict()["results"], safe)
 
     def to_markdown(self) -> str:
-        """Write the report as markdown tables with the conventions under them.
+        """Write the report as markdown tables, followed by the conventions.
 
         Returns
         -------
         str
-            Names that come from data stand in code spans, so that nothing in them is markup.
+            Names from the data stand in code spans, so that nothing in them is markup.
         """
         from fastrank_eval.results.result_view import markdown
 
@@ -127,7 +127,7 @@ class Reported:
 
 
 class NamedValues(Reported):
-    """The values that `Result` tells by name."""
+    """The values of a result, by the names of measures, models and slices."""
 
     measures: tuple[str, ...]
     requested: dict[str, str]
@@ -140,14 +140,14 @@ class NamedValues(Reported):
         *,
         slice: str = "all",  # noqa: A002 - what it is called everywhere
     ) -> float:
-        """Value of a measure over all groups, or over those of a slice.
+        """Return the value of a measure over all rows, or over those of a slice.
 
         Parameters
         ----------
         measure : str or Measure
             In any accepted spelling: ``"nDCG@10"``, ``"ndcg_cut_10"`` or ``nDCG @ 10``.
         score : str, optional
-            Score column; may be left out if there is one.
+            Score column; not needed if there is only one.
         slice : str, default "all"
             Label of a slice, ``"slot=1"``; `slices` lists them.
 
@@ -164,7 +164,7 @@ class NamedValues(Reported):
             If the score column or the slice was not part of it, or the score column is left out
             where there are several.
         """
-        return self._line(measure, score, slice).value
+        return self._find_value(measure, score, slice).value
 
     @typed
     def interval(
@@ -174,24 +174,25 @@ class NamedValues(Reported):
         *,
         slice: str = "all",  # noqa: A002 - what it is called everywhere
     ) -> tuple[float, float]:
-        """Confidence interval of a measure over all groups, groups being independent clusters.
+        """Return the confidence interval of a measure.
 
-        ``value -+ t * se`` with Student's t of one degree of freedom less than groups; of a
-        geometric mean the exponentials of the interval of its logarithm.
+        Groups are independent clusters. The interval is ``value -+ t * se`` with Student's t of
+        one degree of freedom less than groups; for a geometric mean the exponentials of the
+        interval of its logarithm.
 
         Parameters
         ----------
         measure : str or Measure
             In any accepted spelling.
         score : str, optional
-            Score column; may be left out if there is one.
+            Score column; not needed if there is only one.
         slice : str, default "all"
             Label of a slice.
 
         Returns
         -------
         low, high : float
-            NaN where no standard error is known. They are not cut off at the range of the measure.
+            NaN without a standard error. They are not cut off at the range of the measure.
 
         Raises
         ------
@@ -202,17 +203,17 @@ class NamedValues(Reported):
         ----------
         Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
         """
-        line = self._line(measure, score, slice)
-        return line.ci_low, line.ci_high
+        value = self._find_value(measure, score, slice)
+        return value.ci_low, value.ci_high
 
     @typed
     def slices(self, by: str | None = None) -> tuple[str, ...]:
-        """Labels of the slices, in their order: by value, nulls last.
+        """List the labels of the slices, in the order of their values, nulls last.
 
         Parameters
         ----------
         by : str, optional
-            Of this slicing only, ``"slot,country"``.
+            Only this slicing, such as ``"slot,country"``.
 
         Returns
         -------
@@ -222,17 +223,17 @@ class NamedValues(Reported):
         Raises
         ------
         ArgumentError
-            If the rows were not sliced by that.
+            If the rows were not sliced by `by`.
         """
         return find_slices(by, self.values)
 
-    def _line(self, measure: str | Measure, score: str | None, part: str) -> MeasureValue:
-        return self._line_of(str(self._known(measure)), score, part)
+    def _find_value(self, measure: str | Measure, score: str | None, label: str) -> MeasureValue:
+        return self._value_of(str(self._find_measure(measure)), score, label)
 
-    def _line_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
-        """Find a line by the canonical text of its measure."""
-        least = self.meta.conventions.get("min_groups")
-        return find_value(text, self._score(score), part or "all", self.values, least)
+    def _value_of(self, text: str, score: str | None, label: str | None = None) -> MeasureValue:
+        """Find a value by the canonical text of its measure."""
+        min_groups = self.meta.conventions.get("min_groups")
+        return find_value(text, self._find_score(score), label or "all", self.values, min_groups)
 
     @typed
     def rela_impr(
@@ -242,9 +243,9 @@ class NamedValues(Reported):
         base: str | Result,
         base_score: str | None = None,
     ) -> float:
-        """Relative improvement of one model's AUC or GAUC over another's, chance taken off both.
+        """Compute the relative improvement of AUC or GAUC over a base model.
 
-        ``(value - 0.5) / (base - 0.5) - 1``
+        ``(value - 0.5) / (base - 0.5) - 1``: both values are taken relative to chance, 0.5.
 
         Parameters
         ----------
@@ -255,12 +256,12 @@ class NamedValues(Reported):
         base : str or Result
             Score column of the base model; or the result that holds it.
         base_score : str, optional
-            Its score column in that result; may be left out if there is one.
+            Its score column in that result; not needed if there is only one.
 
         Returns
         -------
         float
-            A share: 0.05 is five per cent. NaN where a value is undefined or the base model is no
+            A share: 0.05 is five per cent. NaN if a value is undefined or the base model is no
             better than chance.
 
         Raises
@@ -274,21 +275,21 @@ class NamedValues(Reported):
         ----------
         Zhou et al. (2018), doi:10.1145/3219819.3219823.
         """
-        known = self._known(measure)
-        refuse_without_chance(known)
-        text, other = str(known), self if isinstance(base, str) else base
+        parsed = self._find_measure(measure)
+        refuse_without_chance(parsed)
+        text, other = str(parsed), self if isinstance(base, str) else base
         base_name = base if isinstance(base, str) else base_score
-        return rela_impr(self._line_of(text, score).value, other._line_of(text, base_name).value)
+        return rela_impr(self._value_of(text, score).value, other._value_of(text, base_name).value)
 
-    def _known(self, wanted: str | Measure) -> Measure:
-        return find_measure(wanted, self.measures, self.requested)
+    def _find_measure(self, name: str | Measure) -> Measure:
+        return find_measure(name, self.measures, self.requested)
 
-    def _score(self, wanted: str | None) -> str:
-        return find_score(wanted, self.scores, self.measures)
+    def _find_score(self, name: str | None) -> str:
+        return find_score(name, self.scores, self.measures)
 
 
 class Result(NamedValues):
-    """What :func:`fastrank_eval.evaluate` returns.
+    """The result of :func:`fastrank_eval.evaluate`.
 
     Parameters
     ----------
@@ -296,23 +297,23 @@ class Result(NamedValues):
         One entry a score, slice and measure.
     per_group : pyarrow.Table or None
         Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
-        there are several scores), null where undefined; None if it was not asked for.
+        there are several scores), null where undefined; None without ``per_group=True``.
     meta : Meta
-        What the values rest on.
+        Metadata of the evaluation.
     scores : sequence of str
-        Score columns, in the order asked for.
+        Score columns, in the order of the request.
     measures : sequence of str
-        Canonical texts of the measures, in the order asked for.
-    asked : mapping of str to str, optional
-        What measures were called that a profile gave other options.
+        Canonical texts of the measures, in the order of the request.
+    requested : mapping of str to str, optional
+        By requested name the computed measure, where a profile set other options.
     score_tables : mapping of (str, float) to ScoreTable, optional
-        The distinct scores of each model, for each threshold of relevance; None if they were not
-        asked for.
+        The distinct scores of each model, for each threshold of relevance; None without
+        ``keep_scores=True``.
     weights : mapping of (int, int) to ndarray of float64, optional
-        What each group counts for under a model and a measure, by their places, where that is not
-        1; None if groups are not to be compared.
+        The weights of groups that are not all 1, by the positions of model and measure; None if
+        values of groups are not compared.
     state : State, optional
-        What the values were computed from; None if it was not asked for.
+        The sums of the evaluation; None without ``keep_state=True``.
 
     Examples
     --------
@@ -355,22 +356,22 @@ class Result(NamedValues):
 
     @property
     def summary(self) -> pa.Table:
-        """One row a score, slice and measure.
+        """The table of all values: one row a score, slice and measure.
 
         Returns
         -------
         pyarrow.Table
-            score, by (the slicing without its edges; null where nothing was sliced), slice,
-            measure, value (null if undefined), se, ci_low, ci_high, effective_groups, weight,
-            caution, groups, groups_used, dropped (map of reason to count), rows_share,
-            positives_share (null without rows or positives), aggregate ("mean", "geometric mean",
-            "sum" or "pooled"), details (map of what else is known to its number).
+            score, by (the slicing without its edges; null for all rows), slice, measure, value
+            (null if undefined), se, ci_low, ci_high, effective_groups, weight, caution, groups,
+            groups_used, dropped (map of reason to count), rows_share, positives_share (null
+            without rows or positives), aggregate ("mean", "geometric mean", "sum" or "pooled"),
+            details (map of name to number).
         """
         return summary_table(self.values)
 
     @property
     def per_group(self) -> pa.Table:
-        """One row a group, in the order groups were met.
+        """The table of groups: one row a group, in the order of their first rows.
 
         Returns
         -------
@@ -392,7 +393,7 @@ class Result(NamedValues):
 
     @property
     def state(self) -> State:
-        """What the values were computed from, to be saved and merged with that of other rows.
+        """The state of the evaluation, which can be saved and merged.
 
         Returns
         -------
@@ -412,7 +413,7 @@ class Result(NamedValues):
 
     @typed
     def check(self, *fail_if: str | Gate) -> Verdict:
-        """Tell whether the result passes gates, conditions that must not hold.
+        """Judge the result by gates: conditions that must not hold.
 
         Parameters
         ----------
@@ -422,13 +423,13 @@ class Result(NamedValues):
         Returns
         -------
         Verdict
-            True where it passes all of them; tells the reasons where not. A gate that cannot be
-            told (a slice or measure that the result has not got, no group, NaN) is not passed.
+            True if the result passes all gates; otherwise it lists the reasons. A gate fails if it
+            cannot be judged: a slice, a measure or a group is missing, or a value is NaN.
 
         Raises
         ------
         ArgumentError
-            If none is given, or one does not follow the grammar.
+            If no gate is given, or one does not follow the grammar.
         """
         from fastrank_eval.results.gates import judge
 
@@ -444,17 +445,17 @@ class Result(NamedValues):
     def compare(
         self, other: Result | None = None, *, baseline: str | None = None, **choices: Any
     ) -> Comparison:
-        """Tell which models are better than a baseline, from the values of every group.
+        """Compare models with a baseline, from the values of every group.
 
         Parameters
         ----------
         other : Result, optional
-            A result whose models are compared with the baseline, joined by the keys of the groups;
-            by default the other models of this result. Where it is of other rows, such as another
-            night, groups that both have are still the same users: they are paired, and groups of
-            one result count as in an unpaired comparison.
+            A result whose models are compared with the baseline. Groups are joined by key. By
+            default the other models of this result. If the result has other rows, such as those of
+            another night, the groups of both are paired, and groups of one result count as in an
+            unpaired comparison.
         baseline : str, optional
-            Score column of this result; may be left out if there is one, and `other` is given.
+            Score column of this result; not needed if there is only one and `other` is given.
         **choices
             `test`, `correction`, `replicates`, `seed`, `confidence` (by default that of this
             result) and `threads`, as :func:`fastrank_eval.compare` takes them.
@@ -462,13 +463,13 @@ class Result(NamedValues):
         Returns
         -------
         Comparison
-            The bits of :func:`fastrank_eval.compare`; slices have differences and decompositions,
-            but no errors, because a result does not hold groups by slice.
+            With the bits of :func:`fastrank_eval.compare`. Slices have differences and
+            decompositions, but no errors, because a result has no values of groups by slice.
 
         Raises
         ------
         ArgumentError
-            If values per group were not kept, or the two results are of different conventions.
+            If values per group were not kept, or the conventions of the results differ.
         """
         from fastrank_eval.analysis.compare import compare_results
 
@@ -476,12 +477,12 @@ class Result(NamedValues):
         return compare_results(self, other, baseline, **choices)
 
     def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
-        """Values per group: ``result["nDCG@10"]`` or ``result["model_a", "nDCG@10"]``.
+        """Return values per group: ``result["model_a", "nDCG@10"]``.
 
         Parameters
         ----------
         key : str, Measure or tuple of (str, str or Measure)
-            A measure, or a score column and a measure.
+            A measure, or a score column and a measure. ``result["nDCG@10"]`` if there is one model.
 
         Returns
         -------
@@ -496,21 +497,21 @@ class Result(NamedValues):
             If the score column is unknown, or left out where there are several, or if the
             evaluation was run with ``per_group=False``.
         """
-        score, wanted = key if isinstance(key, tuple) else (None, key)
-        known = self._known(wanted)
-        score = self._score(score)
-        refuse_pooled(known)
-        # By place, because a key column may carry the name of a measure: measures stand last.
-        texts = self._of_groups
+        score, name = key if isinstance(key, tuple) else (None, key)
+        measure = self._find_measure(name)
+        score = self._find_score(score)
+        refuse_pooled(measure)
+        # By position, because a key column may have the name of a measure. Measures come last.
+        texts = self._group_measures
         before_last = (len(self.scores) - self.scores.index(score)) * len(texts)
         column = self.per_group.column(
-            self.per_group.num_columns - before_last + texts.index(str(known))
+            self.per_group.num_columns - before_last + texts.index(str(measure))
         )
         return np.asarray(column.to_numpy(), dtype=np.float64)
 
     @typed
     def score_table(self, score: str, rel: float = 1) -> ScoreTable:
-        """Every distinct score of a model with its positives and its others.
+        """Return every distinct score of a model with its positive and other rows.
 
         Parameters
         ----------
@@ -533,17 +534,17 @@ class Result(NamedValues):
                 "the scores were not kept: evaluate() was called with keep_scores=False; call it "
                 "with keep_scores=True."
             )
-        table = self._score_tables.get((self._score(score), float(rel)))
+        table = self._score_tables.get((self._find_score(score), float(rel)))
         if table is None:
-            wanted = "AUC" if rel == 1 else f"AUC(rel={rel!r})"
+            auc = "AUC" if rel == 1 else f"AUC(rel={rel!r})"
             raise ArgumentError(
-                f"no scores were kept for rel={rel!r}: name {wanted} among the measures."
+                f"no scores were kept for rel={rel!r}: name {auc} among the measures."
             )
         return table
 
     @typed
     def curve(self, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
-        """A curve over all rows, from the scores that ``evaluate(keep_scores=True)`` kept.
+        """Compute a curve over all rows; needs ``evaluate(keep_scores=True)``.
 
         Parameters
         ----------
@@ -572,8 +573,8 @@ class Result(NamedValues):
         return iter(self.values)
 
     @cached_property
-    def _of_groups(self) -> list[str]:
-        """Measures that have a value per group."""
+    def _group_measures(self) -> list[str]:
+        """Texts of the measures that have a value per group."""
         from fastrank_eval.measures import measure
 
         return [text for text in self.measures if not measure(text).pooled]

@@ -1,4 +1,4 @@
-"""A result for people: plain text, markdown and the terminal, from the same cells."""
+"""Render a result as plain text, markdown and a terminal table."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 __all__ = ["markdown", "plain", "size_and_conventions", "terminal"]
 
-_ROOM = 80  # columns of text that is printed nobody knows where
+_WIDTH = 80  # columns of plain text, whose output is unknown
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
 def plain(result: ResultRecords) -> str:
-    """Lay a result out as text without markup.
+    """Render a result as text without markup.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ def plain(result: ResultRecords) -> str:
     Returns
     -------
     str
-        One line a score and measure; tables of the slices; then size and speed; then the
+        One row a score and measure; tables of the slices; then size and speed; then the
         conventions.
     """
     table = _table(result)
     body = plain_lines(one_line_each(table))
-    for of in slice_tables(result, _ROOM):
-        body += ["", of.title, *plain_lines(of.cells)]
+    for sliced in slice_tables(result, _WIDTH):
+        body += ["", sliced.title, *plain_lines(sliced.cells)]
     notes = list(slice_notes(result))
     size, conventions, *details = _footer(result)
     if len(body) > 1 + len(table.rows):
@@ -64,7 +64,7 @@ def plain(result: ResultRecords) -> str:
 
 
 def markdown(result: ResultRecords) -> str:
-    """Lay a result out as markdown tables, those of slices after that of all rows.
+    """Render a result as markdown tables: all rows, then the slices.
 
     Parameters
     ----------
@@ -73,28 +73,28 @@ def markdown(result: ResultRecords) -> str:
     Returns
     -------
     str
-        Names that come from data stand in code spans, so that nothing in them is markup.
+        Names from the data stand in code spans, so that nothing in them is markup.
     """
     lines = markdown_lines(_table(result))
-    for of in slice_tables(result):
-        lines += ["", f"{code_span(printable(of.score))} by {code_span(printable(of.by))}", ""]
-        lines += markdown_lines(of.cells)
+    for sliced in slice_tables(result):
+        title = f"{code_span(printable(sliced.score))} by {code_span(printable(sliced.by))}"
+        lines += ["", title, "", *markdown_lines(sliced.cells)]
     notes = [note.replace("*", "\\*") for note in slice_notes(result)]
     size, conventions, *details = _footer(result)
     size = "  \n".join([*notes, *map(code_span, details), size])
     return "\n".join([*lines, "", f"{size}  ", code_span(conventions)]) + "\n"
 
 
-def terminal(result: ResultRecords, room: int) -> Iterator[RenderableType]:
-    """Lay a result out for a terminal.
+def terminal(result: ResultRecords, width: int) -> Iterator[RenderableType]:
+    """Render a result for a terminal.
 
     Parameters
     ----------
     result : ResultRecords
-    room : int
-        Columns of the terminal, at least 1. Where they are few, group totals are left to the
-        footer, intervals stand as a distance under their value, and names and reasons are folded;
-        no digit is ever cut off.
+    width : int
+        Columns of the terminal, at least 1. In a narrow terminal group totals stand only in the
+        footer, intervals as a distance under their value, and names and reasons are folded. No
+        digit is cut off.
 
     Yields
     ------
@@ -103,15 +103,15 @@ def terminal(result: ResultRecords, room: int) -> Iterator[RenderableType]:
     """
     from rich.text import Text
 
-    for totals, beside in ((True, True), (False, True), (False, False)):
-        content = _table(result, totals, beside)
-        if fits(content, room):
+    for totals, side_by_side in ((True, True), (False, True), (False, False)):
+        content = _table(result, totals, side_by_side)
+        if fits(content, width):
             break
     foldable = {content.header[1]: _NARROW, "dropped": _REASON}
-    yield from sections(content, room, foldable, bold="value")
-    for of in slice_tables(result, room):
-        yield Text(of.title, style="bold cyan", overflow="fold")
-        yield grid(of.cells)
+    yield from sections(content, width, foldable, bold="value")
+    for sliced in slice_tables(result, width):
+        yield Text(sliced.title, style="bold cyan", overflow="fold")
+        yield grid(sliced.cells)
         yield Text()
     for note in slice_notes(result):
         yield Text(note)
@@ -122,12 +122,21 @@ def terminal(result: ResultRecords, room: int) -> Iterator[RenderableType]:
     yield Text(conventions, style="dim")
 
 
-def _table(result: ResultRecords, totals: bool = True, beside: bool = True) -> Cells:
-    """Lay cells out: with totals of groups or without; intervals beside values or under them."""
+def _table(result: ResultRecords, totals: bool = True, side_by_side: bool = True) -> Cells:
+    """Build the cells of all rows.
+
+    Parameters
+    ----------
+    result : ResultRecords
+    totals : bool
+        Show the totals of groups.
+    side_by_side : bool
+        Show intervals next to values, not under them.
+    """
     values = _of_all_rows(result)
     intervals = [interval_text(v) for v in values]
-    known = any(intervals)
-    level = _level(result) if known else ""
+    has_intervals = any(intervals)
+    level = _level(result) if has_intervals else ""
     slices = any(v.slice != "all" for v in values)
     names = ["score", *["slice"] * slices, "measure"]
     rows = [
@@ -136,8 +145,8 @@ def _table(result: ResultRecords, totals: bool = True, beside: bool = True) -> C
             *[printable(v.slice)] * slices,
             measure_text(v),
             number_text(v.value, v.aggregate)
-            + (f"\n{half_width_text(v)}" if interval and not beside else ""),
-            *[interval or "n/a"] * (known and beside),
+            + (f"\n{half_width_text(v)}" if interval and not side_by_side else ""),
+            *[interval or "n/a"] * (has_intervals and side_by_side),
             f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
             or "none",
@@ -147,18 +156,20 @@ def _table(result: ResultRecords, totals: bool = True, beside: bool = True) -> C
         for v, interval in zip(values, intervals, strict=True)
     ]
     used = "groups used" if totals else "groups\nused"
-    value = ["value", level] if known and beside else [f"value\n{level}" if known else "value"]
+    value = ["value"]
+    if has_intervals:
+        value = ["value", level] if side_by_side else [f"value\n{level}"]
     return Cells([*names, *value, used, "dropped", "rows", "positives"], len(names), rows)
 
 
 def _footer(result: ResultRecords) -> tuple[str, ...]:
-    """Build the lines under the table: size and speed; conventions; details of values."""
+    """Build the lines under the table: size, conventions, details, notes."""
     notes = map(printable, report_notes(result.values, result.meta))
     return *size_and_conventions(result.meta), *_details(result), *_cautions(result), *notes
 
 
 def size_and_conventions(meta: Meta) -> tuple[str, str]:
-    """Tell what was read and how fast; and by which conventions."""
+    """Format the size and speed of an evaluation, and its conventions."""
     if meta.groups == 0:
         rows = count_text(meta.rows, "row") if meta.rows else "no rows"
         size = f"{rows}, no groups: no value is defined"
@@ -172,9 +183,9 @@ def size_and_conventions(meta: Meta) -> tuple[str, str]:
         for name, value in meta.conventions.items()
         if value is not None and name not in ("measures", "slices_left_out")
     ]
-    chosen = meta.conventions.get("measures")
-    if isinstance(chosen, Mapping):
-        conventions += _of_measures(chosen)
+    options = meta.conventions.get("measures")
+    if isinstance(options, Mapping):
+        conventions += _measure_options(options)
     return size, printable(", ".join(conventions))
 
 
@@ -183,19 +194,19 @@ def _of_all_rows(result: ResultRecords) -> list[MeasureValue]:
 
 
 def _details(result: ResultRecords) -> Iterator[str]:
-    """What else is known of values, a line for those of a model that share it."""
+    """Yield the details of values, one line for equal details of a model."""
     lines: dict[tuple[str, str], list[str]] = {}
     for v in _of_all_rows(result):
         if v.details:
-            known = ", ".join(f"{name} {_amount(number)}" for name, number in v.details.items())
-            lines.setdefault((v.score, known), []).append(v.measure)
-    for (score, known), measures in lines.items():
+            details = ", ".join(f"{name} {_number(number)}" for name, number in v.details.items())
+            lines.setdefault((v.score, details), []).append(v.measure)
+    for (score, details), measures in lines.items():
         model = f" of {score}" if len(result.scores) > 1 else ""
-        yield printable(f"{', '.join(measures)}{model}: {known}")
+        yield printable(f"{', '.join(measures)}{model}: {details}")
 
 
 def _cautions(result: ResultRecords) -> Iterator[str]:
-    """Tell of intervals that are rough, and of errors that one group does not tell."""
+    """Yield cautions: rough intervals, values of one group."""
     values = _of_all_rows(result)
     few = [v for v in values if v.caution == "few_groups"]
     one = [v for v in values if v.caution == "one_group"]
@@ -208,9 +219,9 @@ def _cautions(result: ResultRecords) -> Iterator[str]:
         by_number: dict[str, list[str]] = {}
         for v in few:
             by_number.setdefault(f"{v.effective_groups:.3g}", []).append(name(v))
-        known = "; ".join(f"{number} of {', '.join(of)}" for number, of in by_number.items())
+        numbers = "; ".join(f"{number} of {', '.join(of)}" for number, of in by_number.items())
         yield printable(
-            f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: {known}"
+            f"intervals are rough, with fewer than {FEW_GROUPS} effective groups: {numbers}"
         )
     if one:
         yield printable(f"one group tells no standard error: {', '.join(map(name, one))}")
@@ -221,26 +232,26 @@ def _level(result: ResultRecords) -> str:
     return f"{100 * confidence:.12g}% CI" if isinstance(confidence, float) else "CI"
 
 
-def _amount(value: float) -> str:
+def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
-#: Options on whose defaults tools differ most; JSON has them all.
-_DEBATED = ("weight", "rel", "gain", "discount", "max_grade", "threshold")
+#: Options whose defaults differ most between tools. JSON has all options.
+_MAIN_OPTIONS = ("weight", "rel", "gain", "discount", "max_grade", "threshold")
 
 
-def _of_measures(measures: Mapping[str, Mapping[str, object]]) -> list[str]:
-    """The debated options in force, each once: GAUC weight=impressions, rel=1, gain=exp."""
-    said: dict[str, None] = {}
+def _measure_options(measures: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """List the main options of measures, each once."""
+    texts: dict[str, None] = {}
     for text, options in measures.items():
         name = text.partition("(")[0].partition("@")[0]
-        for option in _DEBATED:
+        for option in _MAIN_OPTIONS:
             value = options.get(option)
             if value in (None, "uniform", "reciprocal"):
                 continue
             owner = f"{name} " if option == "weight" else ""
-            said[f"{owner}{option}={_convention(value)}"] = None
-    return list(said)
+            texts[f"{owner}{option}={_convention(value)}"] = None
+    return list(texts)
 
 
 def _first(compiled: int) -> str:

@@ -1,4 +1,4 @@
-"""The slices of a result as compact tables: a line a slice, a column a measure."""
+"""Render slices as tables: one row a slice, one column a measure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fastrank_eval.stats.intervals import FEW_GROUPS
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import MeasureValue, ResultRecords
 
-__all__ = ["SliceTable", "folded", "longest_line", "slice_notes", "slice_tables"]
+__all__ = ["SliceTable", "fold_text", "longest_line", "slice_notes", "slice_tables"]
 
-_LABEL, _TITLE = 16, 12  # what labels and measures may take before they are folded
+_LABEL, _TITLE = 16, 12  # least widths of labels and of measures before they are folded
 _FEW, _ONE = "*", "†"
 _FEWEST = "≥"
 
@@ -34,7 +34,7 @@ class SliceTable:
     Parameters
     ----------
     score : str
-        Score column, that is, the model.
+        Score column: the model.
     by : str
         The slicing.
     cells : Cells
@@ -47,19 +47,19 @@ class SliceTable:
 
     @property
     def title(self) -> str:
-        """What the table is of."""
+        """The title of the table: model and slicing."""
         return f"{printable(self.score)} by {printable(self.by)}"
 
 
-def slice_tables(result: ResultRecords, room: int | None = None) -> Iterator[SliceTable]:
-    """Lay the slices of a result out.
+def slice_tables(result: ResultRecords, width: int | None = None) -> Iterator[SliceTable]:
+    """Build the tables of the slices of a result.
 
     Parameters
     ----------
     result : ResultRecords
-    room : int, optional
-        Columns there are. Where they are few, totals of groups are left out, intervals stand
-        under their values, and measures are parted into several tables; no digit is cut off.
+    width : int, optional
+        Columns of the output. If they are few, totals of groups are left out, intervals stand
+        under their values, and measures are divided into several tables. No digit is cut off.
         Without it there is one table a slicing and model, and each cell is one line.
 
     Yields
@@ -67,85 +67,94 @@ def slice_tables(result: ResultRecords, room: int | None = None) -> Iterator[Sli
     SliceTable
         By slicing, then model, then measures.
     """
-    whole = _by_model([v for v in result.values if v.by is None])
+    all_rows = _by_model([v for v in result.values if v.by is None])
     for by, values in _by_slicing(result).items():
         sheets = [
-            [(label, line) for label, line in [*whole[score].items(), *slices.items()]]
+            [*all_rows[score].items(), *slices.items()]
             for score, slices in _by_model(values).items()
         ]
         measures = list(sheets[0][0][1])
-        for totals, beside in ((True, True), (False, True), (False, False)):
-            layout = _Layout(totals, beside, room)
-            parts = layout.parts(sheets, measures)
-            if len(parts) == 1:
+        for totals, side_by_side in ((True, True), (False, True), (False, False)):
+            layout = _Layout(totals, side_by_side, width)
+            tables = layout.tables(sheets, measures)
+            if len(tables) == 1:
                 break
         for sheet in sheets:
             score = next(iter(sheet[0][1].values())).score
-            for part in parts:
-                yield SliceTable(score, by, layout.cells(sheet, part))
+            for of_table in tables:
+                yield SliceTable(score, by, layout.cells(sheet, of_table))
 
 
 def slice_notes(result: ResultRecords) -> Iterator[str]:
-    """What the marks in these tables mean, and how many slices are not there."""
-    sliced = any(v.by is not None for v in result.values)
-    here = result.values if sliced else ()
+    """Yield notes on tables of slices: marks, slices that are left out."""
+    has_slices = any(v.by is not None for v in result.values)
+    values = result.values if has_slices else ()
     used: dict[tuple[str, str | None, str], set[int]] = {}
-    for v in here:
+    for v in values:
         used.setdefault((v.score, v.by, v.slice), set()).add(v.groups_used)
     if any(len(groups) > 1 for groups in used.values()):
         yield f"{_FEWEST} where measures differ: groups and rows of the one that uses the fewest"
-    if any(v.caution == "few_groups" for v in here):
+    if any(v.caution == "few_groups" for v in values):
         yield f"{_FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
-    if any(v.caution == "one_group" for v in here):
+    if any(v.caution == "one_group" for v in values):
         yield f"{_ONE} one group tells no standard error"
-    left = result.meta.conventions.get("slices_left_out")
-    least = result.meta.conventions.get("min_groups")
-    if isinstance(left, int) and isinstance(least, int) and left:
-        slices = f"{left:,} slices are" if left > 1 else "1 slice is"
-        yield f"{slices} left out, of fewer than {least:,} groups each"
+    number = result.meta.conventions.get("slices_left_out")
+    min_groups = result.meta.conventions.get("min_groups")
+    if isinstance(number, int) and isinstance(min_groups, int) and number:
+        slices = f"{number:,} slices are" if number > 1 else "1 slice is"
+        yield f"{slices} left out, of fewer than {min_groups:,} groups each"
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How cells are written: totals of groups or none; intervals beside values or under them."""
+    """The layout of cells.
+
+    Parameters
+    ----------
+    totals : bool
+        Show the totals of groups.
+    side_by_side : bool
+        Show intervals next to values, not under them.
+    width : int or None
+        Columns of the output.
+    """
 
     totals: bool
-    beside: bool
-    room: int | None
+    side_by_side: bool
+    width: int | None
 
-    def parts(self, sheets: Sequence[_Sheet], measures: Sequence[str]) -> list[list[str]]:
-        """The measures that stand side by side, of all models alike."""
-        if self.room is None:
+    def tables(self, sheets: Sequence[_Sheet], measures: Sequence[str]) -> list[list[str]]:
+        """Divide measures into tables that fit the width."""
+        if self.width is None:
             return [list(measures)]
-        lines = [line for sheet in sheets for _, line in sheet]
-        every = [v for line in lines for v in line.values()]
+        rows = [row for sheet in sheets for _, row in sheet]
+        every = [v for row in rows for v in row.values()]
         label = max(longest_line(self._label(label)) for sheet in sheets for label, _ in sheet)
         used = max(len("groups"), *(len(_FEWEST + self._used(v)) for v in every))
-        lead = (
-            label + GAP + used + GAP + max(len(_FEWEST + share_text(v.rows_share)) for v in every)
-        )
-        parts: list[list[str]] = [[]]
-        left = self.room - lead
+        share = max(len(_FEWEST + share_text(v.rows_share)) for v in every)
+        first_columns = label + GAP + used + GAP + share
+        tables: list[list[str]] = [[]]
+        free = self.width - first_columns
         for measure in measures:
-            wide = GAP + max(
-                longest_line(self._title(lines[0][measure])),
-                *(longest_line(self._value(line[measure])) for line in lines),
+            needed = GAP + max(
+                longest_line(self._title(rows[0][measure])),
+                *(longest_line(self._value(row[measure])) for row in rows),
             )
-            if parts[-1] and wide > left:
-                parts.append([])
-                left = self.room - lead
-            parts[-1].append(measure)
-            left -= wide
-        return parts
+            if tables[-1] and needed > free:
+                tables.append([])
+                free = self.width - first_columns
+            tables[-1].append(measure)
+            free -= needed
+        return tables
 
     def cells(self, sheet: _Sheet, measures: Sequence[str]) -> Cells:
-        """Header and rows of one model."""
-        used = "groups\nused" if self.room is not None else "groups used"
+        """Build the header and rows of one model."""
+        used = "groups\nused" if self.width is not None else "groups used"
         header = ["slice", used, "rows"]
         header += [self._title(sheet[0][1][measure]) for measure in measures]
         rows = []
-        for label, line in sheet:
-            values = [line[measure] for measure in measures]
+        for label, row in sheet:
+            values = [row[measure] for measure in measures]
             groups = {v.groups_used for v in values}
             fewest = min(values, key=lambda v: v.groups_used)
             share = share_text(fewest.rows_share)
@@ -164,57 +173,56 @@ class _Layout:
         return f"{value.groups_used:,}" + f"/{value.groups:,}" * self.totals
 
     def _label(self, label: str) -> str:
-        wide = None if self.room is None else max(_LABEL, 3 * self.room // 10)
-        return folded(printable(label), wide)
+        width = None if self.width is None else max(_LABEL, 3 * self.width // 10)
+        return fold_text(printable(label), width)
 
     def _title(self, value: MeasureValue) -> str:
-        wide = None if self.room is None else max(_TITLE, longest_line(self._value(value)))
-        return folded(measure_text(value), wide)
+        width = None if self.width is None else max(_TITLE, longest_line(self._value(value)))
+        return fold_text(measure_text(value), width)
 
     def _value(self, value: MeasureValue) -> str:
-        number, reach = number_text(value.value, value.aggregate), half_width_text(value)
+        number, half_width = number_text(value.value, value.aggregate), half_width_text(value)
         if value.caution == "one_group":
             return number + _ONE
-        if not reach:
+        if not half_width:
             return number
-        return (
-            number + (" " if self.beside else "\n") + reach + _FEW * (value.caution == "few_groups")
-        )
+        separator = " " if self.side_by_side else "\n"
+        return number + separator + half_width + _FEW * (value.caution == "few_groups")
 
 
 _Sheet = Sequence[tuple[str, Mapping[str, "MeasureValue"]]]
 
 
 def _by_slicing(result: ResultRecords) -> dict[str, list[MeasureValue]]:
-    found: dict[str, list[MeasureValue]] = {}
+    by_slicing: dict[str, list[MeasureValue]] = {}
     for v in result.values:
         if v.by is not None:
-            found.setdefault(v.by, []).append(v)
-    return found
+            by_slicing.setdefault(v.by, []).append(v)
+    return by_slicing
 
 
 def _by_model(values: Sequence[MeasureValue]) -> dict[str, dict[str, dict[str, MeasureValue]]]:
-    """By score column, slice and measure."""
-    found: dict[str, dict[str, dict[str, MeasureValue]]] = {}
+    """Group values by score column, slice and measure."""
+    by_model: dict[str, dict[str, dict[str, MeasureValue]]] = {}
     for v in values:
-        found.setdefault(v.score, {}).setdefault(v.slice, {})[v.measure] = v
-    return found
+        by_model.setdefault(v.score, {}).setdefault(v.slice, {})[v.measure] = v
+    return by_model
 
 
 def longest_line(cell: str) -> int:
-    """Signs of the longest line of a cell."""
+    """Return the length of the longest line of a cell."""
     return max(map(len, cell.split("\n")))
 
 
-def folded(text: str, wide: int | None) -> str:
-    """Lines of so many signs, broken after commas where possible."""
-    if wide is None or len(text) <= wide:
+def fold_text(text: str, width: int | None) -> str:
+    """Break text into lines of `width` characters, after commas if possible."""
+    if width is None or len(text) <= width:
         return text
     lines = [""]
-    for piece in re.findall(r"[^,]*,|[^,]+", text):
-        if len(lines[-1]) + len(piece) > wide and lines[-1]:
+    for item in re.findall(r"[^,]*,|[^,]+", text):
+        if len(lines[-1]) + len(item) > width and lines[-1]:
             lines.append("")
-        lines[-1] += piece
-        while len(lines[-1]) > wide:
-            lines[-1:] = [lines[-1][:wide], lines[-1][wide:]]
+        lines[-1] += item
+        while len(lines[-1]) > width:
+            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""States of an evaluation: saved, loaded, merged, and turned into the result of a run at once."""
+"""Save, load, merge and evaluate states of evaluations."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from fastrank_eval._lib.signals import on_forced_exit
 from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.state_arrays import evaluation_of, places_in, plan_of
+from fastrank_eval.engine.state_arrays import array_readers, evaluation_of, plan_of
 from fastrank_eval.engine.state_file import (
     ALL,
     VALUES,
-    Place,
+    ArrayKey,
     StateHeader,
     check_header,
     fingerprint_of,
-    malformed,
+    malformed_error,
     read_state,
-    sound,
+    read_state_bytes,
     state_bytes,
-    state_in,
+    wrap_errors,
     write_state,
 )
 from fastrank_eval.engine.state_merge import (
     Content,
-    added_up,
     check_agreement,
     check_crossing,
     check_repeated,
+    sum_contents,
 )
 from fastrank_eval.io.source import first_line
 from fastrank_eval.results.evaluate import result_of
@@ -45,31 +45,31 @@ if TYPE_CHECKING:
 
 __all__ = ["State", "load_state"]
 
-#: Sums that a message names at most.
-_NAMED = 5
+#: The largest number of sums in a message.
+_MAX_NAMES = 5
 
-#: What a result may be asked for anew, and what it is called.
-_CHOSEN = {"confidence": "confidence", "min_groups": "least groups of slices"}
-#: What `as_one` is told of an evaluation.
-_TOLD = {"sources", "order", "where", "limit"}
+#: Options that a result may change.
+_OPTIONS = ("confidence", "min_groups")
+#: The keys of `told` in `as_one`.
+_TOLD_KEYS = {"sources", "order", "where", "limit"}
 
 
 class State(StateHeader):
-    """Everything that values are computed from: exact sums, scores, counts.
+    """The data from which values are computed: exact sums, scores, counts.
 
-    States of different rows add up to the state of all of them. Where no group has rows in two of
-    them, the result is that of one run over all rows, to the last bit.
+    States of different rows merge to the state of all rows. If no group has rows in two of them,
+    the result is that of one run over all rows, to the last bit.
 
-    ``evaluate(..., keep_state=True).state`` and :func:`load_state` make them.
+    ``evaluate(..., keep_state=True).state`` and :func:`load_state` return states.
 
     Parameters
     ----------
     header : mapping
-        What docs/STATES.md says a file's metadata hold.
+        The metadata of a file, as docs/STATES.md describes them.
     states : mapping
-        Arrays by slice, model and name of the state.
+        Arrays by rows, model and name of the state.
     shown : str, optional
-        What messages call it; by default it is told by its rows.
+        The name of the state in messages; by default its number of rows.
 
     Examples
     --------
@@ -86,19 +86,21 @@ class State(StateHeader):
 
     def __repr__(self) -> str:
         return (
-            f"State of {self.rows} rows, {self.groups} groups, {len(self.seen)} evaluations: "
+            f"State of {self.rows} rows, {self.groups} groups, {len(self.provenance)} evaluations: "
             f"{', '.join(self.measures)} of {', '.join(self.scores)}"
         )
 
     @typed
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the state to a file, whole or not at all; docs/STATES.md describes it.
+        """Write the state to a file, which docs/STATES.md describes.
+
+        An error or a signal leaves no unfinished file.
 
         Parameters
         ----------
         path : str or path
         overwrite : bool
-            Whether a file that exists may be replaced.
+            Replace a file that exists.
 
         Raises
         ------
@@ -109,19 +111,19 @@ class State(StateHeader):
             write_state(part, self._header, self._states)
 
     def to_bytes(self) -> bytes:
-        """The file that `save` would write, for a database or a message."""
+        """Write the content of a state file to bytes, as `save` does."""
         return state_bytes(self._header, self._states)
 
     @classmethod
     @typed
     def from_bytes(cls, content: bytes, *, name: str = "a state in bytes") -> State:
-        """Read what `to_bytes` gave.
+        """Read the bytes of `to_bytes`.
 
         Parameters
         ----------
         content : bytes or the like
         name : str
-            What messages call it.
+            The name of the state in messages.
 
         Returns
         -------
@@ -130,7 +132,7 @@ class State(StateHeader):
         Raises
         ------
         SourceError
-            If it is no saved state, is damaged, or is of a newer format.
+            If the content is no saved state, is damaged, or has a newer format.
 
         Examples
         --------
@@ -142,23 +144,23 @@ class State(StateHeader):
         >>> fe.State.from_bytes(state.to_bytes()).result().value("GAUC")
         1.0
         """
-        return _checked(*state_in(bytes(content), name), name)
+        return _check(*read_state_bytes(bytes(content), name), name)
 
     @typed
     def merge(
         self, *others: State, allow_repeated: bool = False, allow_crossing: bool = False
     ) -> State:
-        """The state of the rows of this state and of others; none of them changes.
+        """Merge states of different rows into a new state.
 
         Parameters
         ----------
         *others : State
-            In any order: no bit depends on it.
+            In any order. No bit depends on it.
         allow_repeated : bool
-            Whether rows of the same sums may be added twice.
+            Merge states with equal sums, which may have the same rows.
         allow_crossing : bool
-            Whether a group may have rows in two states; each part counts as a group of its own. It
-            is seen only where states keep their groups.
+            Merge states that share a group; each part counts as a group of its own. Only states
+            that keep groups are checked.
 
         Returns
         -------
@@ -168,57 +170,57 @@ class State(StateHeader):
         ------
         MergeError
             If columns, conventions, their version, measures, models or edges of slices differ, if
-            two states hold the same rows, or if a group is seen to have rows in both.
+            two states have the same rows, or if both keep groups and share one.
         """
         for other in others:
-            with sound(f"{self.shown} or {other.shown}"):
+            with wrap_errors(f"{self.shown} or {other.shown}"):
                 check_agreement(self._content, other._content)
         every = [self._content, *(other._content for other in others)]
         if not allow_repeated:
             check_repeated(every)
-        with sound(" or ".join(dict.fromkeys(one.shown for one in every))):
+        with wrap_errors(" or ".join(dict.fromkeys(one.shown for one in every))):
             if not allow_crossing:
                 check_crossing(every)
-            states, kinds = added_up(every, plan_of(self._header))
-            agreed = {name: {one.header[name] for one in every} for name in _CHOSEN}
+            states, kinds = sum_contents(every, plan_of(self._header))
+            options = {name: {one.header[name] for one in every} for name in _OPTIONS}
             header = {
                 **self._header,
                 "fields": kinds,
-                **{name: one.pop() if len(one) == 1 else None for name, one in agreed.items()},
-                "seen": [seen for one in every for seen in one.header["seen"]],
+                **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
+                "seen": [entry for one in every for entry in one.header["seen"]],
             }
             return State(header, states)
 
     @typed
     def as_one(self, told: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
-        """The same, as if one evaluation had seen all its rows.
+        """Replace the provenance by that of one evaluation of all rows.
 
         Parameters
         ----------
         told : mapping of str to object
-            What `Seen` says of it: sources, order, where, limit.
+            The fields sources, order, where and limit of `Provenance`.
         group : sequence of str, optional
-            What the key columns are called.
+            New names of the key columns.
         """
-        if set(told) != _TOLD:
+        if set(told) != _TOLD_KEYS:
             raise ArgumentError(
-                f"told: must have the keys {', '.join(sorted(_TOLD))}, got {shown(list(told))}; "
-                "give all of them."
+                f"told: must have the keys {', '.join(sorted(_TOLD_KEYS))}, got "
+                f"{shown(list(told))}; give all of them."
             )
         header = dict(self._header)
         counts = {
-            name: sum(getattr(one, name) for one in self.seen)
+            name: sum(getattr(one, name) for one in self.provenance)
             for name in ("rows", "positives", "groups")
         }
-        print_of = fingerprint_of(header["measures"], self._states)
-        header["seen"] = [{**told, **counts, "writer": __version__, "fingerprint": print_of}]
+        fingerprint = fingerprint_of(header["measures"], self._states)
+        header["seen"] = [{**told, **counts, "writer": __version__, "fingerprint": fingerprint}]
         if group is not None:
             header["columns"] = {**header["columns"], "group": list(group)}
         return State(header, self._states)
 
     @typed
     def check_mergeable(self, other: State) -> None:
-        """Refuse a state that rests on other columns, conventions, measures, models or edges.
+        """Refuse a state that cannot be merged with this one.
 
         Parameters
         ----------
@@ -227,9 +229,9 @@ class State(StateHeader):
         Raises
         ------
         MergeError
-            Naming the first difference with both values.
+            With the first difference and both values.
         """
-        with sound(f"{self.shown} or {other.shown}"):
+        with wrap_errors(f"{self.shown} or {other.shown}"):
             check_agreement(self._content, other._content)
 
     @property
@@ -237,13 +239,13 @@ class State(StateHeader):
         return Content(self._header, self._states, self.shown)
 
     def without_groups(self) -> State:
-        """The same without keys and values of groups: a smaller file, and no per-group values."""
-        states = {place: parts for place, parts in self._states.items() if place[2] != VALUES}
+        """Remove the keys and values of groups."""
+        states = {key: parts for key, parts in self._states.items() if key[2] != VALUES}
         return State({**self._header, "has_groups": False}, states, self.shown)
 
     @typed
     def without_slices(self, *by: str) -> State:
-        """The same without the slices by some, or without any.
+        """Remove some slicings, or all of them.
 
         Parameters
         ----------
@@ -257,35 +259,37 @@ class State(StateHeader):
         Raises
         ------
         ArgumentError
-            If there are no slices by one of them.
+            If the state has no such slicing.
         """
-        known = self._header["slicings"]
+        slicings = self._header["slicings"]
         for name in by:
-            if name not in known:
+            if name not in slicings:
                 raise ArgumentError(
                     f"{self.shown} has no slices by {name!r}, only by "
-                    f"{', '.join(map(repr, known)) or 'nothing'}."
+                    f"{', '.join(map(repr, slicings)) or 'nothing'}."
                 )
-        left = {name: edges for name, edges in known.items() if by and name not in by}
-        gone = set(known) - set(left)
-        states = {place: parts for place, parts in self._states.items() if place[0].by not in gone}
-        told = {name: value for name, value in self._header["conventions"].items() if name != "by"}
-        if left:
-            told["by"] = list(left)
-        return State({**self._header, "slicings": left, "conventions": told}, states, self.shown)
+        rest = {name: edges for name, edges in slicings.items() if by and name not in by}
+        removed = set(slicings) - set(rest)
+        states = {key: parts for key, parts in self._states.items() if key[0].by not in removed}
+        conventions = dict(self._header["conventions"])
+        conventions.pop("by", None)
+        if rest:
+            conventions["by"] = list(rest)
+        header = {**self._header, "slicings": rest, "conventions": conventions}
+        return State(header, states, self.shown)
 
     @typed
     def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
-        """What one evaluation of all rows returns; values per group only if they were kept.
+        """Compute the result that one evaluation of all rows returns.
 
-        Groups stand in the order of their keys.
+        It has values per group only if the state keeps groups, in the order of their keys.
 
         Parameters
         ----------
         confidence : float, optional
-            In ]0, 1[, of the intervals; by default that of the evaluation.
+            Confidence of the intervals, in ]0, 1[; by default that of the evaluation.
         min_groups : int, optional
-            Slices of fewer groups are left out; by default that of the evaluation.
+            Leave out slices with fewer groups; by default as in the evaluation.
 
         Returns
         -------
@@ -294,17 +298,17 @@ class State(StateHeader):
         Raises
         ------
         ArgumentError
-            If states of different confidence or `min_groups` were merged and none is given.
+            If merged states have different values of an argument that is not given.
         """
-        done = self.evaluation(confidence=confidence, min_groups=min_groups)
-        with sound(self.shown):
-            return result_of(done, state=self)
+        evaluation = self.evaluation(confidence=confidence, min_groups=min_groups)
+        with wrap_errors(self.shown):
+            return result_of(evaluation, state=self)
 
     @typed
     def evaluation(
         self, *, confidence: float | None = None, min_groups: int | None = None
     ) -> Evaluation:
-        """The evaluation of all rows: what `result` and comparisons read, as after a run.
+        """Rebuild the evaluation of all rows, which results and comparisons read.
 
         Parameters
         ----------
@@ -314,39 +318,41 @@ class State(StateHeader):
         Returns
         -------
         Evaluation
-            Its plan tells slices and the baseline, its tally every sum.
+            With the plan, which has slices and baseline, and the totals.
         """
-        share = self._in_force("confidence", confidence, "0.95")
-        fewest = self._in_force("min_groups", min_groups, "1")
-        share, fewest = check_fraction("confidence", share), at_least_one("min_groups", fewest, 1)
-        with sound(self.shown):
-            return evaluation_of(self._header, self._states, self.seen, share, fewest)
+        confidence = self._option("confidence", confidence, "0.95")
+        min_groups = self._option("min_groups", min_groups, "1")
+        share, fewest = (
+            check_fraction("confidence", confidence),
+            at_least_one("min_groups", min_groups, 1),
+        )
+        with wrap_errors(self.shown):
+            return evaluation_of(self._header, self._states, self.provenance, share, fewest)
 
     @typed
     def compare(
         self, other: State | None = None, *, baseline: str | None = None, **choices: Any
     ) -> Comparison:
-        """Tell which models are better than a baseline, as one comparison of all rows would.
+        """Compare models with a baseline, as one comparison of all rows does.
 
-        The lines have the bits of :func:`fastrank_eval.compare`, slices included, where no group
-        has rows in two of the states that were merged. ``AUC(se='clustered')`` of a file without
-        ``matched`` groups (docs/STATES.md), as older versions wrote it, or merged with one, has a
-        difference without an error.
+        The rows have the bits of :func:`fastrank_eval.compare`, slices included, if no group has
+        rows in two of the merged states. ``AUC(se='clustered')`` has a difference without an error
+        if a merged file has no ``matched`` groups (docs/STATES.md), as older versions wrote it.
 
         Parameters
         ----------
         other : State, optional
-            A state whose models are compared with the baseline, joined by the keys of groups, as
-            `Result.compare` does; both must have kept them. By default the other models of this
+            A state whose models are compared with the baseline. Groups are joined by key, as in
+            `Result.compare`; both states must keep groups. By default the other models of this
             state.
         baseline : str, optional
-            Score column of this state; by default the baseline of the evaluation, or the only
-            model where `other` is given. Another than that of the evaluation is compared by the
-            values of groups, if they were kept; slices have no errors then.
+            Score column of this state. By default the baseline of the evaluation, or the only
+            model if `other` is given. Another baseline needs a state that keeps groups; slices
+            have no errors then.
         **choices
             `test`, `correction`, `replicates`, `seed` and `threads`, as
             :func:`fastrank_eval.compare` takes them; `confidence` and `min_groups`, by default
-            those of the evaluation. Tests that read values of groups need a state that kept them.
+            those of the evaluation. Tests of values of groups need a state that keeps groups.
 
         Returns
         -------
@@ -355,7 +361,7 @@ class State(StateHeader):
         Raises
         ------
         ArgumentError
-            If the state has no baseline, or lacks values of groups that are needed.
+            If the state has no baseline, or lacks the values of groups that a test needs.
 
         Examples
         --------
@@ -370,27 +376,27 @@ class State(StateHeader):
         from fastrank_eval.analysis.compare import compare_states
 
         check_options("compare", choices, compare_states)
-        with sound(" or ".join(one.shown for one in (self, other) if one is not None)):
+        with wrap_errors(" or ".join(one.shown for one in (self, other) if one is not None)):
             return compare_states(self, other, baseline, **choices)
 
     def values_of_groups(self) -> SavedGroups | None:
-        """Keys and values of every group; None if they were not kept."""
-        with sound(self.shown):
+        """Return keys and values of every group; None if they are not kept."""
+        with wrap_errors(self.shown):
             return SavedGroups.loaded(self._states[ALL, "", VALUES]) if self.has_groups else None
 
-    def _in_force(self, name: str, given: Any, example: str) -> Any:
-        chosen = self._header[name] if given is None else given
-        if chosen is None:
+    def _option(self, name: str, value: Any, example: str) -> Any:
+        value = self._header[name] if value is None else value
+        if value is None:
             raise ArgumentError(
-                f"states of different {_CHOSEN[name]} were merged: say which shall be in force, "
+                f"states of different {name} were merged: say which shall be in force, "
                 f"{name}={example} (--{name.replace('_', '-')} {example})."
             )
-        return chosen
+        return value
 
 
 @typed
 def load_state(path: str | os.PathLike[str]) -> State:
-    """Read the state that `State.save` or ``--save-state`` has written.
+    """Read a file of `State.save` or ``--save-state``.
 
     Parameters
     ----------
@@ -403,29 +409,30 @@ def load_state(path: str | os.PathLike[str]) -> State:
     Raises
     ------
     SourceError
-        If the file is missing, is no saved state, is damaged, or is of a newer format.
+        If the file is missing, is no saved state, is damaged, or has a newer format.
     """
-    return _checked(*read_state(path), os.fspath(path))
+    return _check(*read_state(path), os.fspath(path))
 
 
-def _checked(header: dict[str, Any], states: dict[Place, Arrays], source: str) -> State:
-    """The state, if all that its header names is there and can be read."""
-    told = ""
+def _check(header: dict[str, Any], states: dict[ArrayKey, Arrays], source: str) -> State:
+    """Build the state, if all its arrays exist and can be read."""
+    title = ""
     try:
         check_header(header)
         state = State(header, states, repr(source))
         missing = []
-        for place, read in places_in(header, states):
-            where, score, name = place
-            told = name + (f" of {score}" if score else "")
+        for key, read in array_readers(header, states):
+            where, score, name = key
+            title = name + (f" of {score}" if score else "")
             if where != ALL:
-                told += f" in {shown(where.label or where.by)}"
-            if place in states:
-                read(states[place])
+                title += f" in {shown(where.label or where.by)}"
+            if key in states:
+                read(states[key])
             else:
-                missing.append(told)
+                missing.append(title)
     except Exception as error:
-        raise malformed(repr(source), f"{told}: {first_line(error)}" if told else error) from error
+        reason = f"{title}: {first_line(error)}" if title else error
+        raise malformed_error(repr(source), reason) from error
     if missing:
-        raise malformed(repr(source), f"it lacks the sums {', '.join(missing[:_NAMED])}")
+        raise malformed_error(repr(source), f"it lacks the sums {', '.join(missing[:_MAX_NAMES])}")
     return state

@@ -1,4 +1,4 @@
-"""Tables of values as Parquet, Arrow or CSV files."""
+"""Write tables of values as Parquet, Arrow or CSV files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastrank_eval._lib.errors import OutputError
 
 __all__ = ["SUFFIXES", "write_csv", "write_table"]
 
-#: What the name of a file may end in.
+#: The suffixes of table files.
 SUFFIXES = (".parquet", ".arrow", ".csv")
 _TEXTS = (pa.types.is_string, pa.types.is_large_string)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
@@ -27,7 +27,7 @@ def write_table(table: pa.Table, part: Path, shown: str, safe: bool = False) -> 
     part : Path
     shown : str
     safe : bool
-        In CSV, put an apostrophe before text that a spreadsheet takes for a formula.
+        In CSV, put an apostrophe before text that a spreadsheet reads as a formula.
 
     Raises
     ------
@@ -60,24 +60,24 @@ def write_csv(table: pa.Table, sink: Path | IO[bytes], safe: bool = False) -> No
     table : pyarrow.Table
     sink : Path or binary file
     safe : bool
-        Put an apostrophe before text that a spreadsheet takes for a formula, in names of columns
-        too.
+        Put an apostrophe before text that a spreadsheet reads as a formula, also in names of
+        columns.
     """
     import pyarrow.csv as pacsv
 
-    table = _decoded(table, safe)
+    table = _for_csv(table, safe)
     pacsv.write_csv(table.rename_columns(csv_cells(table.column_names, safe)), sink)
 
 
-def _decoded(table: pa.Table, safe: bool) -> pa.Table:
-    """Turn columns that CSV cannot hold into such as it can: no dictionaries, bytes in hex."""
-    for place, field in enumerate(table.schema):
-        column = table.column(place)
+def _for_csv(table: pa.Table, safe: bool) -> pa.Table:
+    """Decode dictionaries, and write bytes in hexadecimal."""
+    for i, field in enumerate(table.schema):
+        column = table.column(i)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         if any(is_bytes(column.type) for is_bytes in _BYTES):
             column = pa.chunked_array([[key.hex() for key in column.to_pylist()]], pa.string())
         elif safe and any(is_text(column.type) for is_text in _TEXTS):
             column = pa.chunked_array([csv_cells(column.to_pylist(), safe)], column.type)
-        table = table.set_column(place, field.name, column)
+        table = table.set_column(i, field.name, column)
     return table

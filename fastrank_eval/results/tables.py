@@ -1,4 +1,4 @@
-"""Cells as lines of text, as a markdown table and as a table of a terminal."""
+"""Render cells as lines of text, markdown tables and terminal tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GAP = 2  # blanks between columns
 
 @dataclass(frozen=True)
 class Cells:
-    """A table to be printed; its first `names` columns hold names, the others numbers.
+    """The cells of a table; the first `names` columns hold names.
 
     Parameters
     ----------
@@ -46,73 +46,73 @@ class Cells:
 
 
 def plain_lines(table: Cells) -> list[str]:
-    """Text without markup, names to the left and numbers to the right."""
+    """Render text, with names to the left and numbers to the right."""
     cells = [[cell.split("\n") for cell in row] for row in (table.header, *table.rows)]
     widths = widths_of([table.header, *table.rows])
     lines = []
     for row in cells:
-        for at in range(max(map(len, row))):
-            parts = [cell[at] if at < len(cell) else "" for cell in row]
+        for number in range(max(map(len, row))):
+            parts = [cell[number] if number < len(cell) else "" for cell in row]
             aligned = [
-                part.ljust(wide) if i < table.names else part.rjust(wide)
-                for i, (part, wide) in enumerate(zip(parts, widths, strict=True))
+                part.ljust(width) if i < table.names else part.rjust(width)
+                for i, (part, width) in enumerate(zip(parts, widths, strict=True))
             ]
             lines.append((" " * GAP).join(aligned).rstrip())
     return lines
 
 
 def one_line_each(table: Cells) -> Cells:
-    """The same with every cell on one line."""
+    """Put every cell of a table on one line."""
     header = [cell.replace("\n", " ") for cell in table.header]
     rows = [[cell.replace("\n", ", ") for cell in row] for row in table.rows]
     return Cells(header, table.names, rows)
 
 
 def markdown_lines(table: Cells) -> list[str]:
-    """A markdown table; names that come from data stand in code spans."""
+    """Render a markdown table, with names from the data in code spans."""
     rule = [" --- " if i < table.names else " ---: " for i in range(len(table.header))]
     lines = [_markdown_row(table.header), f"|{'|'.join(rule)}|"]
     for row in table.rows:
         names, numbers = row[: table.names], row[table.names :]
-        cells = [*map(code_span, names), *(_escaped(cell) for cell in numbers)]
+        cells = [*map(code_span, names), *(_escape(cell) for cell in numbers)]
         lines.append(_markdown_row(cells))
     return lines
 
 
-def fits(table: Cells, room: int) -> bool:
-    """Whether the columns but the first, which becomes a title, fit into a terminal."""
+def fits(table: Cells, width: int) -> bool:
+    """Test whether a table without its first column fits a terminal."""
     _, *widths = widths_of([table.header, *table.rows])
-    return sum(widths) + GAP * len(widths) <= room
+    return sum(widths) + GAP * len(widths) <= width
 
 
 def sections(
-    table: Cells, room: int, foldable: Mapping[str, int], bold: str
+    table: Cells, width: int, foldable: Mapping[str, int], bold: str
 ) -> Iterator[RenderableType]:
-    """A titled table for each run of rows whose first cell is the same.
+    """Render a titled table for each run of rows with the same first cell.
 
     Parameters
     ----------
     table : Cells
-    room : int
+    width : int
         Columns of the terminal.
     foldable : mapping of str to int
-        Titles of columns that share what the others leave and are folded into it, with their least
-        widths; those that come first give way last.
+        Titles of columns that may be folded, with their least widths. They share the width that
+        the other columns leave. The last column is folded first.
     bold : str
-        What the title of the column of values begins with.
+        The title of the column of values begins with it.
     """
     from rich.text import Text
 
     header = table.header[1:]
     _, *widths = widths_of([table.header, *table.rows])
-    places = {header.index(title): least for title, least in foldable.items() if title in header}
-    left = room - GAP * len(widths) - sum(w for i, w in enumerate(widths) if i not in places)
-    needed = sum(min(least, widths[i]) for i, least in places.items())
-    for i, least in places.items():
-        mine = min(least, widths[i])
-        needed -= mine
-        widths[i] = max(mine, min(widths[i], left - needed))
-        left -= widths[i]
+    minima = {header.index(title): least for title, least in foldable.items() if title in header}
+    free = width - GAP * len(widths) - sum(w for i, w in enumerate(widths) if i not in minima)
+    needed = sum(min(least, widths[i]) for i, least in minima.items())
+    for i, least in minima.items():
+        minimum = min(least, widths[i])
+        needed -= minimum
+        widths[i] = max(minimum, min(widths[i], free - needed))
+        free -= widths[i]
     for title, section in groupby(table.rows, key=lambda row: row[0]):
         yield Text(title, style="bold cyan", overflow="fold")
         yield grid(Cells(header, table.names - 1, [row[1:] for row in section]), widths, bold)
@@ -120,34 +120,34 @@ def sections(
 
 
 def grid(table: Cells, widths: Sequence[int] | None = None, bold: str | None = None) -> Table:
-    """A table of the terminal.
+    """Render a table for a terminal.
 
     Parameters
     ----------
     table : Cells
     widths : sequence of int, optional
-        Of its columns; by default as wide as what is in them.
+        Of its columns; by default those of the longest lines.
     bold : str, optional
-        What the title of a column in bold begins with.
+        Columns whose titles begin with it are bold.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    found = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, (title, wide) in enumerate(
+    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for i, (title, width) in enumerate(
         zip(table.header, widths or widths_of([table.header, *table.rows]), strict=True)
     ):
-        found.add_column(
+        result.add_column(
             Text(title),
             justify="left" if i < table.names else "right",
             overflow="fold",
-            width=wide,
+            width=width,
             style="bold" if bold and title.startswith(bold) else "",
         )
     for row in table.rows:
-        found.add_row(*map(Text, row))
-    return found
+        result.add_row(*map(Text, row))
+    return result
 
 
 def widths_of(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -158,8 +158,8 @@ def widths_of(rows: Sequence[Sequence[str]]) -> list[int]:
     ]
 
 
-def _escaped(cell: str) -> str:
-    """A cell of numbers on one line, in which nothing is markup."""
+def _escape(cell: str) -> str:
+    """Put a cell of numbers on one line, and escape markup."""
     return cell.replace("\n", ", ").replace("*", "\\*")
 
 
@@ -168,7 +168,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def code_span(text: str) -> str:
-    """Put `text` in a code span that nothing inside it can end."""
+    """Put `text` in a code span, with a fence that does not occur in it."""
     if not text:
         return ""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))

@@ -42,7 +42,7 @@ def test_any_number_of_partitions__the_bits_of_the_local_engine(frame, local, pa
         partitions=partitions,
     )
     assert bits(found.values) == bits(local.values)
-    assert found.state.seen[0].fingerprint == local.state.seen[0].fingerprint
+    assert found.state.provenance[0].fingerprint == local.state.provenance[0].fingerprint
     assert (found.meta.rows, found.meta.groups) == (local.meta.rows, local.meta.groups)
     assert found.meta.conventions == {**local.meta.conventions, "order": "spark"}
 
@@ -237,7 +237,7 @@ def test_states_of_two_jobs__merge_and_do_not_count_twice(frame, log, tmp_path) 
     with pytest.raises(fe.MergeError, match="hold the same 6000 rows"):
         found.merge(again)
     found.save(tmp_path / "one.state")
-    assert fe.load_state(tmp_path / "one.state").seen == found.seen
+    assert fe.load_state(tmp_path / "one.state").provenance == found.provenance
 
 
 @pytest.mark.parametrize("test", ["clustered_t", "wilcoxon", "bootstrap"])

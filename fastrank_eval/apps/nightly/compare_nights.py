@@ -23,7 +23,7 @@ from fastrank_eval.apps.nightly.night import (
     places,
 )
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.state_merge import OF_A_RUN
+from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.measures.pooled import PooledMeasure
@@ -227,7 +227,7 @@ def _verdict(line: NightDifference, p_value: float, measure: Measure, confidence
 
 
 #: What may differ besides that between nights whose numbers mean the same.
-_OF_A_NIGHT = frozenset(OF_A_RUN) - {"where"} | {"by", "quality", "requested"}
+_OF_A_NIGHT = frozenset(RUN_CONVENTIONS) - {"where"} | {"by", "quality", "requested"}
 #: Options of a measure that its value does not depend on.
 _OF_ERRORS = ("se",)
 

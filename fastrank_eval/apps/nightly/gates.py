@@ -10,7 +10,7 @@ from fastrank_eval.apps.nightly.compare_nights import EarlierNight
 from fastrank_eval.apps.nightly.night import EARLIER, GateOutcome, GateTexts, Night
 from fastrank_eval.measures.parser import computed, measure
 from fastrank_eval.results.gate_parser import COMPARISON_FIELDS, Term, terms_of
-from fastrank_eval.results.gates import Gate, GateFailure, Line, gate, judge
+from fastrank_eval.results.gates import Gate, GateFailure, GateRow, gate, judge
 
 __all__ = ["ComparedRow", "JudgedGate", "comparison_rows", "gate_outcomes"]
 
@@ -109,7 +109,7 @@ def gate_outcomes(
 def _failures(
     text: str, night: Night, kind: str, requested: Mapping[str, str]
 ) -> list[GateFailure]:
-    lines: list[Line] = [*night.values, *comparison_rows(night, kind)]
+    lines: list[GateRow] = [*night.values, *comparison_rows(night, kind)]
     verdict = judge(
         [text], lines, rows=night.quality.rows, groups=night.quality.groups,
         baseline=night.baseline if kind == "baseline" else None, requested=requested,

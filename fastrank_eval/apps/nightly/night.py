@@ -66,7 +66,7 @@ class Place:
 def places(done: Evaluation) -> Iterator[Place]:
     """All rows, then each slice that is shown."""
     plan, totals = done.plan, done.totals
-    yield Place("", "all", totals.whole, 0, totals.shared.whole)
+    yield Place("", "all", totals.overall, 0, totals.shared.overall)
     for slicing, sums, shared in zip(
         plan.slicings, totals.slices, totals.shared.slices, strict=True
     ):
@@ -85,7 +85,7 @@ def values_of(done: Evaluation, hidden: frozenset[str]) -> list[NightValue]:
     hidden : frozenset of str
         Measures that are left out.
     """
-    lines = iter(done.lines)
+    lines = iter(done.summary)
     many = len(done.plan.roles.scores) * len(done.plan.measures)
     return [
         NightValue(

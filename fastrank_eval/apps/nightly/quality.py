@@ -197,7 +197,7 @@ def quality_of(done: Evaluation) -> NightQuality:
     done : Evaluation
         Of a plan with the measures of `row_counts`; what those left out would tell is NaN.
     """
-    plan, whole = done.plan, done.totals.whole
+    plan, whole = done.plan, done.totals.overall
     rows, groups, positives = whole.rows(), whole.groups(), whole.positives()
     model = plan.baseline or 0
     single = _counted(done, SINGLE_CLASS, model)
@@ -267,7 +267,7 @@ def judged(
 def _counted(done: Evaluation, counted: Measure, model: int) -> float:
     if counted not in done.plan.measures:
         return math.nan
-    return done.totals.whole.means[model].sum(done.plan.measures.index(counted))
+    return done.totals.overall.means[model].sum(done.plan.measures.index(counted))
 
 
 def _coverage(done: Evaluation, model: int) -> float:
@@ -278,7 +278,7 @@ def _coverage(done: Evaluation, model: int) -> float:
     gauc = [m for m in requested if m.name == "GAUC"]
     chosen = (gauc or requested or [plan.measures[0]])[0]
     score = plan.roles.scores[model]
-    for line in done.lines:
+    for line in done.summary:
         if (line.score, line.slice, line.measure) == (score, "all", str(chosen)):
             return _share(line.groups_used, line.groups)
     return math.nan

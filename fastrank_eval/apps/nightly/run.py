@@ -97,7 +97,9 @@ def states_of(
         for kind, measures in chosen.items()
         if measures and (keep != "groups" or kind == "groups")
     }
-    prints = [seen.fingerprint for state in states.values() for seen in state.seen if seen.rows]
+    prints = [
+        seen.fingerprint for state in states.values() for seen in state.provenance if seen.rows
+    ]
     fingerprint = hashlib.sha256("".join(prints).encode()).hexdigest() if prints else ""
     return SavedStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
 
@@ -114,7 +116,7 @@ def _state(done: Evaluation, source: object, measures: list[Measure], sliced: bo
     if not sliced:
         plan = replace(plan, slicing=None)
     totals = Totals(plan, done.totals.shared if sliced else _of_all_rows(done, plan))
-    totals.whole = done.totals.whole.of_measures(plan, chosen)
+    totals.overall = done.totals.overall.of_measures(plan, chosen)
     if sliced:
         totals.slices = [sums.of_measures(plan, chosen) for sums in done.totals.slices]
     texts = set(map(str, measures))
@@ -125,7 +127,7 @@ def _state(done: Evaluation, source: object, measures: list[Measure], sliced: bo
 
 def _of_all_rows(done: Evaluation, plan: Plan) -> SharedStates:
     pools = SharedStates(plan)
-    pools.whole = done.totals.shared.whole
+    pools.overall = done.totals.shared.overall
     return pools
 
 
@@ -169,7 +171,7 @@ def curves_of(done: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
 
 
 def _tables(done: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
-    for score, pools in zip(done.plan.roles.scores, done.totals.pools, strict=True):
+    for score, pools in zip(done.plan.roles.scores, done.totals.row_states, strict=True):
         state = pools[auc.state_key()]
         scores = state.scores if auc.se == "clustered" else state
         yield score, scores.table(partial(in_order, done.plan.threads))
@@ -185,7 +187,7 @@ def _roc(score: str, table: ScoreTable, done: Evaluation, auc: PooledAUC) -> Cur
 
 
 def _aucs(done: Evaluation, score: str, auc: PooledAUC) -> Iterator[float]:
-    for line in done.lines:
+    for line in done.summary:
         if (line.score, line.slice, line.measure) == (score, "all", str(auc)):
             yield line.value
 
