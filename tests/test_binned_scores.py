@@ -72,10 +72,10 @@ def test_states__merge_to_the_same_bits_in_any_order(drawn, cut, bins, weighted,
         for some in (part[::2], part[1::2]):
             at = np.array(some, np.int64)
             state.add(score[at], np.flatnonzero(positive[at]), weight[at] if weighted else None)
-            state._parts[0].all()
+            state._by_thread[0].all()
     parts[1].merge(parts[0])
     assert repr(parts[1].auc()) == repr(whole.auc())
-    assert parts[1].used == whole.used
+    assert parts[1].bin_count == whole.bin_count
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -117,13 +117,13 @@ def test_click_probabilities_around_a_thousandth__are_off_by_less_than_a_ten_tho
 
 
 def test_state__stays_small_however_many_rows_come(monkeypatch):
-    monkeypatch.setattr(binned_scores, "_TOGETHER", 1 << 10)
+    monkeypatch.setattr(binned_scores, "_BATCH_ROWS", 1 << 10)
     state, rng, used = BinnedScores(256), np.random.default_rng(3), []
     for _ in range(30):
         score = rng.random(1 << 12)
         state.add(score, np.flatnonzero(rng.random(len(score)) < score))
-        (part,) = state._parts
-        assert not part._waiting
+        (part,) = state._by_thread
+        assert not part._pending
         used.append(len(part._bins.keys))
     assert max(used) <= 256
     area, bound = state.auc()

@@ -62,10 +62,10 @@ def test_gradient__equals_finite_differences(text):
     if isinstance(of, SummedMeasure):
         sums = {name: SUMS.get(name, 0.0) for name in of.terms}
         found = of.gradient(sums)
-        assert set(found) <= set(of.terms[: len(of.terms) - of.told])
+        assert set(found) <= set(of.terms[: len(of.terms) - of.detail_terms])
 
         def value(at) -> float:
-            return of.of_sums(at).value
+            return of.from_sums(at).value
     else:
         assert isinstance(of, Decision)
         sums = {"tp": 21.0, "fp": 9.5, "fn": 13.0, "tn": 40.25}
@@ -74,7 +74,7 @@ def test_gradient__equals_finite_differences(text):
         found = {name: slope[0] for name, slope in zip(sums, slopes, strict=True)}
 
         def value(at) -> float:
-            return of.of_confusion(Confusion(*map(np.atleast_1d, at.values())), of.chosen)[0]
+            return of.from_confusion(Confusion(*map(np.atleast_1d, at.values())), of.chosen)[0]
 
     for name, at in sums.items():
         step = 1e-5 * max(at, 1.0)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.measures import measure, registry
-from fastrank_eval.measures.base import spelled
-from fastrank_eval.measures.parser import names_measure, spelled_out
+from fastrank_eval.measures.base import aliases
+from fastrank_eval.measures.parser import names_measure, text_with_options
 from fastrank_eval.results.gate_parser import (
     COUNTS,
     FIELDS,
@@ -122,9 +122,9 @@ def test_parse__reads(text: str, tree: Condition) -> None:
 
 
 def test_parse__every_spelling_of_every_measure__is_the_measure() -> None:
-    for name in [*registry, *spelled, "P_5", "unj_3", "Rprec_mult_0.2", "alpha-DCG", "nERR-IA"]:
+    for name in [*registry, *aliases, "P_5", "unj_3", "Rprec_mult_0.2", "alpha-DCG", "nERR-IA"]:
         assert names_measure(name), name
-        text = f"{name}(bins=15)" if name.lower() in spelled and "ce" in name.lower() else name
+        text = f"{name}(bins=15)" if name.lower() in aliases and "ce" in name.lower() else name
         try:
             expected = measure(text)
         except ValueError:  # a measure that lacks an option it needs, or does not know this one
@@ -138,13 +138,13 @@ def test_parse__every_spelling_of_every_measure__is_the_measure() -> None:
 
 
 def test_words__of_the_grammar__name_no_measure() -> None:
-    assert not {*FIELDS, *COUNTS, *KEYWORDS, "abs", "min", "max"} & set(spelled)
+    assert not {*FIELDS, *COUNTS, *KEYWORDS, "abs", "min", "max"} & set(aliases)
 
 
 def test_parse__option_given_as_its_default__stays_given() -> None:
     (term,) = terms_of(parse("nDCG(gain='exp') < 1"))
     assert isinstance(term, Term)
-    assert term.measure == spelled_out(measure("nDCG(gain='exp')")) != str(measure("nDCG"))
+    assert term.measure == text_with_options(measure("nDCG(gain='exp')")) != str(measure("nDCG"))
 
 
 # ---- what is refused -----------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_parse__refuses__and_tells_where(text: str, complaint: str) -> None:
 NAMES = st.text(min_size=1, max_size=5) | st.sampled_from(["pctr", "P", "not", "abs", "all", "*"])
 MEASURES = st.sampled_from(
     ["GAUC", "P@5", "nDCG(gain='exp')@10", "nDCG(gain={1: 1, 2: 3})", "GAUC(weight='a)\"b\\\\')"]
-).map(lambda text: spelled_out(measure(text)))
+).map(lambda text: text_with_options(measure(text)))
 SLICES = st.none() | st.just("all") | NAMES | st.sampled_from(["slot=1", "a]b", '"', '"a"', " x "])
 NUMBERS = st.floats(0, allow_nan=False, allow_infinity=False).map(Number)
 LEAVES: st.SearchStrategy[Quantity] = (

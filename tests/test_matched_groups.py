@@ -89,7 +89,7 @@ def test_merged_states__have_the_errors_of_one_run(
     whole = state_of(log, weight=weight, threads=1)
     states = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clustered_scores, "_TOGETHER", together)
+        patch.setattr(clustered_scores, "_CHUNK_ROWS", together)
         for number, rows in enumerate(parts_of(log, parts)):
             models = rng.sample(MODELS, len(MODELS))
             state = state_of(rows, weight=weight, score=models, threads=2, batch_rows=5 + number)
@@ -141,7 +141,7 @@ def unmatched(state: fe.State) -> fe.State:
     states = {}
     for place, parts in state._states.items():
         if "matched" in parts:
-            parts = ClusteredScores.loaded(parts).saved()
+            parts = ClusteredScores.from_arrays(parts).to_arrays()
             assert "matched" not in parts
         states[place] = parts
     return fe.State(state._header, states)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fastrank_eval._lib import errors
-from fastrank_eval.stats.hypothesis_tests import adjusted, benjamini_hochberg, holm
+from fastrank_eval.stats.hypothesis_tests import adjust_p_values, benjamini_hochberg, holm
 from fastrank_eval.stats.power import (
     effect_size,
     groups_needed,
@@ -75,11 +75,11 @@ def test_benjamini_hochberg__equals_scipy():
 
 def test_adjusted__by_name():
     values = np.array([0.04, 0.01])
-    assert adjusted(values, "holm").tolist() == [0.04, 0.02]
-    assert adjusted(values, "bh").tolist() == [0.04, 0.02]
-    assert adjusted(values, "none").tolist() == [0.04, 0.01]
+    assert adjust_p_values(values, "holm").tolist() == [0.04, 0.02]
+    assert adjust_p_values(values, "bh").tolist() == [0.04, 0.02]
+    assert adjust_p_values(values, "none").tolist() == [0.04, 0.01]
     with pytest.raises(errors.ArgumentError, match="Did you mean 'holm'"):
-        adjusted(values, "holms")
+        adjust_p_values(values, "holms")
     with pytest.raises(errors.ArgumentError, match="1 p-values are outside"):
         holm(np.array([0.5, 1.5]))
 

@@ -25,7 +25,7 @@ def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypatch):
-    monkeypatch.setattr(PooledScores, "ROOM", 1 << 18)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
     rng = np.random.default_rng(3)
     neighbours = (0x3F000000 + np.arange(400_000, dtype=np.uint32)).view(np.float32)
     score = sign * rng.choice(neighbours, 1_200_000)
@@ -36,14 +36,14 @@ def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypat
         halves[k % 2].add(score[here], np.flatnonzero(positive[here]))
     halves[0].merge(halves[1])
     assert halves[0].auc() == pytest.approx(plain_auc(score, positive), abs=1e-12)
-    forms = [codes for codes, _ in halves[0]._counted.values()]
+    forms = [codes for codes, _ in halves[0]._counts.values()]
     assert forms == [None]
-    assert sum(counts.nbytes for _, counts in halves[0]._counted.values()) <= 1 << 20
+    assert sum(counts.nbytes for _, counts in halves[0]._counts.values()) <= 1 << 20
 
 
 @pytest.mark.slow
 def test_auc__one_score_a_thousand_times_a_bucket__widens_its_counts(monkeypatch):
-    monkeypatch.setattr(PooledScores, "ROOM", 1 << 18)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
     neighbours = (0x3F000000 + np.arange(300_000, dtype=np.uint32)).view(np.float32)
     state = PooledScores()
     score = np.concatenate([neighbours, np.repeat(neighbours[7], 70_000)])
@@ -84,7 +84,7 @@ FULL = {
     ids=["crowded as it is", "said to be crowded"],
 )
 def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, monkeypatch):
-    monkeypatch.setattr(PooledScores, "FEW", 0)
+    monkeypatch.setattr(PooledScores, "SORTED_ROWS", 0)
     monkeypatch.setattr(score_table, "_TABLE_ROWS", table_rows)
     rng = np.random.default_rng(1)
     score = FULL[scores](rng)[::every]
@@ -93,7 +93,7 @@ def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, 
     for rows in np.array_split(np.arange(len(score)), 3):
         state.add(score[rows], np.flatnonzero(positive[rows]))
     assert state.auc() == exact_auc(score, positive)
-    assert not state._counted, "placed among its rows, not counted"
+    assert not state._counts, "placed among its rows, not counted"
     weighted = WeightedScores()
     weighted.add(score, np.flatnonzero(positive), np.ones(len(score)))
     assert state.auc(0.5) == pytest.approx(weighted.auc(0.5), abs=1e-12)
@@ -106,8 +106,8 @@ def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, 
 @pytest.mark.parametrize("few", [0, 5000])
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_auc__of_rows_from_several_threads__is_exact(threads, few, room, kind, monkeypatch):
-    monkeypatch.setattr(PooledScores, "FEW", few)
-    monkeypatch.setattr(PooledScores, "ROOM", room)
+    monkeypatch.setattr(PooledScores, "SORTED_ROWS", few)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", room)
     rng = np.random.default_rng(threads)
     score = (rng.normal(size=40_000) * np.exp2(rng.integers(-9, 9, 40_000))).astype(kind)
     score[::50] = 0.0
@@ -130,7 +130,7 @@ def test_auc__of_rows_from_several_threads__is_exact(threads, few, room, kind, m
 def test_auc__rows_kept_before_others_were_dealt__are_not_lost(monkeypatch):
     """Dealing what was kept may fill the room and have rows counted."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(PooledScores, "ROOM", 1 << 19)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 19)
     rows, kept = 140_000, 120_000
     score = rng.choice([-1, 1], rows) * np.exp2(rng.uniform(-40, 40, rows))
     positive = rng.random(rows) < 0.03
@@ -149,7 +149,7 @@ def test_partial_auc__same_bits_from_lists_and_from_tables(max_fpr, monkeypatch)
     positive = rng.random(len(score)) < 0.2
     found = []
     for room in (1 << 18, 1 << 26):
-        monkeypatch.setattr(PooledScores, "ROOM", room)
+        monkeypatch.setattr(PooledScores, "BUFFER_BYTES", room)
         state = PooledScores()
         for rows in np.array_split(np.arange(len(score)), 30):
             state.add(score[rows], np.flatnonzero(positive[rows]))
@@ -174,8 +174,8 @@ def sum_by_score(score, positive, weight) -> tuple[np.ndarray, np.ndarray]:
 def test_weighted_auc__adds_the_weights_of_each_score_smallest_first(
     kind, levels, few, threads, rows, monkeypatch
 ):
-    monkeypatch.setattr(WeightedScores, "FEW", few)
-    monkeypatch.setattr(WeightedScores, "ROOM", 1 << 16)
+    monkeypatch.setattr(WeightedScores, "SORTED_ROWS", few)
+    monkeypatch.setattr(WeightedScores, "BUFFER_BYTES", 1 << 16)
     rng = np.random.default_rng(levels)
     # Neighbours around one score, so that a double's lowest bits decide.
     score = (rng.integers(0, levels, rows) * 2.0**-23).astype(kind)

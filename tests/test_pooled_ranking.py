@@ -123,8 +123,8 @@ def test_ks__of_integers_that_no_double_holds__is_refused_as_it_names_a_threshol
 def test_steps__are_what_the_table_says_however_scores_are_kept(
     kind, few, room, share, monkeypatch
 ):
-    monkeypatch.setattr(PooledScores, "FEW", few)
-    monkeypatch.setattr(PooledScores, "ROOM", room)
+    monkeypatch.setattr(PooledScores, "SORTED_ROWS", few)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", room)
     rng = np.random.default_rng(5)
     score = np.round(rng.normal(size=20_000) * np.exp2(rng.integers(-9, 9, 20_000)), 2).astype(kind)
     positive = rng.random(len(score)) < share
@@ -133,8 +133,8 @@ def test_steps__are_what_the_table_says_however_scores_are_kept(
         state.add(score[part], np.flatnonzero(positive[part]))
     steps, area = state.steps(), state.auc()
     assert not few or repr(PooledScores.auc(state)) == repr(area)
-    wanted = RocSteps.of_table(state.table())
-    for name in ("score", "positives", "others", "between"):
+    wanted = RocSteps.from_table(state.table())
+    for name in ("score", "positives", "others", "negatives_between"):
         found = getattr(steps, name)
         assert np.array_equal(found, getattr(wanted, name)), name
         assert len(found) == 0 or found.dtype == getattr(wanted, name).dtype
@@ -145,8 +145,8 @@ def test_steps__are_what_the_table_says_however_scores_are_kept(
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_states__merge_to_the_same_table_steps_and_area(kind, monkeypatch):
-    monkeypatch.setattr(PooledScores, "FEW", 0)
-    monkeypatch.setattr(PooledScores, "ROOM", 1 << 14)
+    monkeypatch.setattr(PooledScores, "SORTED_ROWS", 0)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 14)
     label, score, weight = rows_of(11, 20_000, 3000, kind)
     parts = np.array_split(np.random.default_rng(1).permutation(len(score)), 9)
 
@@ -165,7 +165,7 @@ def test_states__merge_to_the_same_table_steps_and_area(kind, monkeypatch):
         assert merged.auc() == whole.auc()
         for name in ("score", "positives", "others"):
             assert np.array_equal(getattr(merged.table(), name), getattr(whole.table(), name))
-        for name in ("score", "positives", "others", "between"):
+        for name in ("score", "positives", "others", "negatives_between"):
             assert np.array_equal(getattr(merged.steps(), name), getattr(whole.steps(), name))
 
 
@@ -174,7 +174,7 @@ def test_state__of_float32_probabilities__takes_about_two_bytes_for_each_possibl
     monkeypatch,
 ):
     """Every float32 in [1/4, 1[, each several times: memory does not grow further."""
-    monkeypatch.setattr(PooledScores, "ROOM", 1 << 24)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 24)
     every = np.arange(0x3E800000, 0x3F800000, dtype=np.uint32)
     state, held = PooledScores(), []
     rng = np.random.default_rng(0)
@@ -182,11 +182,11 @@ def test_state__of_float32_probabilities__takes_about_two_bytes_for_each_possibl
         for part in np.array_split(rng.permutation(every), 32):
             score = part.view(np.float32)
             state.add(score, np.flatnonzero(rng.random(len(score)) < 0.03))
-        state._count()
+        state._count_all()
         held.append(
             sum(
                 counts.nbytes + (0 if codes is None else codes.nbytes)
-                for counted in (state._counted, state._counted_positive)
+                for counted in (state._counts, state._positive_counts)
                 for codes, counts in counted.values()
             )
         )

@@ -246,5 +246,5 @@ def test_standard_error__of_a_part_of_the_area_or_of_bins_is_refused():
 def test_delong__of_weights_counts_only_rows_that_weigh():
     state = WeightedScores()
     state.add(np.array([0.1, 0.2, 0.3]), np.array([2]), np.array([1.0, 0.0, 2.0]))
-    assert state.weighing().positive == state.weighing().other == 1
-    assert Fraction(state.squared().positive) == Fraction(state.table().positive) ** 2
+    assert state.counts_table().positive == state.counts_table().other == 1
+    assert Fraction(state.squares_table().positive) == Fraction(state.table().positive) ** 2

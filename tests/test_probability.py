@@ -18,7 +18,7 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.measures.calibration import Outcomes
 from fastrank_eval.measures.cumulative_calibration import maximum_exceeds, range_exceeds
-from fastrank_eval.measures.likelihood import losses, recalibrated
+from fastrank_eval.measures.likelihood import losses, recalibrate
 from fastrank_eval.stats.score_table import ScoreTable
 
 
@@ -175,7 +175,7 @@ def test_bins_of_equal_count__hold_as_many_rows_but_for_ties():
 def test_probabilities_put_right__ascend_though_rounding_may_swap_neighbours():
     some = np.random.default_rng(5).random(50_000)
     score = np.unique([some, np.nextafter(some, 1.0)])
-    right = recalibrated(score, 0.1)
+    right = recalibrate(score, 0.1)
     assert (right[1:] < right[:-1]).any()
     rows = np.ones(len(score), np.int64)
     outcomes = Outcomes.of(ScoreTable(score[::-1], rows, rows), 0.1)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from fastrank_eval._lib import errors
 from fastrank_eval.stats import random_numbers
-from fastrank_eval.stats.bootstrap import bootstrap, swapped
+from fastrank_eval.stats.bootstrap import bootstrap, swap_models
 from tests import oracle_resampling as oracle
 
 SEED = 0x0123456789ABCDEF
@@ -152,7 +152,7 @@ def test_bootstrap__adds_what_the_definition_draws(kind):
 
 def test_swapped__adds_what_the_definition_swaps():
     ids, a, b = ids_of(9), data_of(9), data_of(9, seed=2)
-    found = swapped(a, b, ids, 3, SEED)
+    found = swap_models(a, b, ids, 3, SEED)
     assert not found.exact
     for r in range(3):
         other = [oracle.coin(i, r, SEED) for i in ids.tolist()]
@@ -165,13 +165,13 @@ def test_swapped__adds_what_the_definition_swaps():
 def test_swapped__where_replicates_suffice__takes_every_pattern_of_groups_that_differ():
     a = np.array([[1.0, 2.0, 4.0, 0.0, 5.0]])
     b = np.array([[0.0, 2.0, 0.0, 8.0, 5.0]])
-    found = swapped(a, b, ids_of(5), 8, SEED)
+    found = swap_models(a, b, ids_of(5), 8, SEED)
     assert found.exact
     assert sorted(found.sums_a[:, 0]) == [7.0 + x for x in (0, 1, 4, 5, 8, 9, 12, 13)]
     assert found.sums_a[0, 0] == 12
     assert (found.sums_a + found.sums_b == 27).all()
-    assert not swapped(a, b, ids_of(5), 7, SEED).exact
-    assert swapped(a, a, ids_of(5), 1, SEED).sums_b.tolist() == [[12.0]]
+    assert not swap_models(a, b, ids_of(5), 7, SEED).exact
+    assert swap_models(a, a, ids_of(5), 1, SEED).sums_b.tolist() == [[12.0]]
 
 
 GROUPS = st.integers(1, 12 if config.DISABLE_JIT else 700)
@@ -182,7 +182,9 @@ RESAMPLERS = {
     "multinomial": lambda a, b, ids, n, threads: bootstrap(
         np.concatenate([a, b]), ids, n, SEED, kind="multinomial", threads=threads
     ),
-    "swapped": lambda a, b, ids, n, threads: swapped(a, b, ids, n, SEED, threads=threads).sums_b,
+    "swapped": lambda a, b, ids, n, threads: (
+        swap_models(a, b, ids, n, SEED, threads=threads).sums_b
+    ),
 }
 
 
@@ -225,7 +227,7 @@ def test_sums__in_blocks_of_any_size__have_the_same_bits(groups, block, replicat
 @given(groups=GROUPS, replicates=st.integers(1, 200))
 def test_swapped__models_exchanged__exchanges_the_sums(groups, replicates):
     ids, a, b = ids_of(groups), data_of(groups), data_of(groups, seed=2)
-    one, other = swapped(a, b, ids, replicates, SEED), swapped(b, a, ids, replicates, SEED)
+    one, other = swap_models(a, b, ids, replicates, SEED), swap_models(b, a, ids, replicates, SEED)
     assert one.exact == other.exact
     assert one.sums_a.tobytes() == other.sums_b.tobytes()
     assert one.sums_b.tobytes() == other.sums_a.tobytes()
@@ -263,7 +265,7 @@ def test_no_groups__have_sums_of_0(kind):
     none, ids = np.zeros((2, 0)), np.zeros(0, np.uint64)
     assert bootstrap(none, ids, 3, SEED, kind=kind).tolist() == [[0.0, 0.0]] * 3
     assert bootstrap(np.zeros((0, 4)), ids_of(4), 3, SEED, kind=kind).shape == (3, 0)
-    found = swapped(none, none, ids, 3, SEED)
+    found = swap_models(none, none, ids, 3, SEED)
     assert found.exact
     assert found.sums_a.tolist() == [[0.0, 0.0]]
 
@@ -291,4 +293,4 @@ def test_bootstrap__of_what_it_cannot_take__says_so(change, words):
 
 def test_swapped__of_other_groups__says_so():
     with pytest.raises(errors.ArgumentError, match="join them by key"):
-        swapped(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2, np.uint64), 1, 1)
+        swap_models(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2, np.uint64), 1, 1)

@@ -14,7 +14,7 @@ from fastrank_eval.stats.bootstrap import (
     bootstrap_interval,
     bootstrap_p_value,
     randomisation_p_value,
-    swapped,
+    swap_models,
 )
 from fastrank_eval.stats.hypothesis_tests import (
     clustered_t,
@@ -107,7 +107,7 @@ def test_randomisation__of_few_groups__equals_scipy_over_all_patterns(seed):
     rng = np.random.default_rng(seed)
     # Coarse values, so that patterns tie.
     a, b = rng.integers(0, 6, (2, 10)) / 10
-    found = swapped(a[None], b[None], ids_of(10), 1024, 1)
+    found = swap_models(a[None], b[None], ids_of(10), 1024, 1)
     assert found.exact
     difference = (found.sums_b - found.sums_a)[:, 0] / 10
     theirs = stats.permutation_test(
@@ -119,8 +119,8 @@ def test_randomisation__of_few_groups__equals_scipy_over_all_patterns(seed):
 
 def test_randomisation__drawn__comes_close_to_all_patterns():
     a, b = np.random.default_rng(7).normal([[0.0], [0.4]], 1, (2, 14))
-    every = swapped(a[None], b[None], ids_of(14), 1 << 14, 1)
-    drawn = swapped(a[None], b[None], ids_of(14), 10_000, 1)
+    every = swap_models(a[None], b[None], ids_of(14), 1 << 14, 1)
+    drawn = swap_models(a[None], b[None], ids_of(14), 10_000, 1)
     assert (every.exact, drawn.exact) == (True, False)
     observed = float((every.sums_b - every.sums_a)[0, 0])
     exact, close = (
@@ -134,7 +134,7 @@ def test_a_measure_that_one_model_lacks__moves_with_its_weight():
     """The first group is undefined for a: swapped, it is undefined for b."""
     a = np.array([[0.0, 1.0, 0.5], [0.0, 1.0, 1.0]])
     b = np.array([[0.5, 0.0, 0.5], [1.0, 1.0, 1.0]])
-    found = swapped(a, b, ids_of(3), 4, 1)
+    found = swap_models(a, b, ids_of(3), 4, 1)
     pairs = {
         (tuple(x), tuple(y))
         for x, y in zip(found.sums_a.tolist(), found.sums_b.tolist(), strict=True)
@@ -168,7 +168,7 @@ def p_values(rng: np.random.Generator, seed: int) -> dict[str, float]:
     ids, observed = ids_of(GROUPS), float((p_b - p_a).sum() / w.sum())
     se = clustered_error(p_b - p_a, w)
     drawn = bootstrap(np.stack([p_b - p_a, w]), ids, REPLICATES, seed)
-    moved = swapped(np.stack([p_a, w]), np.stack([p_b, w]), ids, REPLICATES, seed)
+    moved = swap_models(np.stack([p_a, w]), np.stack([p_b, w]), ids, REPLICATES, seed)
     each = (p_b - p_a) / w
     return {
         "bootstrap": bootstrap_p_value(observed, mean_of(drawn)),

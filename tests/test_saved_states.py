@@ -140,8 +140,8 @@ def test_many_scores__are_saved_as_few_are(
         few = state_of(log, measures, weight=weight).state
         with monkeypatch.context() as patch:
             for state in (PooledScores, WeightedScores):
-                patch.setattr(state, "FEW", 0)
-                patch.setattr(state, "ROOM", 1 << (26 if spread == "dealt" else 13))
+                patch.setattr(state, "SORTED_ROWS", 0)
+                patch.setattr(state, "BUFFER_BYTES", 1 << (26 if spread == "dealt" else 13))
             many = state_of(log, measures, weight=weight, batch_rows=700).state
             same_arrays(many, few)
             assert lines(few.merge().result()) == lines(many.result())

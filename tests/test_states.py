@@ -101,7 +101,7 @@ def test_merge__in_any_order_changes_no_bit(parts, rng, weighted):
         merged.merge(piece)
     mean = merged.mean(0, weighted)
     assert math.isnan(mean) if not pairs else mean == whole.mean(0, weighted)
-    assert (merged.used(0), merged.rows(0), merged.positives(0)) == (
+    assert (merged.groups_used(0), merged.rows(0), merged.positives(0)) == (
         len(pairs),
         3 * len(pairs),
         2 * len(pairs),
@@ -119,11 +119,11 @@ def test_mean__passes_over_nan_and_keeps_measures_apart():
     state.drop(1, "a", 1)
     state.drop(1, "b", 1)
     state.drop(1, "never", 0)
-    assert (state.used(1), state.rows(1), state.positives(1)) == (4, 108, 5)
+    assert (state.groups_used(1), state.rows(1), state.positives(1)) == (4, 108, 5)
     assert state.mean(1, False) == 0.25
     assert list(state.dropped(1).items()) == [("a", 1), ("b", 3)]
     for m in (0, 2):
-        assert (state.used(m), state.rows(m), state.dropped(m)) == (0, 0, {})
+        assert (state.groups_used(m), state.rows(m), state.dropped(m)) == (0, 0, {})
         assert math.isnan(state.mean(m, False))
         assert math.isnan(state.mean(m, True))
 
@@ -137,7 +137,7 @@ def test_mean__of_many_groups_does_not_wear_out_its_cells():
         twin = MeanState(1)
         twin.merge(state)
         state.merge(twin)
-    assert state.used(0) == 1 << 30
+    assert state.groups_used(0) == 1 << 30
     assert state.mean(0, False) == 1 - 2.0**-53
 
 
@@ -183,8 +183,8 @@ ROOMS = ((1, 0), (64, 4), (1 << 26, 0), (1 << 26, 1 << 17))
 
 def set_room(patched, room) -> None:
     for state in (PooledScores, WeightedScores):
-        patched.setattr(state, "ROOM", room[0])
-        patched.setattr(state, "FEW", room[1])
+        patched.setattr(state, "BUFFER_BYTES", room[0])
+        patched.setattr(state, "SORTED_ROWS", room[1])
 
 
 @pytest.fixture(params=ROOMS, ids="room {}".format)

@@ -187,7 +187,7 @@ def test_names_of_scores__cannot_command_a_terminal():
 
 def test_score_table__is_taken_as_it_is():
     codes = np.array([3, 2, 1], np.uint64) | np.uint64(1 << 63)
-    table = ScoreTable.of(codes, np.array([2, 1, 0]), np.array([0, 1, 3]))
+    table = ScoreTable.from_codes(codes, np.array([2, 1, 0]), np.array([0, 1, 3]))
     found = best_of(table, Criterion("youden"))
     assert found.value == 1.75
     assert found == best_of(table, Criterion("youden"), "lowest")

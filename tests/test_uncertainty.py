@@ -13,7 +13,7 @@ from numba import config
 from scipy import stats
 
 import fastrank_eval
-from fastrank_eval.stats.intervals import Support, around, t_quantile
+from fastrank_eval.stats.intervals import Support, t_interval, t_quantile
 from fastrank_eval.stats.means import MeanState
 from tests.oracle_means import support
 
@@ -199,7 +199,10 @@ def test_t_quantile__of_part_of_a_degree__equals_scipy(confidence, degrees):
 
 
 def test_around__small_and_large_numbers_of_groups():
-    narrow, wide = around(0.5, 0.1, Support(10**6), 0.95), around(0.5, 0.1, Support(2), 0.95)
+    narrow, wide = (
+        t_interval(0.5, 0.1, Support(10**6), 0.95),
+        t_interval(0.5, 0.1, Support(2), 0.95),
+    )
     assert narrow.high == pytest.approx(0.5 + 0.1 * 1.959966, abs=1e-6)
     assert narrow.caution is None
     assert wide.low == pytest.approx(0.5 - 0.1 * 12.706205, abs=1e-6)  # not cut off at 0

@@ -28,7 +28,7 @@ from fastrank_eval.analysis.compare_tests import (
     TESTS,
     Choices,
     Evidence,
-    adjust_p_values,
+    adjust_rows,
     compare_model,
     group_evidence,
     pooled_evidence,
@@ -48,7 +48,7 @@ from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure, measure
-from fastrank_eval.measures.parser import requested_measures, spelled_out
+from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.evaluate import result_of
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
@@ -240,7 +240,7 @@ def requested_texts(
 ) -> dict[str, str]:
     """Map requested names of measures to the texts of the computed ones."""
     return requested_names(
-        requested, [renamed.get(spelled_out(measure), str(measure)) for measure in computed]
+        requested, [renamed.get(text_with_options(measure), str(measure)) for measure in computed]
     )
 
 
@@ -323,7 +323,7 @@ def _compare_slices(
         return rows
 
     overall = compare_slice(totals.overall, 0, totals.shared.overall, (None, "all"), records)
-    rows = adjust_p_values(overall, measures, choices)
+    rows = adjust_rows(overall, measures, choices)
     for slicing, sums, pools in zip(
         plan.slicings, totals.slices, totals.shared.slices, strict=True
     ):
@@ -335,7 +335,7 @@ def _compare_slices(
                 slice_rows += compare_slice(
                     sums, slice_index, pools.of(slice_index), slice_key, None
                 )
-        rows += adjust_p_values(slice_rows, measures, choices)
+        rows += adjust_rows(slice_rows, measures, choices)
     return rows
 
 
@@ -405,12 +405,12 @@ def compare_results(
         ]
         rows += compare_model(measures, sides[0], sides[1], evidence, choices, records)
     by_text = dict(zip(texts, measures, strict=True))
-    rows = adjust_p_values(rows, by_text, choices)
+    rows = adjust_rows(rows, by_text, choices)
     slicings = slicings_of(result.values)
     if other is not None:
         slicings = tuple(by for by in slicings if by in slicings_of(other.values))
     for by in slicings:
-        rows += adjust_p_values(
+        rows += adjust_rows(
             _compare_slice_values(values_by_key, by, measures, base, candidates, choices),
             by_text,
             choices,

@@ -31,11 +31,11 @@ from fastrank_eval.stats.bootstrap import (
     bootstrap_interval,
     bootstrap_p_value,
     randomisation_p_value,
-    swapped,
+    swap_models,
 )
 from fastrank_eval.stats.hypothesis_tests import (
     PairedTest,
-    adjusted,
+    adjust_p_values,
     clustered_t,
     clustered_z,
     group_differences,
@@ -62,7 +62,7 @@ __all__ = [
     "Choices",
     "Evidence",
     "TestResult",
-    "adjust_p_values",
+    "adjust_rows",
     "compare_measure",
     "compare_model",
     "error_test",
@@ -278,7 +278,7 @@ def compare_model(
     ]
 
 
-def adjust_p_values(
+def adjust_rows(
     rows: Sequence[ComparedValue], measures: Mapping[str, Measure], choices: Choices
 ) -> list[ComparedValue]:
     """Add adjusted p-values and verdicts to comparisons made together.
@@ -297,7 +297,9 @@ def adjust_p_values(
     if choices.correction != "none":
         alpha /= max(count, 1)
     corrected = []
-    for row, p_value in zip(rows, adjusted(p_values, choices.correction).tolist(), strict=True):
+    for row, p_value in zip(
+        rows, adjust_p_values(p_values, choices.correction).tolist(), strict=True
+    ):
         row = replace(row, p_adjusted=p_value, comparisons=count, mdd=_detectable(row, alpha))
         verdict = verdict_on(row, measures[row.measure], choices.confidence)
         corrected.append(replace(row, verdict=verdict))
@@ -538,7 +540,7 @@ def _randomisation_tests(
             np.concatenate([getattr(pairs[m], side) for m in members])
             for side in ("base_terms", "model_terms")
         )
-        replicates = swapped(
+        replicates = swap_models(
             base_terms, model_terms, ids, choices.replicates, choices.seed, threads=choices.threads
         )
         for position, m in enumerate(members):

@@ -480,7 +480,7 @@ def _missing_reason(kind: str, table: ScoreTable) -> str | None:
 def _summary_values(kind: str, table: ScoreTable, thresholds: Thresholds) -> dict[str, float]:
     """Compute the summary values of a threshold curve other than ROC."""
     if kind == "pr":
-        return {"AvgPrec": AvgPrec.of_steps(RocSteps.of_table(table)).value}
+        return {"AvgPrec": AvgPrec.from_steps(RocSteps.from_table(table)).value}
     if kind == "det":
         return {"EER": curve_points.equal_error_rate(thresholds)}
     return {"Lift@10%": Lift(top=0.1).of_table(table).value}

@@ -186,7 +186,7 @@ class ClassValues:
             measure=str(measure),
             value=state.mean(0, weights is not None),
             groups=len(computed),
-            groups_used=state.used(0),
+            groups_used=state.groups_used(0),
             dropped=state.dropped(0),
             rows_share=_share(state.rows(0), int(rows.sum())),
             positives_share=_share(state.positives(0), int(positives.sum())),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
-from fastrank_eval.measures.base import Measure, registry, spelled
-from fastrank_eval.measures.parser import spelled_out
+from fastrank_eval.measures.base import Measure, aliases, registry
+from fastrank_eval.measures.parser import text_with_options
 
 __all__ = ["DEFAULTS", "PROFILES", "Profile", "profile_of", "undefined_policies", "undefined_text"]
 
@@ -53,7 +53,7 @@ def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
         if of != _REST:
             if isinstance(of, str):
                 _check_f1(of)
-            name, preset = spelled.get(of.lower(), ("", {})) if isinstance(of, str) else ("", {})
+            name, preset = aliases.get(of.lower(), ("", {})) if isinstance(of, str) else ("", {})
             if not name or preset:
                 raise ArgumentError(
                     f"undefined: {of!r} is no measure.{near(str(of), list(registry))} "
@@ -161,7 +161,9 @@ def requested_names(
     A name has all options that were requested. Where the text of a measure is the name of another
     one, the map has both names: ``nDCG(gain='exp')`` and ``nDCG``.
     """
-    rows = [(m, spelled_out(m), str(other)) for m, other in zip(requested, computed, strict=True)]
+    rows = [
+        (m, text_with_options(m), str(other)) for m, other in zip(requested, computed, strict=True)
+    ]
     changed = {name for m, name, text in rows if str(m) != text}
     return {name: text for _, name, text in rows if name in changed or text in changed}
 

@@ -139,7 +139,7 @@ class SavedGroups:
         selection = GroupValues(values.rows, values.positives, values.values[list(models)], weights)
         return type(self)(self.names, self.keys, selection)
 
-    def saved(self) -> Arrays:
+    def to_arrays(self) -> Arrays:
         """Write the groups as arrays.
 
         Returns
@@ -171,7 +171,7 @@ class SavedGroups:
         return {"table": table_bytes(pa.table(columns, names=names)), "weights": weight_columns}
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """Read the groups that `saved` wrote."""
         table, weight_columns = table_from_bytes(parts["table"]), parts["weights"]
         columns = dict(

@@ -12,7 +12,6 @@ from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.auc import class_weights
 from fastrank_eval.measures.base import GROUP_WEIGHTS, Measure
 
 
@@ -201,7 +200,7 @@ def _group_weights(
 
     def weigh() -> np.ndarray:
         if measure.uses_row_weights:
-            positive, negative = class_weights(ranking, rel)
+            positive, negative = ranking.class_weights(rel)
         else:
             positive = ranking.relevant(rel)
             negative = ranking.retrieved - ranking.relevant_retrieved(rel)

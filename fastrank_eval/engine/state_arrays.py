@@ -105,7 +105,7 @@ class FieldValues:
         numbers = [np.array([number_of[v] for v in other.values], np.int64) for other in others]
         return type(self)(self.kind, tuple(every)), numbers
 
-    def saved(self) -> Arrays:
+    def to_arrays(self) -> Arrays:
         """Write the bytes of all values, their sizes, and which are null.
 
         Returns
@@ -120,7 +120,7 @@ class FieldValues:
         }
 
     @classmethod
-    def loaded(cls, kind: str | None, parts: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, kind: str | None, parts: Mapping[str, np.ndarray]) -> Self:
         """Read the values that `saved` wrote."""
         content, values, first = parts["content"].tobytes(), [], 0
         for size, null in zip(parts["sizes"].tolist(), parts["null"].tolist(), strict=True):
@@ -146,8 +146,8 @@ def states_to_arrays(states: Mapping[str, Saveable], *, compared: bool) -> dict[
     if compared:
         clustered = {m: state for m, state in states.items() if isinstance(state, ClusteredScores)}
         if clustered:
-            return ClusteredScores.saved_together(clustered)
-    return {model: state.saved() for model, state in states.items()}
+            return ClusteredScores.models_to_arrays(clustered)
+    return {model: state.to_arrays() for model, state in states.items()}
 
 
 def states_from_arrays(
@@ -155,8 +155,8 @@ def states_from_arrays(
 ) -> dict[str, Saveable]:
     """Read the states that `states_to_arrays` wrote, by model."""
     if issubclass(kind, ClusteredScores):
-        return {**kind.loaded_together(parts)}
-    return {model: kind.loaded(arrays) for model, arrays in parts.items()}
+        return {**kind.models_from_arrays(parts)}
+    return {model: kind.from_arrays(arrays) for model, arrays in parts.items()}
 
 
 @dataclass(frozen=True)
@@ -216,14 +216,14 @@ class SavedSlices:
         united = {name: column.take(row_column(order)) for name, column in values.items()}
         return cls(united_labels, united), slice_indices
 
-    def saved(self) -> Arrays:
+    def to_arrays(self) -> Arrays:
         """Write ``table``: ``label``, and a column for each part."""
         labels = bytes_column([label.encode() for label in self.labels], pa.string())
         names = ["label", *(f"value of {name}" for name in self.values)]
         return {"table": table_bytes(pa.table([labels, *self.values.values()], names=names))}
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """Read the slices that `saved` wrote."""
         table = table_from_bytes(parts["table"])
         names = [name.removeprefix("value of ") for name in table.column_names[1:]]
@@ -240,9 +240,9 @@ class SavedSliceCodes(SliceCodes):
     saved : SavedSlices
     """
 
-    def __init__(self, spec: SliceSpec, saved: SavedSlices) -> None:
+    def __init__(self, spec: SliceSpec, to_arrays: SavedSlices) -> None:
         super().__init__(spec, ())
-        self._slices = Slices(saved.labels, np.arange(len(saved.labels)), saved.values)
+        self._slices = Slices(to_arrays.labels, np.arange(len(to_arrays.labels)), to_arrays.values)
 
     def __len__(self) -> int:
         return len(self._slices.labels)
@@ -332,12 +332,12 @@ def array_readers(
     rows = [ALL]
     for where in (ALL, *sliced):
         yield (where, "", TOTALS), read_totals
-        yield from (((where, score, GROUPS), MeanState.loaded) for score in plan.roles.scores)
-        yield from (((where, score, PAIRS), PairedState.loaded) for score in rivals)
+        yield from (((where, score, GROUPS), MeanState.from_arrays) for score in plan.roles.scores)
+        yield from (((where, score, PAIRS), PairedState.from_arrays) for score in rivals)
     for by, where in zip(header["slicings"], sliced, strict=True):
-        yield (where, "", SLICES), SavedSlices.loaded
+        yield (where, "", SLICES), SavedSlices.from_arrays
         if (where, "", SLICES) in states:
-            labels = SavedSlices.loaded(states[where, "", SLICES]).labels
+            labels = SavedSlices.from_arrays(states[where, "", SLICES]).labels
             rows += [Rows(by, label) for label in labels]
     for where in rows:
         for specs, scores in (
@@ -346,11 +346,11 @@ def array_readers(
         ):
             for score in scores:
                 for name, spec in specs.items():
-                    yield (where, score, name), spec.kind.loaded
+                    yield (where, score, name), spec.kind.from_arrays
     if header["has_groups"]:
-        yield (ALL, "", VALUES), SavedGroups.loaded
+        yield (ALL, "", VALUES), SavedGroups.from_arrays
     for field, kind in header["fields"].items():
-        yield field_values_key(field), partial(FieldValues.loaded, kind)
+        yield field_values_key(field), partial(FieldValues.from_arrays, kind)
 
 
 def evaluation_of(
@@ -371,7 +371,9 @@ def evaluation_of(
     min_groups : int
     """
     started = perf_counter()
-    slicings = {by: SavedSlices.loaded(states[Rows(by), "", SLICES]) for by in header["slicings"]}
+    slicings = {
+        by: SavedSlices.from_arrays(states[Rows(by), "", SLICES]) for by in header["slicings"]
+    }
     plan = plan_of(header, confidence, min_groups)
     if slicings:
         codes = [
@@ -391,7 +393,7 @@ def evaluation_of(
                 _load_row_states(of_slices.of(index), plan, states, Rows(by, label))
     groups = None
     if plan.per_group:
-        groups = SavedGroups.loaded(states[ALL, "", VALUES])
+        groups = SavedGroups.from_arrays(states[ALL, "", VALUES])
     summary = summary_rows(plan, totals)
     meta = Meta(
         __version__,
@@ -422,8 +424,11 @@ def _load_sums(plan: Plan, states: Mapping[ArrayKey, Arrays], where: Rows) -> Su
     return Sums.of(
         plan,
         states[where, "", TOTALS],
-        [MeanState.loaded(states[where, score, GROUPS]) for score in scores],
-        {model: PairedState.loaded(states[where, scores[model], PAIRS]) for model in plan.rivals},
+        [MeanState.from_arrays(states[where, score, GROUPS]) for score in scores],
+        {
+            model: PairedState.from_arrays(states[where, scores[model], PAIRS])
+            for model in plan.rivals
+        },
     )
 
 
@@ -434,12 +439,12 @@ def _load_row_states(
     for key in plan.row_states:
         name = state_name(key)
         parts = {score: states[where, score, name] for score in plan.roles.scores}
-        loaded = states_from_arrays(specs[name].kind, parts)
+        from_arrays = states_from_arrays(specs[name].kind, parts)
         for model, score in enumerate(plan.roles.scores):
-            row_states.models[model][key] = loaded[score]
+            row_states.models[model][key] = from_arrays[score]
     for model, pairs in row_states.pairs.items():
         for key in pairs:
-            pairs[key] = ClusterMoments.loaded(
+            pairs[key] = ClusterMoments.from_arrays(
                 states[where, plan.roles.scores[model], paired_state_name(key)]
             )
 

@@ -314,12 +314,12 @@ class Saveable(Protocol):
         """Add another state of the same setup; the other may change."""
         ...
 
-    def saved(self) -> Arrays:
+    def to_arrays(self) -> Arrays:
         """Write the state to arrays that do not depend on the order of rows."""
         ...
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
         """Read the state that `saved` wrote."""
         ...
 

@@ -174,7 +174,7 @@ def check_crossing(every: Sequence[Content]) -> None:
     """
     if not every[0].header["has_groups"]:
         return
-    each = [SavedGroups.loaded(one.states[ALL, "", VALUES]) for one in every]
+    each = [SavedGroups.from_arrays(one.states[ALL, "", VALUES]) for one in every]
     groups = each[0].concat(each[1:])
     owner = np.repeat(np.arange(len(each)), [len(one) for one in each])
     order = np.lexsort([owner, *groups.ranks()[::-1]])
@@ -210,13 +210,13 @@ def sum_contents(
     for field in every[0].header["fields"]:
         values, numbers[field] = _union_values(field, every)
         kinds[field] = values.kind
-        states[field_values_key(field)] = values.saved()
+        states[field_values_key(field)] = values.to_arrays()
     _put_sums(states, ALL, every, [_ALL_ROWS for _ in every], plan)
     for by in every[0].header["slicings"]:
         where = Rows(by)
-        slices_of_states = [SavedSlices.loaded(one.states[where, "", SLICES]) for one in every]
+        slices_of_states = [SavedSlices.from_arrays(one.states[where, "", SLICES]) for one in every]
         slices, slice_indices = SavedSlices.union(slices_of_states, by)
-        states[where, "", SLICES] = slices.saved()
+        states[where, "", SLICES] = slices.to_arrays()
         _put_sums(states, where, every, slice_indices, plan)
     specs = state_specs(plan) | paired_state_specs(plan)
     summands: dict[tuple[Rows, str], dict[int, dict[str, Arrays]]] = {}
@@ -231,7 +231,7 @@ def sum_contents(
         for score, parts in states_to_arrays(total, compared=bool(plan.rivals)).items():
             states[where, score, name] = parts
     if every[0].header["has_groups"]:
-        states[ALL, "", VALUES] = _concat_groups(every).saved()
+        states[ALL, "", VALUES] = _concat_groups(every).to_arrays()
     return states, kinds
 
 
@@ -260,19 +260,19 @@ def _put_sums(
         for score in models:
             key = where, score, name
             each: list[Any] = [
-                kind.loaded(one.states[key]).take(indices)
+                kind.from_arrays(one.states[key]).take(indices)
                 for one, indices in zip(every, slice_indices, strict=True)
             ]
             for other in each[1:]:
                 each[0].merge(other)
-            states[key] = each[0].saved()
+            states[key] = each[0].to_arrays()
 
 
 def _concat_groups(every: Sequence[Content]) -> SavedGroups:
     """Merge the groups of all states; models as in the first state."""
     models = every[0].header["models"]
     first, *others = (
-        SavedGroups.loaded(one.states[ALL, "", VALUES]).with_models(
+        SavedGroups.from_arrays(one.states[ALL, "", VALUES]).with_models(
             [one.header["models"].index(model) for model in models]
         )
         for one in every
@@ -286,15 +286,18 @@ def _sum(
     numbers: Sequence[np.ndarray] | None,
 ) -> Mapping[str, Saveable]:
     """Sum several states, by model."""
-    loaded: list[Mapping[str, Saveable]]
+    from_arrays: list[Mapping[str, Saveable]]
     if numbers is None:
-        loaded = [states_from_arrays(kind, of_models) for of_models in every]
+        from_arrays = [states_from_arrays(kind, of_models) for of_models in every]
     else:
-        loaded = [
-            {score: KeyedSums.loaded(part).renumbered(number) for score, part in of_models.items()}
+        from_arrays = [
+            {
+                score: KeyedSums.from_arrays(part).with_keys(number)
+                for score, part in of_models.items()
+            }
             for of_models, number in zip(every, numbers, strict=True)
         ]
-    total, *others = loaded
+    total, *others = from_arrays
     for other in others:
         for score, state in total.items():
             state.merge(other[score])
@@ -304,7 +307,7 @@ def _sum(
 def _union_values(field: str, every: Sequence[Content]) -> tuple[FieldValues, list[np.ndarray]]:
     """Unite the values of a field, and map those of each state to new numbers."""
     each = [
-        FieldValues.loaded(one.header["fields"][field], one.states[field_values_key(field)])
+        FieldValues.from_arrays(one.header["fields"][field], one.states[field_values_key(field)])
         for one in every
     ]
     kinds = sorted({values.kind for values in each if values.kind is not None})

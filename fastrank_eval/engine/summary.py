@@ -22,7 +22,7 @@ from fastrank_eval.engine.totals import Sums, Totals
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue
-from fastrank_eval.stats.intervals import Support, Uncertainty, around, of_geometric_mean
+from fastrank_eval.stats.intervals import Support, Uncertainty, exponential_interval, t_interval
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.score_table import ScoreTable
 
@@ -96,7 +96,7 @@ def _value(
     else:
         value, error = _over_groups(means, m, slice_index, measure, plan.confidence)
         used, rows, positives = (
-            means.used(m, slice_index),
+            means.groups_used(m, slice_index),
             means.rows(m, slice_index),
             means.positives(m, slice_index),
         )
@@ -135,12 +135,14 @@ def _over_groups(
                 f"{measure}: weights are so large that a sum passes the largest double; scale them "
                 "down."
             )
-        return total, around(total, moments.error_of_sum(), moments.support_of_sum(), confidence)
+        return total, t_interval(
+            total, moments.error_of_sum(), moments.support_of_sum(), confidence
+        )
     mean = state.mean(m, weighted, slice_index)
-    error = around(mean, moments.error_of_mean(), moments.support(), confidence)
+    error = t_interval(mean, moments.error_of_mean(), moments.support(), confidence)
     if measure.aggregate != "geometric mean":
         return mean, error
-    return exp(mean), of_geometric_mean(error, mean)
+    return exp(mean), exponential_interval(error, mean)
 
 
 def _pooled_error(pooled: PooledValue, confidence: float, row_carriers: float) -> Uncertainty:
@@ -149,7 +151,7 @@ def _pooled_error(pooled: PooledValue, confidence: float, row_carriers: float) -
     if not pooled.clusters:
         return Uncertainty(caution="pooled")
     support = Support(pooled.clusters, row_carriers, pooled.carriers)
-    return around(pooled.value, pooled.se, support, confidence)
+    return t_interval(pooled.value, pooled.se, support, confidence)
 
 
 def _share(number: int, total: int) -> float:

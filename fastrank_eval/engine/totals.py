@@ -255,7 +255,7 @@ class Sums:
         sums = cls(plan)
         table = counts["counts"].copy()
         sums._counts, sums.means, sums.pairs = SliceCounts.of(table), means, pairs
-        sums._sizes = ExactSums.loaded(_SIZES, counts, "sizes", len(table))
+        sums._sizes = ExactSums.from_arrays(_SIZES, counts, "sizes", len(table))
         return sums
 
     def counts(self, slice_indices: np.ndarray) -> Arrays:
@@ -263,7 +263,7 @@ class Sums:
         sizes = self._sizes.take(slice_indices)
         return {
             "counts": self._counts.take(slice_indices).table,
-            **sizes.saved("sizes", len(slice_indices)),
+            **sizes.to_arrays("sizes", len(slice_indices)),
         }
 
     def of_measures(self, plan: Plan, indices: Sequence[int]) -> Sums:

@@ -1,4 +1,4 @@
-"""The measures, each a declaration with its kernel beside it."""
+"""Define the measures: a class with its kernel for each."""
 
 from fastrank_eval.measures.auc import AUC, GAUC, KS, CumGain, Gini, Lift
 from fastrank_eval.measures.average_precision import AP, GMAP, PRAUC, AvgPrec, IPrec, IPrec11, Q

@@ -11,7 +11,7 @@ import numpy as np
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number, one_of, whole
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, integer, number, one_of
 from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledValue,
@@ -45,8 +45,8 @@ class GroupedAUC(Measure):
             "0.5, 1 or 'error'; None: as undefined= says",
             one_of(None, "skip", 0, 0.5, 1, "error"),
         ),
-        Param("min_rows", 0, "leave out groups of fewer rows", whole(0)),
-        Param("min_positives", 0, "leave out groups of fewer relevant rows", whole(0)),
+        Param("min_rows", 0, "leave out groups of fewer rows", integer(0)),
+        Param("min_positives", 0, "leave out groups of fewer relevant rows", integer(0)),
     )
     spellings = ("uAUC", "GroupAUC", "QueryAUC")
     takes_cutoff = False
@@ -108,7 +108,7 @@ class GroupedAUC(Measure):
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield from self._too_small(ranking)
-        positive, negative = class_weights(ranking, float(self.rel))
+        positive, negative = ranking.class_weights(float(self.rel))
         if ranking.weights is not None:
             rows = ranking.relevant_retrieved(self.rel)
             both = (rows > 0) & (rows < ranking.retrieved)
@@ -120,44 +120,11 @@ class GroupedAUC(Measure):
 GAUC = GroupedAUC()
 
 
-def class_weights(ranking: Ranking, rel: float) -> tuple[np.ndarray, np.ndarray]:
-    """Retrieved relevant and other rows of each group: their number, or their weight.
-
-    Returns
-    -------
-    positive, negative : ndarray, shape (groups,)
-        int64 counts, or float64 sums of row weights.
-    """
-    if ranking.weights is None:
-        positive = ranking.relevant_retrieved(rel)
-        others = ranking.cached_for_models(("others", rel), lambda: ranking.retrieved - positive)
-        return positive, others
-
-    weights = ranking.weights
-
-    def sums() -> np.ndarray:
-        both = np.empty((2, ranking.groups))
-        _class_sums(
-            ranking.offsets,
-            ranking.block_above,
-            ranking.grade,
-            rel,
-            ranking.retrieved,
-            weights.entry,
-            weights.zeros,
-            both,
-        )
-        return both
-
-    both = ranking.cached(("class weights", rel), sums)
-    return both[0], both[1]
-
-
 @kernel
 def _auc(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, positives, out
 ):
-    """Twice the number of pairs won, in whole numbers, so no rounding before the last division."""
+    """Count twice the pairs won, in integers: only the last division rounds."""
     for g in range(offsets.shape[0] - 1):
         positive = positives[g]
         negative = retrieved[g] - positive
@@ -184,28 +151,10 @@ def _auc(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _class_sums(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, weight, zeros, out
-):
-    for g in range(offsets.shape[0] - 1):
-        positive = 0.0
-        negative = zeros[g]
-        for e in range(offsets[g], offsets[g + 1]):
-            if above[e] >= retrieved[g]:
-                break
-            if grade[e] >= rel:
-                positive += weight[e]
-            else:
-                negative += weight[e]
-        out[0, g] = positive
-        out[1, g] = negative
-
-
-@kernel
 def _weighted_auc(  # type: ignore[no-untyped-def]
     offsets, above, grade, rel, retrieved, weight, zeros_above, zeros_tied, zeros, out
 ):
-    """Weighted pairs; entries below `rel` count among the others, in their canonical order."""
+    """Sum weighted pairs; entries below `rel` are among the others."""
     for g in range(offsets.shape[0] - 1):
         positive = 0.0
         others = 0.0
@@ -242,16 +191,16 @@ def _weighted_auc(  # type: ignore[no-untyped-def]
         out[g] = min(max(won / (positive * negative), 0.0), 1.0)
 
 
-#: What details call the standard errors, the number of clusters and the bound of the error.
+#: Names of details: the standard errors, the number of clusters and the error bound.
 SE_OF_ROWS, SE_OF_CLUSTERS = "se of independent rows", "se of groups as clusters"
 CLUSTERS, BOUND = "clusters", "error at most"
 
 
 class PooledAUC(OrderedMeasure):
-    """AUC over all rows, whatever their group, exact unless bins are asked for."""
+    """AUC over all rows together, exact unless `bins` is set."""
 
     name = "AUC"
-    summary = "AUC over all rows, whatever their group, exact"
+    summary = "AUC over all rows together, exact"
     formula = "(pairs of a relevant and another row in right order + 1/2 tied pairs) / pairs"
     reference = (
         "Hanley & McNeil (1982), doi:10.1148/radiology.143.1.7063747; "
@@ -280,17 +229,19 @@ class PooledAUC(OrderedMeasure):
             None,
             "keep no more than this many bins of scores, spaced by logit, instead of every score, "
             "and tell how far off the value may be; 65536 do for clicks; or None",
-            whole(2, most=1 << 24, optional=True),
+            integer(2, most=1 << 24, optional=True),
         ),
     )
     spellings = ("ROCAUC", "ROC_AUC")
 
     def check(self) -> None:
-        given = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
+        options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:
             raise MeasureError("AUC: se is that of the whole area; leave out max_fpr or se.")
-        if self.bins is not None and len(given) > 1:
-            raise MeasureError(f"AUC: bins keep too little for {given[0]}; leave out one of both.")
+        if self.bins is not None and len(options) > 1:
+            raise MeasureError(
+                f"AUC: bins keep too little for {options[0]}; leave out one of both."
+            )
 
     def state_key(self) -> Hashable:
         if self.bins is not None:
@@ -320,13 +271,13 @@ class PooledAUC(OrderedMeasure):
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
         if self.bins is not None:
             area, bound = state.auc()
-            details = {BOUND: bound, "bins": state.used}
+            details = {BOUND: bound, "bins": state.bin_count}
             return (
                 undefined(state.missing) if math.isnan(area) else PooledValue(area, None, details)
             )
         scores = state.scores if self.se == "clustered" else state
         if self.se is not None:
-            # First of all: the area is then read from them.
+            # Before the area, which is then computed from the steps.
             scores.steps(in_order)
         area = scores.auc(self.max_fpr, in_order)
         if math.isnan(area):
@@ -365,12 +316,12 @@ AUC = PooledAUC()
 
 
 def _root(variance: float) -> float:
-    """NaN where the estimate is below zero, as that of very few clusters may be."""
+    """Return the root; NaN for a negative estimate from few clusters."""
     return math.sqrt(variance) if variance >= 0 else math.nan
 
 
 class KolmogorovSmirnov(SteppedMeasure):
-    """KS, the largest distance between the shares of both classes above a threshold."""
+    """KS, the largest distance between the classes' shares above a threshold."""
 
     name = "KS"
     summary = "largest difference of true and false positive rate over all thresholds"
@@ -380,14 +331,14 @@ class KolmogorovSmirnov(SteppedMeasure):
     options = (REL,)
     spellings = ("kolmogorov_smirnov", "ks_statistic")
 
-    def of_steps(self, steps: RocSteps) -> PooledValue:
+    def from_steps(self, steps: RocSteps) -> PooledValue:
         others, positives = steps.runs()
         best = np.zeros(1)
-        at = int(_farthest(others, positives, best))
-        # Just above a score that is taken for negative: an odd corner is one below a positive.
-        step = max(at - 1, 0) // 2
+        runs = int(_farthest(others, positives, best))
+        # An odd corner lies below the positives of a score: the threshold is just above the score.
+        step = max(runs - 1, 0) // 2
         threshold = steps.score[step]
-        if at > 0 and at % 2:
+        if runs > 0 and runs % 2:
             above = np.array(np.inf, threshold.dtype)
             threshold = np.nextafter(threshold, above)
         return PooledValue(float(best[0]), details={"threshold": float(threshold)})
@@ -419,7 +370,7 @@ Gini = GiniCoefficient()
 
 @kernel
 def _farthest(others, positives, best):  # type: ignore[no-untyped-def]
-    """How many runs lie above the corner farthest from the diagonal: the first of several."""
+    """Count the runs above the first corner farthest from the diagonal."""
     all_others = 0.0
     all_positives = 0.0
     for i in range(others.shape[0]):
@@ -427,15 +378,15 @@ def _farthest(others, positives, best):  # type: ignore[no-untyped-def]
         all_positives += positives[i]
     others_above = 0.0
     positives_above = 0.0
-    at = 0
+    runs = 0
     for i in range(others.shape[0]):
         others_above += others[i]
         positives_above += positives[i]
         distance = abs(positives_above / all_positives - others_above / all_others)
         if distance > best[0]:
             best[0] = distance
-            at = i + 1
-    return at
+            runs = i + 1
+    return runs
 
 
 TOP = Param(
@@ -447,7 +398,7 @@ TOP = Param(
 
 
 class CumulativeGain(OrderedMeasure):
-    """CumGain, the share of the positives among the rows of the highest scores."""
+    """CumGain, the share of the positives in the rows of highest scores."""
 
     name = "CumGain"
     summary = "share of all positive rows that are among the top share of rows by score"
@@ -456,12 +407,12 @@ class CumulativeGain(OrderedMeasure):
     options = (TOP, REL)
     spellings = ("CumulativeGain",)
 
-    def of_table(self, table: ScoreTable) -> PooledValue:
+    def from_table(self, table: ScoreTable) -> PooledValue:
         return PooledValue(gain_at(table, float(self.top)))
 
 
 class LiftAtDepth(OrderedMeasure):
-    """Lift, how many times as many positives the top holds as it would by chance."""
+    """Lift, the positives in the top over those expected by chance."""
 
     name = "Lift"
     summary = "share of positives among the top share of rows, over their share of all rows"
@@ -470,15 +421,15 @@ class LiftAtDepth(OrderedMeasure):
     options = (TOP, REL)
     range = (0.0, math.inf)
 
-    def of_table(self, table: ScoreTable) -> PooledValue:
+    def from_table(self, table: ScoreTable) -> PooledValue:
         return PooledValue(gain_at(table, float(self.top)) / self.top)
 
 
 def gain_at(table: ScoreTable, top: float) -> float:
-    """Share of the positives in the top share of rows.
+    """Compute the share of the positives in the top share of rows.
 
-    Rows tied at the cut enter in proportion, which is the mean over all their orders where the cut
-    falls between two rows.
+    Rows tied at the cut count in proportion. If the cut falls between two rows, this is the mean
+    over all their orders.
 
     Parameters
     ----------
@@ -487,14 +438,14 @@ def gain_at(table: ScoreTable, top: float) -> float:
     top : float
         In ]0, 1].
     """
-    held = np.cumsum(table.positives + table.others)
+    rows = np.cumsum(table.positives + table.others)
     hits = np.cumsum(table.positives)
-    depth = top * held[-1]
-    at = min(int(np.searchsorted(held, depth)), len(held) - 1)
-    # Scores of no weight hold nothing: the first at which the depth is reached does.
-    above, hits_above = (held[at - 1], hits[at - 1]) if at else (0, 0)
-    inside = min((depth - above) / (held[at] - above), 1.0)
-    return min(float((hits_above + inside * (hits[at] - hits_above)) / hits[-1]), 1.0)
+    depth = top * rows[-1]
+    index = min(int(np.searchsorted(rows, depth)), len(rows) - 1)
+    # The first score at which the depth is reached has a weight above 0.
+    above, hits_above = (rows[index - 1], hits[index - 1]) if index else (0, 0)
+    inside = min((depth - above) / (rows[index] - above), 1.0)
+    return min(float((hits_above + inside * (hits[index] - hits_above)) / hits[-1]), 1.0)
 
 
 CumGain = CumulativeGain()

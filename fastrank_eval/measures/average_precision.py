@@ -1,4 +1,4 @@
-"""Average precision over relevant rows or over recall."""
+"""Measure average precision, over relevant rows or over recall."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class AveragePrecision(Measure):
-    """AP@k, the precision at each relevant rank up to k, summed and divided by R."""
+    """AP@k, the sum of precisions at relevant ranks up to k, over R."""
 
     name = "AP"
     summary = "mean over the relevant rows of the precision at their rank"
@@ -74,8 +74,8 @@ class AveragePrecision(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs, at = distinct_cutoffs(measures)
-        summed = np.empty((len(cutoffs), ranking.groups))
+        cutoffs, indices = distinct_cutoffs(measures)
+        sums = np.empty((len(cutoffs), ranking.groups))
         if first.interpolated:
             _interpolated(
                 ranking.offsets,
@@ -84,7 +84,7 @@ class AveragePrecision(Measure):
                 float(first.rel),
                 ranking.retrieved,
                 cutoffs,
-                summed,
+                sums,
             )
         else:
             _, harmonic = discount_table("reciprocal", 0.0, longest(cutoffs, ranking.retrieved))
@@ -97,26 +97,26 @@ class AveragePrecision(Measure):
                 ranking.retrieved,
                 cutoffs,
                 harmonic,
-                summed,
+                sums,
             )
         relevant = ranking.relevant(first.rel)
-        for m, out, row in zip(measures, outs, at, strict=True):
+        for m, out, row in zip(measures, outs, indices, strict=True):
             below = relevant
             if m.over == "min":
                 below = np.minimum(relevant, cast(int, m.cutoff))
             elif m.over == "retrieved":
                 below = np.maximum(ranking.relevant_retrieved(first.rel), relevant > 0)
             out[:] = np.nan
-            np.divide(summed[row], below, out=out, where=relevant > 0)
-            # A block's rounding may pass 1 by one unit in the last place.
+            np.divide(sums[row], below, out=out, where=relevant > 0)
+            # Rounding in a block may exceed 1 by one unit in the last place.
             np.minimum(out, 1.0, out=out)
 
 
 class GeometricAveragePrecision(AveragePrecision):
-    """GMAP, AP whose mean over groups is geometric: a poor group tells more than a good one.
+    """GMAP, the geometric mean of AP: poor groups weigh more than good ones.
 
-    The value of a group is its AP. Their mean is exp(mean of ln max(AP, 0.00001)), as in trec_eval,
-    so that a group of AP 0 does not decide alone.
+    The value of a group is its AP. The mean is exp(mean of ln max(AP, 0.00001)), as in trec_eval.
+    The bound prevents that one group of AP 0 makes the mean 0.
     """
 
     name = "GMAP"
@@ -135,9 +135,10 @@ GMAP = GeometricAveragePrecision()
 def expected_precisions(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, cutoffs, harmonic, out
 ):
-    """Sum of precisions at relevant ranks.
+    """Sum the precisions at relevant ranks.
 
-    A block of n rows with r relevant after c rows with A relevant, m of its ranks above the cutoff:
+    A block of n rows with r relevant ones follows c rows with A relevant ones. Of its ranks, m are
+    above the cutoff. It adds
     r/n [ (A + 1) dH + (r - 1)/(n - 1) (m - (c + 1) dH) ],  dH = H(c + m) - H(c).
     """
     for g in range(offsets.shape[0] - 1):
@@ -177,7 +178,7 @@ def expected_precisions(  # type: ignore[no-untyped-def]
 def _interpolated(  # type: ignore[no-untyped-def]
     offsets, above, grade, rel, retrieved, cutoffs, out
 ):
-    """Each relevant rank counts the best precision at this or a later rank."""
+    """Sum, over relevant ranks, the best precision at this or a later rank."""
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):
             out[k, g] = 0.0
@@ -209,14 +210,14 @@ ROUNDING = Param(
 _ELEVEN = tuple(level / 10 for level in range(11))
 
 
-class _Interpolated(Measure):
-    """What both share: the best precision at or beyond some numbers of relevant rows."""
+class _InterpolatedBase(Measure):
+    """Base class: the best precision from some relevant row on."""
 
     needs_relevant = True
     takes_cutoff = False
 
     def levels(self) -> tuple[float, ...]:
-        """The recall levels whose mean is taken."""
+        """Return the recall levels that are averaged."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def has_expectation(self) -> bool:
@@ -228,17 +229,17 @@ class _Interpolated(Measure):
     @classmethod
     def compute(
         cls,
-        measures: Sequence[_Interpolated],
+        measures: Sequence[_InterpolatedBase],
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
         rel = float(measures[0].rel)
         relevant = ranking.relevant(rel)
-        wanted = sorted({(level, m.rounding) for m in measures for level in m.levels()})
-        needed = np.empty((len(wanted), ranking.groups), np.int64)
-        for (level, rounding), row in zip(wanted, needed, strict=True):
+        level_roundings = sorted({(level, m.rounding) for m in measures for level in m.levels()})
+        needed = np.empty((len(level_roundings), ranking.groups), np.int64)
+        for (level, rounding), row in zip(level_roundings, needed, strict=True):
             row[:] = relevant_at(level, relevant, rounding)
-        found = np.empty((len(wanted), ranking.groups))
+        best = np.empty((len(level_roundings), ranking.groups))
         _best_precisions(
             ranking.offsets,
             ranking.above,
@@ -246,21 +247,21 @@ class _Interpolated(Measure):
             rel,
             ranking.retrieved,
             needed,
-            found,
+            best,
         )
         for m, out in zip(measures, outs, strict=True):
             levels = m.levels()
             out[:] = 0.0
             for level in levels:
-                out += found[wanted.index((level, m.rounding))]
+                out += best[level_roundings.index((level, m.rounding))]
             out /= len(levels)
             out[relevant == 0] = np.nan
 
 
-class InterpolatedPrecision(_Interpolated):
-    """IPrec@r, the best precision at any rank whose recall is at least r; 0 if none is.
+class InterpolatedPrecision(_InterpolatedBase):
+    """IPrec@r, the best precision at ranks of recall r or more, else 0.
 
-    A recall level r of R relevant rows is reached with round(r R) of them, as trec_eval counts.
+    With R relevant rows, a recall level r is reached at round(r R) of them, as in trec_eval.
     """
 
     name = "IPrec"
@@ -298,7 +299,7 @@ class InterpolatedPrecision(_Interpolated):
         return (float(self.recall),)
 
 
-class ElevenPointPrecision(_Interpolated):
+class ElevenPointPrecision(_InterpolatedBase):
     """IPrec11, the mean of IPrec at recall 0, 0.1, ... 1."""
 
     name = "IPrec11"
@@ -313,7 +314,7 @@ class ElevenPointPrecision(_Interpolated):
 
 
 def relevant_at(recall: float, relevant: np.ndarray, rounding: str) -> np.ndarray:
-    """Relevant rows that reach a recall level.
+    """Compute the relevant rows that reach a recall level.
 
     Parameters
     ----------
@@ -331,9 +332,9 @@ def relevant_at(recall: float, relevant: np.ndarray, rounding: str) -> np.ndarra
     exact = recall * relevant
     if rounding == "up":
         return np.floor(exact + 0.9).astype(np.int64)
-    # Not floor(x + 0.5): that sum may itself round up to the next whole number.
-    whole = np.floor(exact)
-    return whole.astype(np.int64) + (exact - whole >= 0.5)
+    # Not floor(x + 0.5): the sum itself may round up to the next integer.
+    floor = np.floor(exact)
+    return floor.astype(np.int64) + (exact - floor >= 0.5)
 
 
 IPrec = InterpolatedPrecision()
@@ -344,7 +345,7 @@ IPrec11 = ElevenPointPrecision()
 def _best_precisions(  # type: ignore[no-untyped-def]
     offsets, above, grade, rel, retrieved, needed, out
 ):
-    """From the last relevant row to the first: the best precision with as many hits or more."""
+    """Find the best precision with at least the needed hits."""
     for g in range(offsets.shape[0] - 1):
         for k in range(needed.shape[0]):
             out[k, g] = 0.0
@@ -365,9 +366,9 @@ def _best_precisions(  # type: ignore[no-untyped-def]
 
 
 class QMeasure(PositiveGain):
-    """Q@k, the mean over rows with a gain of the blended ratio at their rank.
+    """Q@k, the mean of the blended ratio at the ranks of rows with a gain.
 
-    With beta 0 it is AP@k over min(k, R) of rows with a gain.
+    With beta 0 it is AP@k of rows with a gain, divided by min(k, R).
     """
 
     name = "Q"
@@ -380,7 +381,7 @@ class QMeasure(PositiveGain):
     needs_relevant = True
     options = (
         LINEAR_GAIN,
-        Param("beta", 1, "what a unit of gain counts for beside a hit", number(least=0, most=1e6)),
+        Param("beta", 1, "weight of a unit of gain relative to a hit", number(least=0, most=1e6)),
         WEIGHT,
     )
     spellings = ("QMeasure", "Q_measure")
@@ -396,7 +397,7 @@ class QMeasure(PositiveGain):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         gains = first.gains(ranking)
         values = np.empty((len(cutoffs), ranking.groups))
         _blended(
@@ -410,8 +411,8 @@ class QMeasure(PositiveGain):
             float(first.beta),
             values,
         )
-        for out, row in zip(outs, at, strict=True):
-            # A block's rounding may pass 1 by one unit in the last place.
+        for out, row in zip(outs, indices, strict=True):
+            # Rounding in a block may exceed 1 by one unit in the last place.
             np.minimum(values[row], 1.0, out=out)
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
@@ -425,11 +426,11 @@ Q = QMeasure()
 def _blended(  # type: ignore[no-untyped-def]
     offsets, above, size, gain, ideal_gain, retrieved, cutoffs, beta, out
 ):
-    """A block of n rows, r of them with a gain, of total gain S, below A such rows of gain G.
+    """Sum the expected blended ratios over tie blocks.
 
-    At its place i a row with a gain stands with probability r/n; hits and gains through it, summed
-    over the r rows, are r (A + 1 + (i - 1)(r - 1)/(n - 1)) and r G + S + (i - 1)(r - 1) S/(n - 1)
-    in expectation.
+    A block of n rows has r rows with a gain, of total gain S, below A such rows of gain G. Its i-th
+    rank has a row with a gain with probability r/n. Expected hits and gains up to it, summed over
+    the r rows, are r (A + 1 + (i - 1)(r - 1)/(n - 1)) and r G + S + (i - 1)(r - 1) S/(n - 1).
     """
     for g in range(offsets.shape[0] - 1):
         first = offsets[g]
@@ -441,7 +442,7 @@ def _blended(  # type: ignore[no-untyped-def]
             out[k, g] = 0.0 if relevant > 0 else np.nan
         if relevant == 0:
             continue
-        seen = 0
+        ideal_ranks = 0
         ideal = 0.0
         hits = 0
         gained = 0.0
@@ -460,9 +461,9 @@ def _blended(  # type: ignore[no-untyped-def]
                 continue
             for i in range(1, n + 1):
                 rank = c + i
-                while seen < rank and seen < relevant:
-                    ideal += ideal_gain[first + seen]
-                    seen += 1
+                while ideal_ranks < rank and ideal_ranks < relevant:
+                    ideal += ideal_gain[first + ideal_ranks]
+                    ideal_ranks += 1
                 before = 0.0
                 if n > 1:
                     before = (i - 1.0) * (r - 1.0) / (n - 1.0)
@@ -479,15 +480,15 @@ def _blended(  # type: ignore[no-untyped-def]
             out[k, g] /= ranks
 
 
-#: What a threshold's positives add: precision there, the mean of both ends, or the area under all
-#: thresholds between them.
+#: Rules for the area at a threshold: the precision there, the mean of both ends, or the exact
+#: integral between them.
 _STEP, _LINEAR, _DAVIS = range(3)
 
 
 class _PrecisionRecall(SteppedMeasure):
-    """Measures of the area under the precision-recall curve."""
+    """Base class of areas under the precision-recall curve."""
 
-    def of_steps(self, steps: RocSteps) -> PooledValue:
+    def from_steps(self, steps: RocSteps) -> PooledValue:
         others, positives = steps.runs()
         areas, rule, logs = np.empty(len(steps.score)), self.rule(), np.zeros(0)
         if rule == _DAVIS:
@@ -496,16 +497,16 @@ class _PrecisionRecall(SteppedMeasure):
             grown = np.divide(rows, before, out=np.zeros(len(rows)), where=before > 0)
             logs = log1p_each(np.where(positives > 0, grown, 0.0))
         _areas(others, positives, rule, logs, areas)
-        # Each is at most the positives there; rounding may carry their sum a little further.
+        # Each area is at most the positives there. Rounding may make their sum a little larger.
         return PooledValue(min(float(np.sum(areas) / np.sum(positives)), 1.0))
 
     def rule(self) -> int:
-        """How to join two points of the curve."""
+        """Return the rule that joins two points of the curve."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
 class AveragePrecisionOfRows(_PrecisionRecall):
-    """AvgPrec, the mean precision over the positives of all rows, ties let in at once."""
+    """AvgPrec, the mean precision over positives, by threshold."""
 
     name = "AvgPrec"
     summary = "average precision over all rows, by thresholds: rows of one score come in at once"
@@ -519,7 +520,7 @@ class AveragePrecisionOfRows(_PrecisionRecall):
 
 
 class PrecisionRecallArea(_PrecisionRecall):
-    """PRAUC, the area under the precision-recall curve, joined as an option says."""
+    """PRAUC, the area under the precision-recall curve."""
 
     name = "PRAUC"
     summary = "area under the precision-recall curve over all rows"
@@ -535,7 +536,7 @@ class PrecisionRecallArea(_PrecisionRecall):
         Param(
             "interpolation",
             "davis",
-            "between two scores: 'davis', what drawing their rows at random comes to; 'linear', "
+            "between two scores: 'davis', the mean over random orders of their rows; 'linear', "
             "trapezoids that start at precision 1, which are too high",
             one_of("davis", "linear"),
         ),
@@ -552,32 +553,32 @@ PRAUC = PrecisionRecallArea()
 
 @kernel
 def _areas(others, positives, rule, logs, areas):  # type: ignore[no-untyped-def]
-    """The area that each score of positives adds, times all positives.
+    """Compute the area of each score, times the number of positives.
 
-    Between two points of the curve, n rows with t positives and n + d with t + p, the correct one
-    is the integral of (t + p s) / (n + d s) p ds over s in [0, 1], here in terms none of which is
-    negative.
+    Two points of the curve are n rows with t positives, and n + d rows with t + p. The correct area
+    between them is the integral of (t + p s) / (n + d s) p ds over s in [0, 1]. It is computed from
+    terms that are not negative.
     """
     rows = 0.0
-    found = 0.0
+    hits = 0.0
     precision = 1.0
     n = 0
     for i in range(others.shape[0]):
         p = positives[i]
         d = p + others[i]
         if p > 0.0:
-            after = (found + p) / (rows + d)
+            after = (hits + p) / (rows + d)
             if rule == _STEP:
                 areas[n] = p * after
             elif rule == _LINEAR:
                 areas[n] = p * (precision + after) / 2.0
             elif rows > 0.0:
                 log = logs[i]
-                areas[n] = p / d * (p * max(1.0 - log / (d / rows), 0.0) + found * log)
+                areas[n] = p / d * (p * max(1.0 - log / (d / rows), 0.0) + hits * log)
             else:
                 areas[n] = p * (p / d)
             n += 1
         rows += d
-        found += p
+        hits += p
         if rows > 0.0:
-            precision = found / rows
+            precision = hits / rows

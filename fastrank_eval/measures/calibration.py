@@ -11,8 +11,8 @@ import numpy as np
 
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.measures.base import REL, Param, number, one_of, whole
-from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrated
+from fastrank_eval.measures.base import REL, Param, integer, number, one_of
+from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
 from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledMeasure,
@@ -33,7 +33,7 @@ BY = Param(
     "by",
     "width",
     "bins of equal 'width', [(j - 1) / bins, j / bins[ and the last with 1, or of equal 'count': "
-    "by the place of the middle of rows with the same probability, so that ties stay together",
+    "by the middle rank of rows with the same probability, so that ties stay together",
     one_of("width", "count"),
 )
 
@@ -47,7 +47,7 @@ class Outcomes:
     probability : ndarray of float64, shape (values,)
         Strictly ascending.
     weight, positive : ndarray of int64 or float64, shape (values,)
-        Rows, of which there are some, and positives among them, or their weight times a power of
+        Rows (at least one) and positives with the probability, or their weight times a power of
         two.
     """
 
@@ -57,25 +57,25 @@ class Outcomes:
 
     @classmethod
     def of(cls, table: ScoreTable, sampling_rate: float) -> Outcomes:
-        """From a table of scores; those that become equal in putting them right are one."""
-        # Neighbouring doubles may change places by rounding when they are put right.
+        """Make outcomes from scores; merge those equal after recalibration."""
+        # Rounding in the recalibration may reverse neighbouring doubles.
         p = np.maximum.accumulate(
-            np.asarray(recalibrated(table.score[::-1], sampling_rate), np.float64)
+            np.asarray(recalibrate(table.score[::-1], sampling_rate), np.float64)
         )
         positive = table.positives[::-1]
         weight = positive + table.others[::-1]
-        heavy = weight > 0
-        if not heavy.all():
-            p, weight, positive = p[heavy], weight[heavy], positive[heavy]
-        fresh = np.append(True, p[1:] != p[:-1])
-        if len(p) and not fresh.all():
-            starts = np.flatnonzero(fresh)
+        has_weight = weight > 0
+        if not has_weight.all():
+            p, weight, positive = p[has_weight], weight[has_weight], positive[has_weight]
+        is_first = np.append(True, p[1:] != p[:-1])
+        if len(p) and not is_first.all():
+            starts = np.flatnonzero(is_first)
             p = p[starts]
             weight, positive = (np.add.reduceat(part, starts) for part in (weight, positive))
         return cls(p, weight, positive)
 
     def bins(self, number: int, by: str) -> np.ndarray:
-        """The bin of each probability, ascending. int64, shape (values,)."""
+        """Return the bin of each probability, ascending. int64, shape (values,)."""
         if by == "width":
             edges = np.arange(1, number) / number
             return np.searchsorted(edges, self.probability, side="right")
@@ -84,12 +84,12 @@ class Outcomes:
             middle = 2 * through - self.weight
             return np.minimum(number * middle // (2 * through[-1:]), number - 1)
         middle = through - self.weight / 2
-        # A hair above, so that rounded sums do not move what stands on the border of two bins.
-        place = number * (middle / through[-1:]) + 1e-9
-        return np.minimum(place.astype(np.int64), number - 1)
+        # The 1e-9 keeps values on the border of two bins in the upper one despite rounding.
+        index = number * (middle / through[-1:]) + 1e-9
+        return np.minimum(index.astype(np.int64), number - 1)
 
     def starts(self, number: int, by: str) -> np.ndarray:
-        """Where the bins that have rows begin. int64, shape (bins,)."""
+        """Return the first index of each bin that has rows. int64, shape (bins,)."""
         bins = self.bins(number, by)
         return np.flatnonzero(np.append(True, bins[1:] != bins[:-1]))
 
@@ -97,15 +97,15 @@ class Outcomes:
 # Sums of each bin.
 _WEIGHT, _POSITIVE, _PREDICTED = range(3)
 
-BINS = Param("bins", None, "how many bins; it has to be given", whole(1, most=10**6, optional=True))
+BINS = Param("bins", None, "number of bins; required", integer(1, most=10**6, optional=True))
 
 
 class _CalibrationError(OrderedMeasure):
-    """What becomes of the gaps between mean prediction and share of positives of each bin.
+    """Base class: gaps between mean prediction and share of positives, by bin.
 
-    Bins of equal width are sums, those of equal count are cut from the table of scores. No standard
-    error is given: a gap has no derivative at 0, which is where a calibrated model's gaps are, and
-    its estimate there is too high by as much as it varies.
+    Bins of equal width are sums. Bins of equal count are cut from the table of scores. There is no
+    standard error: a gap has no derivative at 0, and the gaps of a calibrated model are near 0.
+    There the estimate is too high by about its own variation.
     """
 
     options = (BINS, BY, REL, SAMPLING_RATE)
@@ -131,19 +131,19 @@ class _CalibrationError(OrderedMeasure):
         if self.by == "count":
             super().add_rows(state, scored)
             return
-        p = recalibrated(scored.score, self.sampling_rate)
-        at = scratch("bins", len(p))
-        _bins_of(p, np.arange(self.bins + 1) / self.bins, at)
+        p = recalibrate(scored.score, self.sampling_rate)
+        bins = scratch("bins", len(p))
+        _bins_of(p, np.arange(self.bins + 1) / self.bins, bins)
         positive = positive_mask(scored, self.rel)
         weight = scored.weight
         if weight is None:
-            state.count(_WEIGHT, at)
-            state.count(_POSITIVE, at[positive])
-            state.add(_PREDICTED, at, p)
+            state.count(_WEIGHT, bins)
+            state.count(_POSITIVE, bins[positive])
+            state.add(_PREDICTED, bins, p)
         else:
-            state.add(_WEIGHT, at, weight)
-            state.add(_POSITIVE, at[positive], weight[positive])
-            state.add(_PREDICTED, at, p * weight)
+            state.add(_WEIGHT, bins, weight)
+            state.add(_POSITIVE, bins[positive], weight[positive])
+            state.add(_PREDICTED, bins, p * weight)
 
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
         if self.by == "width":
@@ -161,14 +161,14 @@ class _CalibrationError(OrderedMeasure):
             weight, positive, predicted = (
                 np.add.reduceat(np.asarray(term, np.float64), starts) for term in terms
             )
-        held = weight > 0
-        if not held.any():
+        filled = weight > 0
+        if not filled.any():
             return undefined("zero_weight")
-        gaps = np.abs(predicted - positive)[held]
-        return PooledValue(min(self.of_gaps(gaps, weight[held]), 1.0))
+        gaps = np.abs(predicted - positive)[filled]
+        return PooledValue(min(self.from_gaps(gaps, weight[filled]), 1.0))
 
-    def of_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
-        """The value from each bin's distance between predicted and observed positives."""
+    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
+        """Compute the value from the gap and the weight of each bin."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
@@ -181,7 +181,7 @@ class ExpectedCalibrationError(_CalibrationError):
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602; Guo et al. (2017)"
     spellings = ("expected_calibration_error",)
 
-    def of_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
+    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
         return math.fsum(gap.tolist()) / math.fsum(weight.tolist())
 
 
@@ -194,7 +194,7 @@ class MaximumCalibrationError(_CalibrationError):
     reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602"
     spellings = ("maximum_calibration_error",)
 
-    def of_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
+    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
         return float((gap / weight).max())
 
 
@@ -204,31 +204,31 @@ MCE = MaximumCalibrationError()
 
 @kernel
 def _bins_of(probability, edges, out):  # type: ignore[no-untyped-def]
-    """The last bin whose lower edge is not above the probability; 1 belongs to the last."""
+    """Find the last bin whose lower edge is not above the probability."""
     last = edges.shape[0] - 2
     width = np.float64(edges.shape[0] - 1)
     for i in range(probability.shape[0]):
         p = np.float64(probability[i])
-        at = min(np.int64(p * width), last)
-        # The product is rounded, the edges are what they are said to be.
-        if p < edges[at]:
-            at -= 1
-        elif at < last and p >= edges[at + 1]:
-            at += 1
-        out[i] = at
+        bin_index = min(np.int64(p * width), last)
+        # The product is rounded, the edges are exact.
+        if p < edges[bin_index]:
+            bin_index -= 1
+        elif bin_index < last and p >= edges[bin_index + 1]:
+            bin_index += 1
+        out[i] = bin_index
 
 
 _BINS = Param(
     "bins",
     None,
-    "how many bins; None takes rows of each distinct probability together, which is exact",
-    whole(1, most=10**6, optional=True),
+    "number of bins; None: one bin for each distinct probability, which is exact",
+    integer(1, most=10**6, optional=True),
 )
 _PAPER = "Murphy (1973), doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2"
 
 
 class _BrierPart(OrderedMeasure):
-    """A part of the Brier score."""
+    """Base class of the parts of the Brier score."""
 
     options: ClassVar[tuple[Param, ...]] = (_BINS, BY, REL, SAMPLING_RATE)
     scores = "probability"
@@ -241,42 +241,44 @@ class _BrierPart(OrderedMeasure):
         weight = outcomes.weight / outcomes.weight.sum()
         p, share = outcomes.probability, outcomes.positive / outcomes.weight
         if self.bins is None:
-            return self.of_bins(p, share, weight, {})
+            return self.from_bins(p, share, weight, {})
         starts = outcomes.starts(self.bins, self.by)
         of_bin = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(p)))
         weights = np.add.reduceat(weight, starts)
         means, shares = (np.add.reduceat(weight * x, starts) / weights for x in (p, share))
-        aside = p - means[of_bin]
+        deviation = p - means[of_bin]
         within = {
-            "within-bin variance": float(np.sum(weight * aside**2)),
-            "within-bin covariance": float(np.sum(2 * weight * aside * (share - shares[of_bin]))),
+            "within-bin variance": float(np.sum(weight * deviation**2)),
+            "within-bin covariance": float(
+                np.sum(2 * weight * deviation * (share - shares[of_bin]))
+            ),
         }
-        return self.of_bins(means, shares, weights, within)
+        return self.from_bins(means, shares, weights, within)
 
-    def of_bins(
+    def from_bins(
         self, p: np.ndarray, share: np.ndarray, weight: np.ndarray, within: Mapping[str, float]
     ) -> PooledValue:
-        """The value from the mean prediction, the share of positives and the weight of each bin."""
+        """Compute the value from prediction, positives and weight by bin."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
 class BrierReliability(_BrierPart):
-    """Reliability, what of the Brier score better calibration would take away."""
+    """Reliability, the part of the Brier score that calibration could remove."""
 
     name = "Reliability"
     summary = "mean squared distance between prediction and share of positives of the rows that "
-    summary += "have it: what of Brier calibration could take away"
+    summary += "have it: the part of Brier that calibration could remove"
     formula = "sum_k W_k (p_k - o_k)^2 / sum_k W_k, o_k the share of positives where p = p_k"
     higher_is_better = False
 
-    def of_bins(
+    def from_bins(
         self, p: np.ndarray, share: np.ndarray, weight: np.ndarray, within: Mapping[str, float]
     ) -> PooledValue:
         return PooledValue(float(np.sum(weight * (p - share) ** 2)))
 
 
 class BrierResolution(_BrierPart):
-    """Resolution, how far predictions tell rows of more positives from rows of fewer."""
+    """Resolution, how well predictions separate the shares of positives."""
 
     name = "Resolution"
     summary = "variance of the share of positives between predictions; with bins, Brier is "
@@ -284,7 +286,7 @@ class BrierResolution(_BrierPart):
     formula = "sum_k W_k (o_k - o)^2 / sum_k W_k, o the share of positives of all rows"
     reference = f"{_PAPER}; Stephenson et al. (2008), doi:10.1175/2007WAF2006116.1"
 
-    def of_bins(
+    def from_bins(
         self, p: np.ndarray, share: np.ndarray, weight: np.ndarray, within: Mapping[str, float]
     ) -> PooledValue:
         rate = float(np.sum(weight * share))
@@ -292,7 +294,7 @@ class BrierResolution(_BrierPart):
 
 
 class BrierUncertainty(_BrierPart):
-    """Uncertainty, the Brier score of always predicting the share of positives."""
+    """Uncertainty, the Brier score of predicting the share of positives."""
 
     name = "Uncertainty"
     summary = "Brier score of always predicting the share of positives: it depends on no prediction"
@@ -313,8 +315,6 @@ Reliability = BrierReliability()
 Resolution = BrierResolution()
 Uncertainty = BrierUncertainty()
 
-# Sums of each value.
-
 
 def _column(value: Any) -> str | None:
     if value is None:
@@ -327,17 +327,17 @@ def _column(value: Any) -> str | None:
 FIELD = Param(
     "field",
     None,
-    "the column whose values are told apart; it has to be given; null is a value",
+    "the column whose values define the parts; required; null is a value",
     _column,
 )
 
 
 class _FieldCalibration(PooledMeasure):
-    """Measures of the sums of predictions and positives of each value of a field.
+    """Base class: sums of predictions and positives by value of a field.
 
-    No standard error is given. A gap ``|predicted - observed|`` has no derivative where it is 0,
-    which is where a calibrated model's gaps are: there its estimate is too high by as much as it
-    varies, so that an interval from a linearisation does not hold the true gap.
+    There is no standard error. A gap ``|predicted - observed|`` has no derivative at 0, and the
+    gaps of a calibrated model are near 0. There the estimate is too high by about its own
+    variation, and a linearised interval does not cover the true gap.
     """
 
     options: ClassVar[tuple[Param, ...]] = (FIELD, REL, SAMPLING_RATE)
@@ -360,7 +360,7 @@ class _FieldCalibration(PooledMeasure):
 
     def add_rows(self, state: KeyedSums, scored: Scored) -> None:
         codes = scored.field(self.field)
-        p = recalibrated(scored.score, self.sampling_rate)
+        p = recalibrate(scored.score, self.sampling_rate)
         positive = positive_mask(scored, self.rel)
         weight = scored.weight
         if weight is None:
@@ -377,23 +377,23 @@ class _FieldCalibration(PooledMeasure):
         weight, positive, predicted = totals[:, totals[_WEIGHT] > 0]
         if not len(weight):
             return undefined("zero_weight")
-        return self.of_values(weight, positive, predicted)
+        return self.from_values(weight, positive, predicted)
 
-    def of_values(
+    def from_values(
         self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
     ) -> PooledValue:
-        """The value from the sums of each value of the field, in no order."""
+        """Compute the value from the sums by value of the field, in any order."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
 class FieldRelativeError(_FieldCalibration):
-    """FieldRCE, how far predicted clicks are from observed, relative, over a field's values."""
+    """FieldRCE, the relative error of predicted clicks by value of a field."""
 
     name = "FieldRCE"
     summary = (
         "mean over the values of a field, by their rows, of |predicted - observed| clicks over "
     )
-    summary += "observed clicks; smoothing is added to the label of every row below the line"
+    summary += "observed clicks; smoothing is added to the label of every row in the denominator"
     formula = (
         "sum_z W_z |sum_{i in z} w_i (y_i - p_i)| / sum_{i in z} w_i (y_i + smoothing) / sum_z W_z"
     )
@@ -412,7 +412,7 @@ class FieldRelativeError(_FieldCalibration):
     spellings = ("field_rce", "Field_RCE")
     range = (0.0, math.inf)
 
-    def of_values(
+    def from_values(
         self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
     ) -> PooledValue:
         observed = positive + self.smoothing * weight
@@ -420,24 +420,28 @@ class FieldRelativeError(_FieldCalibration):
             "values of the field": len(weight),
             "values without a positive": int(np.count_nonzero(positive == 0)),
         }
-        held = observed > 0
-        if not held.any():
+        filled = observed > 0
+        if not filled.any():
             return undefined("no_relevant")
-        weight, gap, observed = weight[held], np.abs(predicted - positive)[held], observed[held]
+        weight, gap, observed = (
+            weight[filled],
+            np.abs(predicted - positive)[filled],
+            observed[filled],
+        )
         total = math.fsum(weight.tolist())
         relative = weight / total * (gap / observed)
         return PooledValue(math.fsum(relative.tolist()), details=details)
 
 
 class FieldCalibrationError(_FieldCalibration):
-    """FieldECE, how far predicted clicks are from observed ones over the values of a field."""
+    """FieldECE, the error of predicted clicks by value of a field."""
 
     name = "FieldECE"
     summary = "|predicted - observed| clicks of each value of a field, over all rows"
     formula = "sum_z |sum_{i in z} w_i (y_i - p_i)| / sum_i w_i"
     spellings = ("field_ece", "Field_ECE")
 
-    def of_values(
+    def from_values(
         self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
     ) -> PooledValue:
         gaps = math.fsum(np.abs(predicted - positive).tolist())

@@ -45,10 +45,10 @@ STOP = Param(
 
 
 class _Cascade(Measure):
-    """What the measures of this family share: stop probabilities, and one pass down the list."""
+    """Base class of the cascade model, with stop probabilities."""
 
     def discounts(self) -> tuple[str, float]:
-        """What stopping at a rank is worth, as a kind and its parameter."""
+        """Return the discount of stopping at a rank, as a kind and its parameter."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def pass_key(self) -> Hashable:
@@ -92,7 +92,7 @@ class _Cascade(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         stops = first._stops(ranking)
         values = np.empty((len(cutoffs), ranking.groups))
         block = int(ranking.size.max(initial=1))
@@ -111,17 +111,17 @@ class _Cascade(Measure):
             scratch,
             values,
         )
-        for m, out, row in zip(measures, outs, at, strict=True):
+        for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_cascade(values[row], ranking)
 
     def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """The measure, given what stopping is worth in expectation."""
-        # The chances of stopping may add up to one unit in the last place above 1.
+        """Compute the measure from the expected discount at the stop."""
+        # The sum of probabilities may exceed 1 by one unit in the last place.
         return np.minimum(value, 1.0)
 
 
 class ExpectedReciprocalRank(_Cascade):
-    """ERR@k under the cascade model: a row of grade g stops the reader with probability R(g)."""
+    """ERR@k, the expected reciprocal rank at which a reader stops."""
 
     name = "ERR"
     summary = "expected reciprocal rank at which a reader going down the list stops"
@@ -149,9 +149,9 @@ class ExpectedReciprocalRank(_Cascade):
     def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
         if self.normalize:
             ideal = self._ideal(ranking)
-            known = np.full(ranking.groups, np.nan)
-            np.divide(value, ideal, out=known, where=ideal > 0)
-            value = known
+            normalized = np.full(ranking.groups, np.nan)
+            np.divide(value, ideal, out=normalized, where=ideal > 0)
+            value = normalized
         return super().from_cascade(value, ranking)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
@@ -186,10 +186,10 @@ class ExpectedReciprocalRank(_Cascade):
 
 
 class ProbabilityFound(_Cascade):
-    """pFound@k: the cascade model of a reader who also gives up, whatever the row shows."""
+    """pFound@k, the cascade model of a reader who may give up at any rank."""
 
     name = "pFound"
-    summary = "probability that a reader who may give up at any rank finds what satisfies them"
+    summary = "probability that a reader who may give up at any rank finds a satisfying row"
     formula = (
         "sum over i <= k of patience^(i-1) R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
     )
@@ -218,13 +218,13 @@ pFound = ProbabilityFound()
 def _expected_cascade(  # type: ignore[no-untyped-def]
     offsets, above, size, stop, retrieved, cutoffs, discount, scratch, out
 ):
-    """Stop probabilities down the list, exact in expectation over tied blocks.
+    """Sum discounted stop probabilities, expected over ties.
 
     In a block, the reader passes j rows with the mean probability q_j over all ways to draw them:
-    e_j(x)/C(n, j) of the passing probabilities x. Adding a row with factor x to the first i - 1:
-    q_j <- (i - j)/i q_j + j/i x q_(j-1). Rows that never stop leave q at 1.
-    By Maclaurin's inequality q_j <= (mean x)^j: past the j where that falls below 1e-22 nothing is
-    left to add, which keeps a giant block linear in its rows.
+    e_j(x)/C(n, j) of the passing probabilities x. A row with factor x that follows i - 1 others
+    changes q_j to (i - j)/i q_j + j/i x q_(j-1). Rows that never stop leave q at 1.
+    By Maclaurin's inequality q_j <= (mean x)^j. Terms with a bound below 1e-22 are left out, so a
+    large block takes time linear in its rows.
     """
     for k in range(cutoffs.shape[0]):
         for g in range(offsets.shape[0] - 1):
@@ -262,8 +262,8 @@ def _expected_cascade(  # type: ignore[no-untyped-def]
                     drawn += 1
                     x = 1.0 - stop[i]
                     for j in range(min(m, drawn), 0, -1):
-                        kept = (drawn - j) / drawn
-                        scratch[j] = kept * scratch[j] + (1.0 - kept) * x * scratch[j - 1]
+                        share = (drawn - j) / drawn
+                        scratch[j] = share * scratch[j] + (1.0 - share) * x * scratch[j - 1]
                 for j in range(1, m + 1):
                     total += passing * (scratch[j - 1] - scratch[j]) * discount[c + j - 1]
                 for i in range(first, e):
@@ -275,10 +275,10 @@ _NEARLY_ERR = "Azzopardi, Mackenzie & Moffat (2021), doi:10.1145/3471158.3472239
 
 
 class _GainStopping(UserModel):
-    """What the measures of this family share: one pass over what is gained, and when."""
+    """Base class of readers who stop as they gain: one pass over the gains."""
 
     def goal(self) -> float | None:
-        """The gain after which the reader leaves; None: each gain takes its share of readers."""
+        """Return the gain at which readers stop; None if each stops a share."""
         return None
 
     def has_expectation(self) -> bool:
@@ -295,11 +295,11 @@ class _GainStopping(UserModel):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = cast(_GainStopping, measures[0])
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
-        in_all = np.empty(len(cutoffs))
-        for m, row in zip(measures, at, strict=True):
-            in_all[row] = cast(_GainStopping, m).rows_seen()
+        all_ranks = np.empty(len(cutoffs))
+        for m, row in zip(measures, indices, strict=True):
+            all_ranks[row] = cast(_GainStopping, m).rows_seen()
         goal = first.goal()
         values = np.empty((len(cutoffs), ranking.groups))
         _gain_stopping(
@@ -310,17 +310,17 @@ class _GainStopping(UserModel):
             cutoffs,
             discount,
             summed,
-            in_all,
+            all_ranks,
             1.0 if goal is None else 0.0,
             np.inf if goal is None else goal,
             values,
         )
-        for out, row in zip(outs, at, strict=True):
+        for out, row in zip(outs, indices, strict=True):
             np.minimum(values[row], 1.0, out=out)
 
 
 class NearlyERR8(_GainStopping, TruncatedModel):
-    """NERR8@k, of a reader whom a row of gain g satisfies with probability g, within k ranks."""
+    """NERR8@k, the gain per row seen; gain g stops with probability g."""
 
     name = "NERR8"
     summary = "gain per row seen by a reader who leaves with probability gain(g), and after k ranks"
@@ -333,7 +333,7 @@ class NearlyERR8(_GainStopping, TruncatedModel):
 
 
 class NearlyERR9(_GainStopping, TruncatedModel):
-    """NERR9@k, NERR8@k with the impatience of ERR: 1/i of the readers get to rank i."""
+    """NERR9@k, NERR8@k where 1/i of the readers reach rank i, as in ERR."""
 
     name = "NERR9"
     summary = "as NERR8, of readers 1/i of whom get to rank i where nothing is gained"
@@ -348,7 +348,7 @@ class NearlyERR9(_GainStopping, TruncatedModel):
 
 
 class NearlyERR10(_GainStopping, RankBiasedPrecision):
-    """NERR10@k, RBP of a reader whom a row of gain g satisfies with probability g."""
+    """NERR10@k, RBP where gain g stops the reader with probability g."""
 
     name = "NERR10"
     summary = "as NERR8, of a reader who goes on with probability p, as in RBP, to any rank"
@@ -368,7 +368,7 @@ class NearlyERR10(_GainStopping, RankBiasedPrecision):
 
 
 class NearlyERR11(_GainStopping, InverseSquare):
-    """NERR11@k, INSQ of a reader whom a row of gain g satisfies with probability g."""
+    """NERR11@k, INSQ where gain g stops the reader with probability g."""
 
     name = "NERR11"
     summary = "as NERR8, of a reader who grows patient with rank, as in INSQ, to any rank"
@@ -380,7 +380,7 @@ class NearlyERR11(_GainStopping, InverseSquare):
 
 
 class BejeweledPlayer(_GainStopping, TruncatedModel):
-    """BPM@k, the static Bejeweled Player Model: a reader who leaves with a gain of T or after k."""
+    """BPM@k, the Bejeweled Player Model: readers stop at gain T or rank k."""
 
     name = "BPM"
     summary = "gain per row seen by a reader who leaves once a gain of T is in, or after k ranks"
@@ -409,17 +409,18 @@ BPM = BejeweledPlayer()
 
 @kernel
 def _gain_stopping(  # type: ignore[no-untyped-def]
-    offsets, above, gain, retrieved, cutoffs, discount, summed, in_all, taken, goal, out
+    offsets, above, gain, retrieved, cutoffs, discount, summed, all_ranks, stop_share, goal, out
 ):
-    """Value of one order; `looking` is what gains have left of the reader.
+    """Compute the gain per row seen of one order.
 
-    Ranks that earn nothing are passed all at once: their discounts are summed, `in_all` of them
-    over all ranks. A gain leaves 1 - `taken` gain of the reader, and nothing if it reaches `goal`.
+    `readers` is the share of readers that gains have not stopped. Ranks without a gain are passed
+    at once by sums of discounts; `all_ranks` is the sum over all ranks. A gain multiplies `readers`
+    by 1 - `stop_share` * gain. At a sum of gains of `goal` all readers stop.
     """
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):
-            at = 0
-            looking = 1.0
+            next_rank = 0
+            readers = 1.0
             rows = 0.0
             gained = 0.0
             sum_of_gains = 0.0
@@ -429,14 +430,14 @@ def _gain_stopping(  # type: ignore[no-untyped-def]
                     break
                 if gain[e] == 0.0:
                     continue
-                rows += looking * (summed[rank + 1] - summed[at])
-                gained += looking * discount[rank] * gain[e]
-                at = rank + 1
-                looking *= 1.0 - taken * gain[e]
+                rows += readers * (summed[rank + 1] - summed[next_rank])
+                gained += readers * discount[rank] * gain[e]
+                next_rank = rank + 1
+                readers *= 1.0 - stop_share * gain[e]
                 sum_of_gains += gain[e]
                 if sum_of_gains >= goal:
-                    looking = 0.0
-                if looking == 0.0:
+                    readers = 0.0
+                if readers == 0.0:
                     break
-            rows += looking * (in_all[k] - summed[at])
+            rows += readers * (all_ranks[k] - summed[next_rank])
             out[k, g] = gained / rows

@@ -1,4 +1,4 @@
-"""Sum the terms of rows by group, for errors of measures of all rows."""
+"""Sum terms of rows by group, for the errors of measures of all rows."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class ClusteredSums(RowSums):
-    """Exact sums of several terms over rows, and what their errors are computed from.
+    """Exact sums of several terms over rows, and the moments for their errors.
 
     Threads may add at the same time.
 
     Parameters
     ----------
     terms : int
-        How many sums.
+        Number of sums.
     varying : int
-        How many of them, the first ones, have moments.
+        Number of sums, from the first on, that have moments.
     """
 
     def __init__(self, terms: int, varying: int) -> None:
@@ -54,20 +54,23 @@ class ClusteredSums(RowSums):
         if isinstance(other, ClusteredSums):
             self.moments.merge(other.moments)
 
-    def saved(self) -> Arrays:
-        """As `RowSums.saved`, and the moments."""
-        moments = self.moments.saved()
-        return {**super().saved(), **{f"moments.{name}": part for name, part in moments.items()}}
+    def to_arrays(self) -> Arrays:
+        """Write the sums and the moments."""
+        moments = self.moments.to_arrays()
+        return {
+            **super().to_arrays(),
+            **{f"moments.{name}": part for name, part in moments.items()},
+        }
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """The state that `saved` wrote."""
-        sums = super().loaded(parts)
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        sums = super().from_arrays(arrays)
         first = "moments."
-        sums.moments = ClusterMoments.loaded(
+        sums.moments = ClusterMoments.from_arrays(
             {
                 name.removeprefix(first): part
-                for name, part in parts.items()
+                for name, part in arrays.items()
                 if name.startswith(first)
             }
         )
@@ -75,38 +78,38 @@ class ClusteredSums(RowSums):
 
 
 class ChunkSums:
-    """The terms of a chunk's rows, on their way to the sums over all rows and over each group.
+    """Adds the terms of a chunk's rows to the sums over all rows and by group.
 
-    Rows of a group are added up first, without rounding: what reaches the sums over all rows is a
-    pair of numbers for each group.
+    Rows are first summed by group without rounding. The sums over all rows then get two numbers for
+    each group.
 
     Parameters
     ----------
     sums : ClusteredSums
-        Over all rows.
+        The sums over all rows.
     scored : Scored
-        The rows.
+        The rows of the chunk.
     """
 
     def __init__(self, sums: ClusteredSums, scored: Scored) -> None:
         self._sums, self._scored = sums, scored
-        self._of_groups: np.ndarray | None = None
+        self._sums_by_group: np.ndarray | None = None
         if scored.chunk.grouped:
-            # A chunk in which a model has scored no row adds to no term.
-            self._of_groups = np.zeros((sums.moments.terms, len(scored.starts) - 1))
-        self._added: dict[int, GroupSums] = {}
+            # Zeros: a chunk without rows of the model adds nothing.
+            self._sums_by_group = np.zeros((sums.moments.terms, len(scored.starts) - 1))
+        self._group_sums: dict[int, GroupSums] = {}
 
     def finish(self) -> np.ndarray | None:
-        """The sums over each group, once every term of all rows is added.
+        """Add the chunk's sums to all rows' and return the sums over each group.
 
         Returns
         -------
         ndarray of float64, shape (varying, groups), or None
-            None where rows have no groups.
+            None if rows have no groups.
         """
-        for term, added in self._added.items():
+        for term, added in self._group_sums.items():
             self._sums.add(term, added.exact())
-        return self._of_groups
+        return self._sums_by_group
 
     def add(self, term: int, values: np.ndarray, starts: np.ndarray | None = None) -> None:
         """Add the next rows of a term.
@@ -117,26 +120,26 @@ class ChunkSums:
         values : ndarray, shape (rows,)
             Finite.
         starts : ndarray of int64, shape (groups + 1,), optional
-            Where the groups start among the rows that have this term; by default among all.
+            First row of each group among the rows with this term; by default among all rows.
         """
-        if self._of_groups is None:
+        if self._sums_by_group is None:
             self._sums.add(term, values)
             return
-        if term not in self._added:
+        if term not in self._group_sums:
             of = self._scored.starts if starts is None else starts
-            self._added[term] = GroupSums(of, self._of_groups[term])
-        apart = self._added[term].add(values)
-        if len(apart):
-            self._sums.add(term, apart)
+            self._group_sums[term] = GroupSums(of, self._sums_by_group[term])
+        remainders = self._group_sums[term].add(values)
+        if len(remainders):
+            self._sums.add(term, remainders)
 
     def count(self, term: int, counts: np.ndarray) -> None:
-        """Add a whole number for each group. int64, shape (groups,)."""
+        """Add an integer for each group. int64, shape (groups,)."""
         self._sums.count(term, int(counts.sum()))
-        if self._of_groups is not None:
-            self._of_groups[term] = counts
+        if self._sums_by_group is not None:
+            self._sums_by_group[term] = counts
 
-    def tell(self, term: int, number: int) -> None:
-        """Add a whole number to a term that has no moments."""
+    def add_detail(self, term: int, number: int) -> None:
+        """Add an integer to a term without moments."""
         self._sums.count(term, number)
 
     def add_weights(self, term: int) -> None:
@@ -148,7 +151,7 @@ class ChunkSums:
             self.add(term, weight)
 
     def add_positives(self, term: int, rel: float) -> None:
-        """Add the weights of the rows whose label is at least `rel`, or their number."""
+        """Add the weights, or the number, of rows of label `rel` or more."""
         labels, weight = self._scored.labels, self._scored.weight
         if weight is None:
             self.count(term, labels.relevant_of_each(rel))
@@ -158,14 +161,14 @@ class ChunkSums:
 
 
 def starts_of(counts: np.ndarray) -> np.ndarray:
-    """Where groups of so many rows start, one after another, then the number of rows. int64."""
+    """Compute the first row of each group, and the number of rows."""
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
 
 
 class Confusion(NamedTuple):
-    """Positives and others, by what was predicted of them: rows or their weight.
+    """Confusion matrices: rows or their weight by class and prediction.
 
     Parameters
     ----------
@@ -180,37 +183,37 @@ class Confusion(NamedTuple):
 
     @property
     def positive(self) -> np.ndarray:
-        """What is positive."""
+        """Positive rows."""
         return self.tp + self.fn
 
     @property
     def negative(self) -> np.ndarray:
-        """What is not."""
+        """Negative rows."""
         return self.fp + self.tn
 
     @property
     def predicted(self) -> np.ndarray:
-        """What is predicted positive."""
+        """Rows predicted positive."""
         return self.tp + self.fp
 
     @property
     def rejected(self) -> np.ndarray:
-        """What is not."""
+        """Rows predicted negative."""
         return self.fn + self.tn
 
     @property
     def all(self) -> np.ndarray:
-        """Everything."""
+        """All rows."""
         return self.positive + self.negative
 
     def scaled(self) -> Confusion:
-        """Times a power of two, so that no product of two numbers overflows."""
+        """Multiply by a power of two that prevents overflow of products."""
         down = -np.frexp(self.all)[1]
         return Confusion(*(np.ldexp(cell, down) for cell in self))
 
 
 class ConfusionSums(ClusteredSums):
-    """A confusion matrix: int64 counts, or exact sums of weights.
+    """Sums of one confusion matrix: counts, or exact sums of weights.
 
     Parameters
     ----------
@@ -218,49 +221,49 @@ class ConfusionSums(ClusteredSums):
         Whether rows have weights.
     """
 
-    #: Its cells in the order of their sums: what `cells_of` numbers.
+    #: Its cells in the order of the sums and of the numbers from `cells_of`.
     CELLS = ("TN", "FN", "FP", "TP")
 
     def __init__(self, weighted: bool) -> None:
         super().__init__(len(self.CELLS), len(self.CELLS))
         self.weighted = weighted
 
-    def saved(self) -> Arrays:
-        """As `ExactSums.saved`, and whether rows have weights."""
-        return {**super().saved(), "weighted": np.array(self.weighted, np.uint8)}
+    def to_arrays(self) -> Arrays:
+        """Write the sums and whether rows have weights."""
+        return {**super().to_arrays(), "weighted": np.array(self.weighted, np.uint8)}
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """The state that `saved` wrote."""
-        sums = super().loaded(parts)
-        sums.weighted = bool(parts["weighted"])
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        sums = super().from_arrays(arrays)
+        sums.weighted = bool(arrays["weighted"])
         return sums
 
     def _exact(self) -> list[Fraction]:
         return [self.exact(term) for term in range(len(self.CELLS))]
 
     def confusion(self) -> Confusion:
-        """The matrix as one case; of weights, times a power of two."""
+        """Return the matrix as one case; weights are multiplied by a power of two."""
         exact = [cell * Fraction(2) ** self._power() for cell in self._exact()]
         tn, fn, fp, tp = (np.array([float(cell)]) for cell in exact)
         return Confusion(tp, fp, fn, tn)
 
     def unscaled(self, slopes: Confusion) -> list[float]:
-        """Derivatives by the sums, in the order of `CELLS`, from those by `confusion`."""
+        """Convert derivatives by `confusion` to derivatives by the sums."""
         by_name = dict(zip(("TP", "FP", "FN", "TN"), slopes, strict=True))
         power = self._power()
         with np.errstate(over="ignore"):
             return [float(np.ldexp(by_name[name][0], power)) for name in self.CELLS]
 
     def _power(self) -> int:
-        """Times two to the power of this, weights come to about 1; counts stay as they are."""
+        """Return the exponent that scales the weights to about 1; 0 for counts."""
         total = sum(self._exact())
         if not self.weighted or not total:
             return 0
         return total.denominator.bit_length() - total.numerator.bit_length()
 
     def details(self) -> dict[str, float]:
-        """The cells by their names, the true positives first."""
+        """Return the cells by their names, the true positives first."""
         cells: list[float] = [self.total(term) for term in range(len(self.CELLS))]
         if not self.weighted:
             cells = [int(cell) for cell in self._exact()]
@@ -269,10 +272,10 @@ class ConfusionSums(ClusteredSums):
 
 
 def least_of(kind: np.dtype, threshold: float) -> np.floating:
-    """The least number of a float type that is not below a threshold.
+    """Return the least number of a float type that is not below a threshold.
 
-    Scores compared with it are compared with the threshold itself, without being converted: a
-    float32 score of 0.1 is above the double 0.1, one of 0.7 below the double 0.7.
+    A comparison of scores with it equals a comparison with the threshold, without a conversion. A
+    float32 score of 0.1 is above the double 0.1, one of 0.7 is below the double 0.7.
     """
     with np.errstate(over="ignore"):
         least: np.floating = kind.type(threshold)
@@ -280,15 +283,15 @@ def least_of(kind: np.dtype, threshold: float) -> np.floating:
 
 
 def cells_of(score: np.ndarray, least: np.floating, positive: np.ndarray) -> np.ndarray:
-    """The cell of the confusion matrix of each row, as `ConfusionSums.CELLS` has them.
+    """Return the cell of each row, as an index into `ConfusionSums.CELLS`.
 
     Parameters
     ----------
     score : ndarray of float32 or float64, shape (rows,)
     least : numpy.float32 or numpy.float64
-        Of the same type: the least score of a row that is predicted positive.
+        The least score of a row that is predicted positive, with the type of the scores.
     positive : ndarray of int64
-        Which rows are positive.
+        Indices of the positive rows.
 
     Returns
     -------
@@ -300,39 +303,39 @@ def cells_of(score: np.ndarray, least: np.floating, positive: np.ndarray) -> np.
 
 
 def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Above / below, NaN where below is 0."""
+    """Divide, with NaN where the denominator is 0."""
     out = np.full(np.shape(above), np.nan)
     np.divide(above, below, out=out, where=below != 0)
     return out
 
 
 def f_score(confusion: Confusion, beta: float) -> np.ndarray:
-    """F-beta of each case, NaN where nothing is or is predicted positive."""
+    """Compute F-beta of each case; NaN if all rows are true negatives."""
     recall = beta * beta
-    # Both weights at most 1, so that no beta overflows.
+    # Both weights are at most 1, so that a large beta does not overflow.
     of_recall, of_precision = (1.0, 1.0 / recall) if recall > 1 else (recall, 1.0)
     hits = (of_recall + of_precision) * confusion.tp
     score = ratio(hits, hits + of_recall * confusion.fn + of_precision * confusion.fp)
-    # Where beta is so small or large that one kind of error weighs nothing.
+    # For very small or large beta one kind of error has the weight 0.
     missed = (confusion.tp == 0) & (confusion.fn + confusion.fp > 0)
     return np.where(missed, 0.0, score)
 
 
-#: Rows whose weights are told apart and added before the next.
+#: Rows whose weights are split by class and added at a time.
 _BLOCK = 1 << 14
-# As `ConfusionSums.CELLS` has them.
+# Indices into `ConfusionSums.CELLS`.
 _TN, _FN, _FP, _TP = range(4)
 
 
 def sum_cells(
     state: ConfusionSums, scored: Scored, threshold: float, rel: float
 ) -> np.ndarray | None:
-    """Add rows to the confusion matrix of all rows, and tell that of each group.
+    """Add rows to a confusion matrix; return the matrix of each group.
 
     Parameters
     ----------
     state : ConfusionSums
-        Of all rows.
+        The matrix of all rows.
     scored : Scored
     threshold : float
         The least score of a row that is predicted positive.
@@ -342,7 +345,7 @@ def sum_cells(
     Returns
     -------
     ndarray of float64 or int64, shape (cells, groups), or None
-        In the order of `ConfusionSums.CELLS`: sums of weights, or counts. None where rows have no
+        In the order of `ConfusionSums.CELLS`: sums of weights, or counts. None if rows have no
         groups.
     """
     predicted = scored.score >= least_of(scored.score.dtype, threshold)
@@ -364,7 +367,7 @@ def sum_cells(
     room = scratch("weights of other rows", 2 * _BLOCK, np.float64).reshape(2, _BLOCK)
     for lo in range(0, len(weight), _BLOCK):
         here = slice(lo, lo + _BLOCK)
-        true, false = _others(weight[here], predictions[here], marked[here], room)
+        true, false = _split_others(weight[here], predictions[here], marked[here], room)
         sums.add(_TN, room[0, :true], starts[_TN])
         sums.add(_FP, room[1, :false], starts[_FP])
     return sums.finish()
@@ -373,7 +376,7 @@ def sum_cells(
 def _counts(
     predicted: np.ndarray, hit: np.ndarray, positives: np.ndarray, starts: np.ndarray
 ) -> np.ndarray:
-    """The rows of each group in each cell. int64, shape (cells, groups)."""
+    """Count the rows of each cell and group. int64, shape (cells, groups)."""
     counts = np.empty((4, len(positives)), np.int64)
     counts[_TP] = count_marked_rows(hit, starts_of(positives))
     np.subtract(positives, counts[_TP], out=counts[_FN])
@@ -385,10 +388,10 @@ def _counts(
 
 
 @kernel
-def _others(weight, predicted, positive, room):  # type: ignore[no-untyped-def]
-    """Weights of rows that are not positive, those predicted to be so in the second part.
+def _split_others(weight, predicted, positive, room):  # type: ignore[no-untyped-def]
+    """Split the weights of negatives by prediction into rows of `room`.
 
-    Returns how many are in the first and in the second.
+    Returns how many are predicted negative, and how many positive.
     """
     true = 0
     false = 0

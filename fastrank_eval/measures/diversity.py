@@ -21,7 +21,7 @@ _AGRAWAL = "Agrawal et al. (2009), doi:10.1145/1498759.1498766"
 
 
 class Diversity(Measure):
-    """What measures of diversity share: they look at subtopics, and at no label."""
+    """Base class of measures of diversity: they use subtopics, not labels."""
 
     needs_subtopics = True
 
@@ -35,7 +35,7 @@ class Diversity(Measure):
         return False
 
     def refuses(self, ties: str) -> str | None:
-        # To cover most with the first of some tied rows is as hard as covering a set.
+        # The best order of tied rows is a set cover problem, which is hard.
         if ties in ("best", "worst"):
             return (
                 f"{self} has no known order for ties='{ties}'; choose ties='expected', 'item' or "
@@ -48,11 +48,11 @@ class Diversity(Measure):
 
 
 class _IntentAware(Diversity):
-    """What is computed intent by intent, and averaged."""
+    """Base class of measures that are averaged over the intents of a group."""
 
     @classmethod
     def of_intents(cls, covering: IntentRanking, cutoffs: np.ndarray, out: np.ndarray) -> None:
-        """Write the value of each cutoff and intent."""
+        """Write the value for each cutoff and intent."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @classmethod
@@ -63,21 +63,24 @@ class _IntentAware(Diversity):
         outs: Iterable[np.ndarray],
     ) -> None:
         covering = ranking.intent_ranking()
-        cutoffs, at = distinct_cutoffs(measures)
-        found = np.empty((len(cutoffs), len(covering.retrieved)))
-        cls.of_intents(covering, cutoffs, found)
-        means = covering.coverage.mean(found)
-        for m, out, row in zip(measures, outs, at, strict=True):
+        cutoffs, indices = distinct_cutoffs(measures)
+        values = np.empty((len(cutoffs), len(covering.retrieved)))
+        cls.of_intents(covering, cutoffs, values)
+        means = covering.coverage.mean(values)
+        for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_mean(means[row], ranking)
 
     def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """The measure, given the mean over intents."""
-        # A block's rounding may pass 1 by one unit in the last place.
+        """Compute the measure from the mean over intents."""
+        # Rounding in a block may exceed 1 by one unit in the last place.
         return np.minimum(mean, 1.0)
 
 
 class IntentAwarePrecision(_IntentAware):
-    """P_IA@k, the mean over subtopics of the share of the first k rows that cover it."""
+    """P_IA@k, the mean of P@k over subtopics.
+
+    Rows that cover the subtopic are relevant.
+    """
 
     name = "P_IA"
     summary = "precision at k, averaged over the subtopics of the group"
@@ -108,7 +111,10 @@ class IntentAwarePrecision(_IntentAware):
 
 
 class IntentAwareAP(_IntentAware):
-    """AP_IA, the mean over subtopics of the average precision of the rows that cover it."""
+    """AP_IA, the mean of AP over subtopics.
+
+    Rows that cover the subtopic are relevant.
+    """
 
     name = "AP_IA"
     summary = "average precision, averaged over the subtopics of the group"
@@ -135,7 +141,7 @@ class IntentAwareAP(_IntentAware):
 
 
 class SubtopicRecall(_IntentAware):
-    """StRecall@k, the share of the subtopics of a group that the first k rows cover."""
+    """StRecall@k, the share of subtopics that the first k rows cover."""
 
     name = "StRecall"
     summary = "share of the group's subtopics that the first k rows cover"
@@ -178,13 +184,13 @@ BETA = Param(
 
 
 class _Novelty(Diversity):
-    """What the measures of this family share: the sum of discounted gains."""
+    """Base class of measures of novelty: the sum of discounted gains."""
 
     #: The kind of discount, as `discount_table` names it.
     discount: ClassVar[str]
 
     def discounts(self) -> tuple[str, float]:
-        """The discount of ranks, as a kind and its parameter."""
+        """Return the discount of ranks, as a kind and its parameter."""
         return self.discount, 0.0
 
     def pass_key(self) -> Hashable:
@@ -199,10 +205,10 @@ class _Novelty(Diversity):
     ) -> None:
         first = measures[0]
         covering = ranking.intent_ranking()
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         ranks = longest(cutoffs, covering.retrieved)
         discount, _ = discount_table(*first.discounts(), ranks)
-        found = np.empty((len(cutoffs), len(covering.retrieved)))
+        values = np.empty((len(cutoffs), len(covering.retrieved)))
         _expected_gain(
             covering.offsets,
             covering.above,
@@ -211,19 +217,19 @@ class _Novelty(Diversity):
             cutoffs,
             discount,
             np.empty(int(covering.size.max(initial=1))),
-            found,
+            values,
         )
-        means = covering.coverage.mean(found)
-        for m, out, row in zip(measures, outs, at, strict=True):
+        means = covering.coverage.mean(values)
+        for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_mean(means[row], ranking)
 
     def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """The measure, given the mean over subtopics of the sum of discounted gains."""
+        """Compute the measure from the mean discounted gain over subtopics."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
 class _Independent(_Novelty):
-    """Divided by the sum of a list whose rows all cover every subtopic."""
+    """Base class: divided by the gain of rows that cover all subtopics."""
 
     def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
         ranks = self.cutoff if self.cutoff is not None else np.maximum(ranking.retrieved, 1)
@@ -235,16 +241,17 @@ class _Independent(_Novelty):
 
 
 class _Greedy(_Novelty):
-    """Divided by the sum of the list that takes, at each rank, the row that gains most there.
+    """Base class: divided by the gain of the greedy list.
 
-    To find the best list is as hard as covering a set. The greedy one may be beaten, but not by
-    more than 1 / (1 - 1/e): the gain of a set of rows is submodular (Nemhauser et al. 1978,
+    The greedy list takes the row with the largest gain at each rank. The best list is a set cover
+    problem, which is hard. Its gain exceeds that of the greedy list by a factor of at most
+    1 / (1 - 1/e), because the gain of a set of rows is submodular (Nemhauser et al. 1978,
     doi:10.1007/BF01588971).
 
-    Where two rows gain the same, what is taken may matter for the ranks to come. With item ids the
-    greater one is taken, as in ndeval; else the row whose subtopics, as bits, make the greater
-    number, so that the order of the rows does not matter. Of 198 random groups of up to 30 rows and
-    six subtopics that moved alpha_nDCG@10 in 30 per cent, by 0.017 at most.
+    The choice between two rows of equal gain can change later ranks. With item ids the row with the
+    greater id is taken, as in ndeval. Otherwise it is the row with the greater number of subtopic
+    bits, so the order of the rows does not matter. In 30 per cent of 198 random groups of up to 30
+    rows and six subtopics this rule changed alpha_nDCG@10, by at most 0.017.
     """
 
     range = (0.0, math.e / (math.e - 1))
@@ -272,7 +279,7 @@ class _Greedy(_Novelty):
 
 
 class AlphaDCG(_Independent):
-    """alpha_DCG@k, DCG of gains that shrink where a subtopic is covered again."""
+    """alpha_DCG@k, DCG of gains that shrink each time a subtopic is covered."""
 
     name = "alpha_DCG"
     summary = "DCG that rewards new subtopics, over that of rows that all cover every subtopic"
@@ -286,7 +293,7 @@ class AlphaDCG(_Independent):
 
 
 class AlphaNDCG(_Greedy):
-    """alpha_nDCG@k, the same over that of the best order of the group's rows, taken greedily."""
+    """alpha_nDCG@k, alpha_DCG@k over that of a greedy order of the rows."""
 
     name = "alpha_nDCG"
     summary = "DCG that rewards new subtopics, over that of a greedy order of the group's rows"
@@ -300,7 +307,7 @@ class AlphaNDCG(_Greedy):
 
 
 class IntentAwareERR(_Independent):
-    """ERR_IA@k, the mean over subtopics of ERR where a row that covers it stops by alpha."""
+    """ERR_IA@k, the mean over subtopics of ERR with stop probability alpha."""
 
     name = "ERR_IA"
     summary = "ERR averaged over subtopics, over that of rows that all cover every subtopic"
@@ -314,7 +321,7 @@ class IntentAwareERR(_Independent):
 
 
 class NormalizedIntentAwareERR(_Greedy):
-    """nERR_IA@k, the same over that of the best order of the group's rows, taken greedily."""
+    """nERR_IA@k, ERR_IA@k over that of a greedy order of the group's rows."""
 
     name = "nERR_IA"
     summary = "ERR averaged over subtopics, over that of a greedy order of the group's rows"
@@ -328,7 +335,7 @@ class NormalizedIntentAwareERR(_Greedy):
 
 
 class NoveltyRBP(_Independent):
-    """NRBP, RBP of gains that shrink where a subtopic is covered again."""
+    """NRBP, RBP of gains that shrink each time a subtopic is covered."""
 
     name = "NRBP"
     summary = "RBP that rewards new subtopics, over that of endless rows that cover every subtopic"
@@ -348,7 +355,7 @@ class NoveltyRBP(_Independent):
 
 
 class NormalizedNoveltyRBP(_Greedy):
-    """nNRBP, the same over that of the best order of the group's rows, taken greedily."""
+    """nNRBP, NRBP over that of a greedy order of the group's rows."""
 
     name = "nNRBP"
     summary = "RBP that rewards new subtopics, over that of a greedy order of the group's rows"
@@ -376,18 +383,18 @@ nNRBP = NormalizedNoveltyRBP()
 def _expected_gain(  # type: ignore[no-untyped-def]
     offsets, above, size, keep, cutoffs, discount, scratch, out
 ):
-    """Discounted gain of each intent, exact in expectation over tied blocks.
+    """Sum the discounted gain of each intent, exact in expectation over ties.
 
-    Of n tied rows r cover the intent. Place t of the block, counted from 0, holds one of them with
-    probability r/n, and then t of the other n - 1 rows, r - 1 of which cover it, stand before it:
-    the gain is the mean of keep^h, h being hypergeometric. Starting with rows that do not cover it,
-    which leave the mean at 1, a row is added at a time: of i rows t are drawn, the new one among
-    them with probability t/i. By Maclaurin's inequality the mean is at most m^t, m being
-    1 - (1 - keep) (r - 1)/(n - 1): past the t where that falls below 1e-22 nothing is left to add.
+    Of n tied rows r cover the intent. Rank t of the block, counted from 0, has one of them with
+    probability r/n. Then t of the other n - 1 rows come before it, and r - 1 of the n - 1 cover the
+    intent. So the gain is the mean of keep^h for a hypergeometric h. The mean starts at 1 with the
+    rows that do not cover the intent. The others are added one at a time: if t of i rows are drawn,
+    the new row is among them with probability t/i. By Maclaurin's inequality the mean is at most
+    m^t with m = 1 - (1 - keep) (r - 1)/(n - 1). Terms with a bound below 1e-22 are left out.
     """
     for k in range(cutoffs.shape[0]):
         for g in range(offsets.shape[0] - 1):
-            left = 1.0
+            remaining = 1.0
             total = 0.0
             e = offsets[g]
             end = offsets[g + 1]
@@ -402,8 +409,8 @@ def _expected_gain(  # type: ignore[no-untyped-def]
                 if ranks <= 0:
                     break
                 if n == 1:
-                    total += left * discount[c]
-                    left *= keep
+                    total += remaining * discount[c]
+                    remaining *= keep
                     continue
                 mean = 1.0 - (1.0 - keep) * ((r - 1) / (n - 1))
                 if mean <= 0.0:
@@ -426,9 +433,9 @@ def _expected_gain(  # type: ignore[no-untyped-def]
                 gained = 0.0
                 for t in range(ranks):
                     gained += scratch[t] * discount[c + t]
-                total += left * (r / n) * gained
+                total += remaining * (r / n) * gained
                 for _ in range(r):
-                    left *= keep
+                    remaining *= keep
             out[k, g] = total
 
 

@@ -1,4 +1,4 @@
-"""Measure discounted cumulative gain."""
+"""Measure cumulative gain: CG, DCG and nDCG."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
 
-#: The deepest rank to which the discounts of a list without end are added.
+#: The deepest rank of sums of discounts for lists of any length.
 DEEPEST = 1 << 24
 
 _tables: dict[tuple[str, float], tuple[np.ndarray, np.ndarray]] = {}
 
 
 def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
-    """The discount of each rank, and the sum of the discounts before it.
+    """Return the discount of each rank, and the sums of discounts.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray,
     parameter : float
         b, above 1; p, in ]0, 1]; or x, above 0. 0 for kinds that have none.
     ranks : int
-        Ranks needed.
+        Number of ranks.
 
     Returns
     -------
@@ -41,12 +41,12 @@ def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray,
         Entry i is the sum over ranks 1 to i.
     """
     key = (kind, parameter)
-    found = _tables.get(key)
-    if found is None or len(found[0]) < ranks:
-        # A longer table starts with the same numbers: a value never depends on what came before.
-        found = _build(kind, parameter, max(1024, 1 << (ranks - 1).bit_length() if ranks else 1024))
-        _tables[key] = found
-    return found
+    table = _tables.get(key)
+    if table is None or len(table[0]) < ranks:
+        # A longer table starts with the same numbers, so no value depends on earlier calls.
+        table = _build(kind, parameter, max(1024, 1 << (ranks - 1).bit_length() if ranks else 1024))
+        _tables[key] = table
+    return table
 
 
 def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -72,13 +72,16 @@ def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndar
 
 
 def longest(cutoffs: np.ndarray, lengths: np.ndarray) -> int:
-    """The deepest rank that cutoffs (0: none) and list lengths leave in sight."""
+    """Return the deepest rank for some cutoffs (0: none) and list lengths."""
     most = int(lengths.max(initial=0))
     return most if np.any(cutoffs == 0) else min(most, int(cutoffs.max(initial=0)))
 
 
 def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callable[[Any], Any]:
-    """Accept a name, or a table as a tuple of (grade, gain in [least, most]) in order of grade."""
+    """Make a reader of gain names and gain tables.
+
+    A table becomes a tuple of (grade, gain in [least, most]) in the order of grades.
+    """
     read_grade, read_gain = number(), number(least=least, most=most)
 
     def read(value: Any) -> Any:
@@ -115,26 +118,26 @@ BASE = Param("base", 2, "base of the 'jarvelin' logarithm", number(above=1))
 
 
 class Gains(Measure):
-    """What a grade is worth."""
+    """Base class of measures with a gain for each grade."""
 
     def gain_key(self) -> Hashable:
-        """What the gains of the entries depend on."""
+        """Return a key of all options that the gains of entries depend on."""
         return "gain", self.gain
 
     def gains(self, ranking: Ranking) -> np.ndarray:
-        """Gain of each entry. float64, shape (entries,)."""
+        """Return the gain of each entry. float64, shape (entries,)."""
         return ranking.cached_by_grade(self.gain_key(), self._gains)
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
         if self.gain == "exp":
-            # Not expm1: exact for whole grades.
+            # Not expm1: this is exact for integer grades.
             return exp2_each(grade) - 1.0
         if self.gain == "linear":
             return grade
-        known = np.array([pair[0] for pair in self.gain], np.float64)
+        grades = np.array([pair[0] for pair in self.gain], np.float64)
         gain = np.array([pair[1] for pair in self.gain], np.float64)
-        at = np.minimum(np.searchsorted(known, grade), len(known) - 1)
-        return gain[at]
+        indices = np.minimum(np.searchsorted(grades, grade), len(grades) - 1)
+        return gain[indices]
 
     def check_grades(self, ranking: Ranking) -> None:
         if self.gain == "exp" and ranking.max_grade > 1023:
@@ -143,8 +146,8 @@ class Gains(Measure):
                 "(2^grade overflows); use gain='linear' or a table."
             )
         if isinstance(self.gain, tuple) and len(ranking.grade):
-            known = np.array([pair[0] for pair in self.gain], np.float64)
-            strange = ~np.isin(ranking.grade, known)
+            grades = np.array([pair[0] for pair in self.gain], np.float64)
+            strange = ~np.isin(ranking.grade, grades)
             if strange.any():
                 raise MeasureError(
                     f"{self}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
@@ -153,7 +156,7 @@ class Gains(Measure):
 
 
 class PositiveGain(Gains):
-    """Gains that a grade of 0 or less does not have, for measures that divide by an ideal."""
+    """Base class with gains of positive grades only, for division by an ideal."""
 
     def gain_key(self) -> Hashable:
         return "positive gain", self.gain
@@ -162,16 +165,16 @@ class PositiveGain(Gains):
         return np.where(grade > 0, np.maximum(super()._gains(grade), 0.0), 0.0)
 
     def has_gain(self, ranking: Ranking) -> np.ndarray:
-        """Which groups have a row of positive gain. bool, shape (groups,)."""
+        """Mark the groups with a row of positive gain. bool, shape (groups,)."""
         best = ranking.descending(self.gain_key(), self.gains(ranking))
         first, end = ranking.offsets[:-1], ranking.offsets[1:]
-        found = first < end
-        found[found] = best[first[found]] > 0
-        return found
+        groups = first < end
+        groups[groups] = best[first[groups]] > 0
+        return groups
 
 
 class PositionWeighted(Gains):
-    """What these measures share: one pass over ranks, each with its weight."""
+    """Base class of sums of gains with a weight for each rank."""
 
     def pass_key(self) -> Hashable:
         return ("dcg", self.gain_key(), self.discounts())
@@ -187,7 +190,7 @@ class PositionWeighted(Gains):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
         gained = np.empty((len(cutoffs), ranking.groups))
         _expected_gain(
@@ -201,7 +204,7 @@ class PositionWeighted(Gains):
             summed,
             gained,
         )
-        for m, out, row in zip(measures, outs, at, strict=True):
+        for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_gain(gained[row], ranking)
 
     def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
@@ -299,7 +302,7 @@ class NormalizedGain(PositiveGain, PositionWeighted):
         ideal = self._ideal(ranking)
         value = np.full(ranking.groups, np.nan)
         np.divide(gained, ideal, out=value, where=ideal > 0)
-        # A block's rounding may pass 1 by one unit in the last place.
+        # Rounding in a block may exceed 1 by one unit in the last place.
         return np.minimum(value, 1.0, out=value)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
@@ -341,7 +344,7 @@ nDCG = NormalizedGain()
 def _expected_gain(  # type: ignore[no-untyped-def]
     offsets, above, size, gain, retrieved, cutoffs, discount, summed, out
 ):
-    """A block earns its mean gain at each of its ranks: mean gain (D(c + m) - D(c))."""
+    """Sum expected gains: a block adds its mean gain times (D(c + m) - D(c))."""
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):
             out[k, g] = 0.0
@@ -370,7 +373,7 @@ def _expected_gain(  # type: ignore[no-untyped-def]
 
 @kernel
 def _ideal_gain(offsets, gain, cutoff, discount, out):  # type: ignore[no-untyped-def]
-    """DCG of gains in descending order, added as the list itself is, so a perfect list gives 1."""
+    """Sum the ideal DCG in list order, so that a perfect list gives 1."""
     for g in range(offsets.shape[0] - 1):
         ranks = offsets[g + 1] - offsets[g]
         if cutoff > 0:

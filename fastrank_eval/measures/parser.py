@@ -1,4 +1,4 @@
-"""Texts -> measures: our own spelling, and other tools' names for the same."""
+"""Parse measures from text, including the names of other tools."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from fastrank_eval._lib.arguments import is_list_like
 from fastrank_eval._lib.errors import MeasureError
-from fastrank_eval.measures.base import Measure, registry, spelled, text_of
+from fastrank_eval.measures.base import Measure, aliases, registry, text_of
 
-#: Names of trec_eval that carry a number, of ndeval with a hyphen, F1 with a cutoff, and how we
-#: write them.
+#: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
+#: hyphen, F1 with a cutoff.
 _TREC = [
-    (re.compile(theirs, re.IGNORECASE), ours)
-    for theirs, ours in (
+    (re.compile(pattern, re.IGNORECASE), spelling)
+    for pattern, spelling in (
         (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
         (r"map_cut_([1-9]\d*)", r"AP@\1"),
         (r"P_([1-9]\d*)", r"P@\1"),
@@ -33,12 +33,12 @@ _TREC = [
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
-#: F1 without a cutoff: of whole lists, or of decisions at a threshold?
+#: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.
 _F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
 
 
 def measure(spelling: str | Measure) -> Measure:
-    """Read a measure from its text; a measure is returned as it is.
+    """Read a measure from its text; return a measure unchanged.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ def measure(spelling: str | Measure) -> Measure:
 def _read(spelling: str) -> Measure:
     text = spelling.strip()
     refuse_plain_f1(text)
-    for theirs, ours in _TREC:
-        if theirs.fullmatch(text):
-            text = theirs.sub(ours, text)
+    for pattern, replacement in _TREC:
+        if pattern.fullmatch(text):
+            text = pattern.sub(replacement, text)
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -95,31 +95,31 @@ def _read(spelling: str) -> Measure:
         tree = tree.func
     if not isinstance(tree, ast.Name):
         raise MeasureError(_unreadable(spelling))
-    if tree.id.lower() not in spelled:
-        close = get_close_matches(tree.id.lower(), spelled, 1)
-        hint = f" Did you mean '{spelled[close[0]][0]}'?" if close else ""
+    if tree.id.lower() not in aliases:
+        close = get_close_matches(tree.id.lower(), aliases, 1)
+        hint = f" Did you mean '{aliases[close[0]][0]}'?" if close else ""
         raise MeasureError(
             f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
         )
-    name, preset = spelled[tree.id.lower()]
+    name, preset = aliases[tree.id.lower()]
     for option in preset:
         if option in options:
             raise MeasureError(
                 f"'{spelling}': the name {tree.id} already says {option}={preset[option]!r}; to "
                 f"set it, write {name}."
             )
-    found = registry[name](cutoff, **preset, **options)
-    found.check_complete()
-    return found
+    result = registry[name](cutoff, **preset, **options)
+    result.check_complete()
+    return result
 
 
 def refuse_plain_f1(text: str) -> None:
-    """Refuse F1 without a cutoff, which two measures are called.
+    """Raise MeasureError for F1 without a cutoff: two measures have this name.
 
     Raises
     ------
     MeasureError
-        Naming both.
+        The message names both.
     """
     if _F1.match(text):
         raise MeasureError(
@@ -130,62 +130,62 @@ def refuse_plain_f1(text: str) -> None:
 
 
 def names_measure(name: str) -> bool:
-    """Whether a measure is called so, without its options and a cutoff after ``@``."""
-    for theirs, ours in _TREC:
-        if theirs.fullmatch(name):
-            name = theirs.sub(ours, name)
+    """Return whether a measure has this name, apart from options and cutoff."""
+    for pattern, replacement in _TREC:
+        if pattern.fullmatch(name):
+            name = pattern.sub(replacement, name)
     root = re.split("[(@]", name)[0].lower()
-    return root in spelled or root == "f1"
+    return root in aliases or root == "f1"
 
 
-def spelled_out(found: Measure) -> str:
-    """The text of a measure with all options that were given, be it as their defaults.
+def text_with_options(measure: Measure) -> str:
+    """Format a measure with all options that were passed, even as defaults.
 
-    A profile leaves those alone, so that ``nDCG`` and ``nDCG(gain='exp')`` may differ under it.
+    A profile does not change these options: under it ``nDCG`` and ``nDCG(gain='exp')`` may differ.
     """
     options = ", ".join(
-        f"{param.name}={text_of(found.chosen[param.name])}"
-        for param in found.options
-        if param.name in found.given
+        f"{param.name}={text_of(measure.chosen[param.name])}"
+        for param in measure.options
+        if param.name in measure.given
     )
-    text = f"{found.name}({options})" if options else found.name
-    return text if found.cutoff is None else f"{text}@{found.cutoff}"
+    text = f"{measure.name}({options})" if options else measure.name
+    return text if measure.cutoff is None else f"{text}@{measure.cutoff}"
 
 
-def computed(
-    found: Measure, measures: Sequence[str], requested: Mapping[str, str]
+def find_computed(
+    wanted: Measure, measures: Sequence[str], requested: Mapping[str, str]
 ) -> Measure | None:
-    """Find what an evaluation computed for a measure; None if it did not.
+    """Find the measure that an evaluation computed for another, or None.
 
-    A name that was requested answers for itself. Any other name is the canonical text of what was
-    computed, or a requested name with options that the profile does not change.
+    A requested name is looked up among the requested names. Any other name is the text of a
+    computed measure, or a requested name with options that the profile does not change.
 
     Parameters
     ----------
-    found : Measure
+    wanted : Measure
     measures : sequence of str
-        Texts of what it computed.
-    asked : mapping of str to str
-        Requested names, as `spelled_out` writes them, of measures that were computed with other
-        options.
+        Texts of the computed measures.
+    requested : mapping of str to str
+        The name of each measure that was computed with other options, as `text_with_options`
+        writes it, and the text of the computed measure.
     """
-    text = requested.get(spelled_out(found))
-    if text is None and str(found) in measures and str(found) not in requested:
-        return found
+    text = requested.get(text_with_options(wanted))
+    if text is None and str(wanted) in measures and str(wanted) not in requested:
+        return wanted
     if text is None:
         text = next(
-            (used for name, used in requested.items() if _requests(found, measure(name), used)),
+            (used for name, used in requested.items() if _requests(wanted, measure(name), used)),
             None,
         )
     return measure(text) if text is not None and text in measures else None
 
 
-def _requests(found: Measure, requested: Measure, text: str) -> bool:
-    """Whether a profile makes the same of a measure as of one that was requested."""
-    if found != requested or not requested.given <= found.given:
+def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
+    """Return whether a profile maps a measure to the same as a requested one."""
+    if wanted != requested or not requested.given <= wanted.given:
         return False
     used = measure(text)
-    return all(used.chosen[name] == found.chosen[name] for name in found.given)
+    return all(used.chosen[name] == wanted.chosen[name] for name in wanted.given)
 
 
 def _unreadable(spelling: str) -> str:
@@ -217,12 +217,12 @@ def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
     Returns
     -------
     tuple of Measure
-        In the order given, each once.
+        In input order, without duplicates.
 
     Raises
     ------
     MeasureError
-        Nothing given, or one cannot be read.
+        If there is none, or one cannot be read.
 
     Examples
     --------
@@ -236,17 +236,17 @@ def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[M
 
 
 def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
-    """As `parse_measures`, equal ones kept apart where not the same options were given.
+    """Read as `parse_measures`, but keep equal measures apart.
 
-    A profile makes two measures of ``"nDCG"`` and ``"nDCG(gain='exp')"``, which are equal.
+    A profile may map ``"nDCG"`` and ``"nDCG(gain='exp')"``, which are equal, to two measures.
     """
     several: Iterable[Any] = measures if is_list_like(measures) else [measures]
     read: dict[tuple[Measure, frozenset[str]], Measure] = {}
-    for given in several:
-        for part in _split(given) if isinstance(given, str) else [given]:
-            found = measure(part)
-            found.check_complete()
-            read.setdefault((found, found.given), found)
+    for item in several:
+        for part in _split(item) if isinstance(item, str) else [item]:
+            one = measure(part)
+            one.check_complete()
+            read.setdefault((one, one.given), one)
     if not read:
         raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
     return tuple(read.values())
@@ -254,7 +254,7 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
 
 def _split(text: str) -> list[str]:
     parts, depth, quote, start, escaped = [], 0, "", 0, False
-    for at, letter in enumerate(text):
+    for index, letter in enumerate(text):
         if escaped:
             escaped = False
         elif quote:
@@ -267,7 +267,7 @@ def _split(text: str) -> list[str]:
         elif letter in ")]}":
             depth -= 1
         elif letter == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
+            parts.append(text[start:index])
+            start = index + 1
     parts.append(text[start:])
     return [part for part in parts if part.strip()]

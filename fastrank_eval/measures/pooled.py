@@ -1,4 +1,4 @@
-"""Measures of all rows together, whatever their group: what they keep, and what it comes to."""
+"""Define the base classes of measures of all rows."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PooledValue:
-    """What all rows come to.
+    """The value of a measure of all rows.
 
     Parameters
     ----------
     value : float
-        NaN where undefined.
+        NaN if undefined.
     reason : str or None
         Why it is undefined.
     details : mapping of str to float
-        What else is known of it, such as the number of clamped probabilities or a bound of its
-        error.
+        More numbers, such as the clamped probabilities or a bound of the error.
     se : float
-        Its standard error with groups as clusters; NaN where none is known.
+        Standard error with groups as clusters; NaN if unknown.
     clusters : int
-        Groups that `se` rests on.
+        Number of groups behind `se`.
     carriers : float
-        ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups; NaN where not known.
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups, which is the effective number
+        of groups behind `se`; NaN if unknown.
     """
 
     value: float
@@ -49,14 +49,14 @@ class PooledValue:
 
 
 def undefined(reason: str) -> PooledValue:
-    """No value, and why."""
+    """Make a value that is undefined, with the reason."""
     return PooledValue(float("nan"), reason)
 
 
 class PooledMeasure(Measure):
-    """A measure of all rows, in one state that every thread adds to.
+    """A measure of all rows, computed from a state that all threads add to.
 
-    Measures of equal `state_key` share a state.
+    Measures with equal `state_key` share a state.
     """
 
     takes_cutoff = False
@@ -64,65 +64,66 @@ class PooledMeasure(Measure):
     uses_row_weights = True
 
     def state_key(self) -> Hashable:
-        """Measures with equal keys share what is kept of the rows."""
+        """Return a key; measures with equal keys share a state."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def new_state(self, weighted: bool, threads: int) -> Any:
-        """Nothing kept yet."""
+        """Make an empty state."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def add_rows(self, state: Any, scored: Scored) -> None:
-        """Add the rows that a model has scored; called by several threads at once."""
+        """Add the rows that a model scored; several threads call this at once."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def columns_named(self) -> tuple[str, ...]:
-        """Columns whose values it tells apart; it finds them in `Scored.field`."""
+        """Return the columns that it reads by `Scored.field`."""
         return ()
 
-    def keeps(self) -> tuple[PooledMeasure, ...]:
-        """Those whose states it reads: itself, and others if it needs more than one state."""
+    def required_states(self) -> tuple[PooledMeasure, ...]:
+        """Return the measures whose states it reads: itself, or several."""
         return (self,)
 
-    def state_in(self, kept: Mapping[Hashable, Any]) -> Any:
-        """What `pooled_value` reads: its state; those of all that it keeps, if these are several.
+    def state_in(self, by_key: Mapping[Hashable, Any]) -> Any:
+        """Return its state, or a tuple if `required_states` has several.
 
         Parameters
         ----------
-        kept : mapping
+        by_key : mapping
             The states of a model, by key.
         """
-        states = tuple(kept[member.state_key()] for member in self.keeps())
+        states = tuple(by_key[member.state_key()] for member in self.required_states())
         return states if len(states) > 1 else states[0]
 
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
-        """What the rows come to; `in_order` maps a function over jobs, in threads."""
+        """Compute the value; `in_order` maps a function over jobs, in threads."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def difference_error(
         self, base: Any, other: Any, in_order: InOrder
     ) -> tuple[float, int, float]:
-        """The standard error of the difference of two models' values, and the groups behind it.
+        """Compute the standard error of the difference of two models' values.
 
         Parameters
         ----------
         base, other : object
-            The states of both models, of the same rows.
+            The states of both models, with the same rows.
         in_order : callable
             Maps a function over jobs, in threads.
 
         Returns
         -------
         se : float
-            NaN where none is known.
+            NaN if unknown.
         groups : int
+            Number of groups behind it.
         carriers : float
-            As that of `PooledValue`.
+            As in `PooledValue`.
         """
         return math.nan, 0, math.nan
 
 
 class OrderedMeasure(PooledMeasure):
-    """A measure that is read from the distinct scores and the classes of their rows."""
+    """A measure computed from the table of distinct scores."""
 
     def state_key(self) -> Hashable:
         return "scores", float(self.rel)
@@ -142,29 +143,29 @@ class OrderedMeasure(PooledMeasure):
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
         table = state.table(in_order)
         missing = table.missing
-        return undefined(missing) if missing else self.of_table(table)
+        return undefined(missing) if missing else self.from_table(table)
 
-    def of_table(self, table: ScoreTable) -> PooledValue:
-        """The value, where rows of both classes are there."""
+    def from_table(self, table: ScoreTable) -> PooledValue:
+        """Compute the value from a table with rows of both classes."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
 class SteppedMeasure(OrderedMeasure):
-    """A measure that is read from where positives stand, which is found sooner than the table."""
+    """A measure computed from ROC steps, which are faster than the table."""
 
     def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
         missing = state.missing(in_order)
-        return undefined(missing) if missing else self.of_steps(state.steps(in_order))
+        return undefined(missing) if missing else self.from_steps(state.steps(in_order))
 
-    def of_steps(self, steps: RocSteps) -> PooledValue:
-        """The value, where rows of both classes are there."""
+    def from_steps(self, steps: RocSteps) -> PooledValue:
+        """Compute the value from steps with rows of both classes."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
 class ClusteredMeasure(PooledMeasure):
-    """A measure that is a formula of exact sums over rows, groups being independent clusters.
+    """A formula of exact sums over rows, with groups as independent clusters.
 
-    Its standard error is that of the formula's linearisation.
+    Its standard error is that of the linearised formula.
     """
 
     def add_rows(self, state: ClusteredSums, scored: Scored) -> None:
@@ -176,33 +177,33 @@ class ClusteredMeasure(PooledMeasure):
         Returns
         -------
         ndarray of float64 or int64, shape (terms, groups), or None
-            The sums over each group of the terms that the value depends on, which are those of
-            ``state.moments``; None where rows have no groups.
+            Sums over each group of the terms of ``state.moments``: those that the value depends
+            on. None if rows have no groups.
         """
         raise NotImplementedError  # pragma: no cover - abstract
 
     def derivatives(self, state: Any) -> list[float]:
-        """The derivatives of a defined value by those terms' sums over all rows, in their order."""
+        """Return the derivatives of a value by the sums of the terms."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def with_error(self, found: PooledValue, state: ClusteredSums) -> PooledValue:
-        """A value with its standard error, if it is defined and rows have groups."""
+    def with_error(self, result: PooledValue, state: ClusteredSums) -> PooledValue:
+        """Add the standard error to a value if it is defined and rows have groups."""
         clusters = state.moments.clusters
-        if math.isnan(found.value) or not clusters:
-            return found
-        return replace(found, se=state.moments.error(self.derivatives(state)), clusters=clusters)
+        if math.isnan(result.value) or not clusters:
+            return result
+        return replace(result, se=state.moments.error(self.derivatives(state)), clusters=clusters)
 
 
 class SummedMeasure(ClusteredMeasure):
-    """A measure of terms of single rows, each added up."""
+    """A formula of sums of terms of single rows."""
 
     #: Names of the sums.
     terms: ClassVar[tuple[str, ...]]
-    #: How many of them, the last ones, no value depends on.
-    told: ClassVar[int] = 0
+    #: How many of them, at the end, are details that no value depends on.
+    detail_terms: ClassVar[int] = 0
 
     def new_state(self, weighted: bool, threads: int) -> ClusteredSums:
-        return ClusteredSums(len(self.terms), len(self.terms) - self.told)
+        return ClusteredSums(len(self.terms), len(self.terms) - self.detail_terms)
 
     def sum_rows(self, state: ClusteredSums, scored: Scored) -> np.ndarray | None:
         sums = ChunkSums(state, scored)
@@ -210,7 +211,7 @@ class SummedMeasure(ClusteredMeasure):
         return sums.finish()
 
     def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
-        """Add every term of every row, each term in the order of the rows."""
+        """Add every term of every row; each term in the order of the rows."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def pooled_value(self, state: ClusteredSums, in_order: InOrder) -> PooledValue:
@@ -220,7 +221,7 @@ class SummedMeasure(ClusteredMeasure):
                 f"{self}: scores, labels or weights are so large that their sum passes the largest "
                 "double; scale them down."
             )
-        return self.with_error(self.of_sums(sums), state)
+        return self.with_error(self.from_sums(sums), state)
 
     def derivatives(self, state: ClusteredSums) -> list[float]:
         slopes = self.gradient(self._sums(state))
@@ -229,17 +230,17 @@ class SummedMeasure(ClusteredMeasure):
     def _sums(self, state: ClusteredSums) -> dict[str, float]:
         return {name: state.total(i) for i, name in enumerate(self.terms)}
 
-    def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
-        """The value from the sums, each rounded once."""
+    def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        """Compute the value from the sums, each rounded once."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """The derivatives of a defined value by the sums that it depends on."""
+        """Return the derivatives of a value by the sums that it depends on."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
 def positive_mask(scored: Scored, rel: float) -> np.ndarray:
-    """Which rows are positive. bool, shape (rows,)."""
+    """Mark the positive rows. bool, shape (rows,)."""
     positive = np.zeros(len(scored.score), np.bool_)
     positive[scored.labels.relevant_rows(rel)] = True
     return positive

@@ -1,4 +1,4 @@
-"""Count relevant rows of a prefix of the ranking."""
+"""Measure relevant rows among the first ranks or the retrieved set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastrank_eval.measures.base import (
     one_of,
 )
 
-#: The cutoff that stands for the whole list.
+#: The cutoff that means the whole list.
 WHOLE_LIST = 0
 
 SHORT = Param(
@@ -31,17 +31,17 @@ SHORT = Param(
 
 
 class _Hits(Measure):
-    """What the measures of this family share: expected hits above a cutoff, in one pass."""
+    """Base class of measures from the expected hits above a cutoff."""
 
     def pass_key(self) -> Hashable:
         return "hits", self.rel
 
     def depth(self) -> int | float:
-        """The cutoff; below 0, minus the multiple of R that is the cutoff of each group."""
+        """Return the cutoff, or -m if the cutoff of each group is m times its R."""
         return self.cutoff or WHOLE_LIST
 
     def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """The measure, given the expected hits of each group."""
+        """Compute the measure from the expected hits of each group."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @classmethod
@@ -74,7 +74,7 @@ class _Hits(Measure):
             out[:] = m.from_hits(hits[depths.index(m.depth())], ranking)
 
     def ranks(self, ranking: Ranking) -> np.ndarray | float:
-        """What P divides by: the cutoff, or the rows of the list."""
+        """Return the denominator of P: the cutoff, or the rows of the list."""
         if self.cutoff is None:
             return ranking.retrieved.astype(np.float64)
         if self.short == "length":
@@ -83,12 +83,12 @@ class _Hits(Measure):
 
 
 def ranks_at(multiple: float, relevant: np.ndarray) -> np.ndarray:
-    """Ranks at a multiple of R: rounded up, but for a part of less than a tenth of a rank."""
+    """Compute the ranks at a multiple of R, as floor(multiple * R + 0.9)."""
     return np.floor(multiple * relevant + 0.9).astype(np.int64)
 
 
 def _ratio(above: np.ndarray, below: np.ndarray | float, otherwise: float) -> np.ndarray:
-    """Above / below, `otherwise` where below is 0."""
+    """Divide, with `otherwise` where the denominator is 0."""
     if isinstance(below, float):
         return above / below
     out = np.full(len(above), otherwise)
@@ -111,7 +111,7 @@ class Precision(_Hits):
 
 
 class Recall(_Hits):
-    """R@k, the share of the relevant rows found among the first k."""
+    """R@k, the share of the relevant rows that are among the first k."""
 
     name = "R"
     summary = "share of the group's relevant rows found among the first k"
@@ -170,9 +170,9 @@ class FMeasure(_Hits):
 
 
 class RPrecision(_Hits):
-    """Precision at the rank that equals the number of relevant rows, or a multiple of it.
+    """Rprec, precision at rank R, the number of relevant rows.
 
-    The rank is floor(mult R + 0.9), as in trec_eval; the value is 0 where that is no rank.
+    The rank is floor(mult R + 0.9), as in trec_eval. The value is 0 if the rank is 0.
     """
 
     name = "Rprec"
@@ -199,7 +199,7 @@ class RPrecision(_Hits):
 
 
 class RelativePrecision(_Hits):
-    """RelP@k, P@k over the most that P@k could be; recall capped at k.
+    """RelP@k, P@k over the largest possible P@k.
 
     Without a cutoff, k is the length of the list: relative precision of the retrieved set.
     """
@@ -240,8 +240,8 @@ class SuccessRate(Measure):
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
-        cutoffs, at = distinct_cutoffs(measures)
-        found = np.empty((len(cutoffs), ranking.groups))
+        cutoffs, indices = distinct_cutoffs(measures)
+        values = np.empty((len(cutoffs), ranking.groups))
         expected_success(
             ranking.offsets,
             ranking.above,
@@ -250,10 +250,10 @@ class SuccessRate(Measure):
             float(measures[0].rel),
             ranking.retrieved,
             cutoffs,
-            found,
+            values,
         )
-        for out, row in zip(outs, at, strict=True):
-            out[:] = found[row]
+        for out, row in zip(outs, indices, strict=True):
+            out[:] = values[row]
 
 
 P = Precision()
@@ -268,9 +268,10 @@ Success = SuccessRate()
 def expected_hits(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, of_group, depths, out
 ):
-    """Expected relevant rows above each depth: r m / n of a block with m of its n ranks there.
+    """Count expected relevant rows above each depth.
 
-    First the depths of each group's own, then those that all share.
+    A block with r relevant of n rows and m ranks above the depth adds r m / n. The depths of each
+    group come first, then the depths of all groups.
     """
     own = of_group.shape[0]
     for g in range(offsets.shape[0] - 1):
@@ -280,12 +281,12 @@ def expected_hits(  # type: ignore[no-untyped-def]
         end = offsets[g + 1]
         while e < end and above[e] < retrieved[g]:
             first = e
-            found = 0
+            relevant = 0
             while e < end and above[e] == above[first]:
                 if grade[e] >= rel:
-                    found += 1
+                    relevant += 1
                 e += 1
-            if found == 0:
+            if relevant == 0:
                 continue
             in_sight = False
             for d in range(out.shape[0]):
@@ -294,7 +295,7 @@ def expected_hits(  # type: ignore[no-untyped-def]
                     depth = retrieved[g]
                 m = min(depth - above[first], size[first])
                 if m > 0:
-                    out[d, g] += (found * m) / size[first]
+                    out[d, g] += (relevant * m) / size[first]
                     in_sight = True
             if not in_sight:
                 break
@@ -304,21 +305,21 @@ def expected_hits(  # type: ignore[no-untyped-def]
 def expected_success(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, cutoffs, out
 ):
-    """Chance that a relevant row stands above each cutoff."""
+    """Compute the probability of a relevant row above each cutoff."""
     for g in range(offsets.shape[0] - 1):
         for c in range(cutoffs.shape[0]):
             out[c, g] = 0.0
         e = offsets[g]
         end = offsets[g + 1]
-        # Only the first block that holds a relevant row decides.
+        # Only the first block with a relevant row matters.
         while e < end and above[e] < retrieved[g]:
             first = e
-            found = 0
+            relevant = 0
             while e < end and above[e] == above[first]:
                 if grade[e] >= rel:
-                    found += 1
+                    relevant += 1
                 e += 1
-            if found == 0:
+            if relevant == 0:
                 continue
             n = size[first]
             for c in range(cutoffs.shape[0]):
@@ -326,8 +327,8 @@ def expected_success(  # type: ignore[no-untyped-def]
                 if m <= 0:
                     continue
                 missed = 1.0
-                few = min(found, m)
-                many = max(found, m)
+                few = min(relevant, m)
+                many = max(relevant, m)
                 for i in range(few):
                     missed *= max(n - many - i, 0) / (n - i)
                 out[c, g] = 1.0 - missed
@@ -338,12 +339,12 @@ _WORTH = number(least=-1e100, most=1e100)
 
 
 class _OfSet(Measure):
-    """What the measures of this family share: no rank matters, so no tie policy does."""
+    """Base class of measures of the retrieved set, where ranks do not matter."""
 
     takes_cutoff = False
 
     def of_set(self, ranking: Ranking) -> np.ndarray:
-        """The measure of each group. float64, shape (groups,)."""
+        """Compute the measure of each group. float64, shape (groups,)."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def pass_key(self) -> Hashable:
@@ -361,10 +362,10 @@ class _OfSet(Measure):
 
 
 class SetAveragePrecision(_OfSet):
-    """SetAP, precision times recall of the retrieved rows; 0 where none is retrieved."""
+    """SetAP, precision times recall of the retrieved rows; 0 without any."""
 
     name = "SetAP"
-    summary = "precision times recall of all retrieved rows, whatever their order"
+    summary = "precision times recall of all retrieved rows, in any order"
     formula = "hits^2 / (n R), n being the retrieved rows"
     needs_relevant = True
     reference = "Buckley, trec_eval: set_map"
@@ -382,10 +383,10 @@ class SetAveragePrecision(_OfSet):
 
 
 class SetUtility(_OfSet):
-    """What the retrieved set is worth, each row by whether it is retrieved and relevant.
+    """Utility, the sum of the worth of retrieved and missed rows.
 
-    A row with a score is retrieved, one without is missed. The defaults reward a relevant row in
-    the list by 1 and charge 1 for any other.
+    A row with a score is retrieved, a row without is missed. By default a retrieved relevant row is
+    worth 1, and any other retrieved row -1.
     """
 
     name = "Utility"
@@ -425,14 +426,14 @@ class SetUtility(_OfSet):
 
 
 class _Count(_OfSet):
-    """Counts add up over groups."""
+    """Base class of counts, which are summed over groups."""
 
     aggregate = "sum"
     range = (0.0, np.inf)
 
 
 class RetrievedRows(_Count):
-    """NumRet, the rows that have a score; over all groups, their sum."""
+    """NumRet, the rows that have a score, summed over groups."""
 
     name = "NumRet"
     summary = "number of retrieved rows, summed over groups"
@@ -449,7 +450,7 @@ class RetrievedRows(_Count):
 
 
 class RelevantRows(_Count):
-    """NumRel, the relevant rows, retrieved or not; over all groups, their sum."""
+    """NumRel, the relevant rows, retrieved or not, summed over groups."""
 
     name = "NumRel"
     summary = "number of relevant rows, retrieved or not, summed over groups"
@@ -463,7 +464,7 @@ class RelevantRows(_Count):
 
 
 class RelevantRetrievedRows(_Count):
-    """NumRelRet, the relevant rows that have a score; over all groups, their sum."""
+    """NumRelRet, the relevant rows that have a score, summed over groups."""
 
     name = "NumRelRet"
     summary = "number of relevant rows that are retrieved, summed over groups"
@@ -484,7 +485,7 @@ NumRelRet = RelevantRetrievedRows()
 
 
 class ReciprocalRank(Measure):
-    """RR@k, one over the rank of the first relevant row; 0 if none stands among the first k."""
+    """RR@k, one over the rank of the first relevant row; 0 if it is after k."""
 
     name = "RR"
     summary = "one over the rank of the first relevant row, 0 if there is none in the first k"
@@ -503,8 +504,8 @@ class ReciprocalRank(Measure):
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
-        cutoffs, at = distinct_cutoffs(measures)
-        found = np.empty((len(cutoffs), ranking.groups))
+        cutoffs, indices = distinct_cutoffs(measures)
+        values = np.empty((len(cutoffs), ranking.groups))
         _expected_reciprocal(
             ranking.offsets,
             ranking.above,
@@ -513,10 +514,10 @@ class ReciprocalRank(Measure):
             float(measures[0].rel),
             ranking.retrieved,
             cutoffs,
-            found,
+            values,
         )
-        for out, row in zip(outs, at, strict=True):
-            np.minimum(found[row], 1.0, out=out)
+        for out, row in zip(outs, indices, strict=True):
+            np.minimum(values[row], 1.0, out=out)
 
 
 RR = ReciprocalRank()
@@ -526,10 +527,10 @@ RR = ReciprocalRank()
 def _expected_reciprocal(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, cutoffs, out
 ):
-    """Only the first block with a relevant row matters.
+    """Compute the expected reciprocal rank of the first relevant row.
 
-    Its first relevant row stands i-th in the block with probability p_i: p_1 = r/n,
-    p_(i+1) = p_i (n - i - r + 1)/(n - i).
+    Only the first block with a relevant row matters. Its first relevant row has the i-th rank of
+    the block with probability p_i: p_1 = r/n, p_(i+1) = p_i (n - i - r + 1)/(n - i).
     """
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):

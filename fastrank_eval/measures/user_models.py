@@ -1,4 +1,4 @@
-"""Weigh ranks by the probability that a user sees them."""
+"""Weight ranks by the probability that a user sees them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fastrank_eval.measures.base import (
     Measure,
     Param,
     distinct_cutoffs,
+    integer,
     number,
     one_of,
     outside_unit,
-    whole,
 )
 from fastrank_eval.measures.gain import DEEPEST, PositionWeighted, discount_table, gain_of
 
@@ -34,7 +34,7 @@ GAIN = Param(
 
 
 class UserModel(PositionWeighted):
-    """What the measures of this family share: gains in [0, 1], and the rows expected to be seen."""
+    """Base class: gains in [0, 1] over the expected number of rows seen."""
 
     def gain_key(self) -> Hashable:
         return "unit gain", self.gain, self.rel if self.gain == "binary" else None
@@ -55,16 +55,16 @@ class UserModel(PositionWeighted):
             )
 
     def rows_seen(self) -> float:
-        """sum_i V(i), over all ranks."""
+        """Compute the expected number of rows seen: sum of V(i) over all ranks."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
-        # The sum of a block's ranks may pass what it is divided by, in the last place.
+        # Rounding may exceed 1 in the last place.
         return np.minimum(gained / self.rows_seen(), 1.0)
 
 
 class TruncatedModel(UserModel):
-    """A model of readers who never get past rank k, and which therefore needs a cutoff."""
+    """Base class of models of readers who stop at rank k; it needs a cutoff."""
 
     def check_complete(self) -> None:
         if self.cutoff is None:
@@ -84,7 +84,7 @@ class TruncatedModel(UserModel):
 
 
 class RankBiasedPrecision(UserModel):
-    """RBP@k, the gain per row seen by a reader who goes on with probability p at every rank."""
+    """RBP@k, the gain per row seen by a reader who goes on with probability p."""
 
     name = "RBP"
     summary = "gain per row seen by a reader who goes on to the next with probability p"
@@ -110,7 +110,7 @@ class RankBiasedPrecision(UserModel):
 
 
 class ScaledDiscountedGain(TruncatedModel):
-    """SDCG@k, DCG@k over the discounts of k ranks: what a list of k full gains would earn."""
+    """SDCG@k, DCG@k over the DCG@k of k rows of gain 1."""
 
     name = "SDCG"
     summary = "DCG@k of gains in [0, 1] over the DCG@k of k rows of gain 1, however few there are"
@@ -130,7 +130,7 @@ SDCG = ScaledDiscountedGain()
 
 
 class InverseSquare(UserModel):
-    """INSQ@k, the gain per row seen by a reader who wants T of it, and is patient deep down."""
+    """INSQ@k, the gain per row seen by a reader more patient with rank."""
 
     name = "INSQ"
     summary = (
@@ -150,12 +150,12 @@ class InverseSquare(UserModel):
 
     def rows_seen(self) -> float:
         x = 2.0 * self.T
-        # x^2 psi'(x), the first rank apart: 1/x^2 would overflow for a tiny T.
+        # x^2 psi'(x) with the first term apart: 1/x^2 would overflow for a tiny T.
         return 1.0 + float(x * (x * _trigamma(x + 1.0)))
 
 
 class AdaptiveInverseSquare(UserModel):
-    """INST@k, INSQ for a reader whom each gain brings nearer to the goal of T."""
+    """INST@k, INSQ for a reader who wants a gain of T and subtracts each gain."""
 
     name = "INST"
     summary = "gain per row seen by a reader who wants a gain of T and leaves as it comes in"
@@ -190,7 +190,7 @@ class AdaptiveInverseSquare(UserModel):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         values = np.empty((len(cutoffs), ranking.groups))
         _adaptive(
             ranking.offsets,
@@ -201,7 +201,7 @@ class AdaptiveInverseSquare(UserModel):
             2.0 * first.T,
             values,
         )
-        for out, row in zip(outs, at, strict=True):
+        for out, row in zip(outs, indices, strict=True):
             np.minimum(values[row], 1.0, out=out)
 
 
@@ -211,9 +211,11 @@ INST = AdaptiveInverseSquare()
 
 @kernel
 def _trigamma(x):  # type: ignore[no-untyped-def]
-    """psi'(x) of x > 0: terms of its sum until x is at least 16, then the asymptotic series.
+    """Compute psi'(x) for x > 0.
 
-    The first Bernoulli number left out, 7/6 over x^15, is 1e-18 there.
+    It adds terms of the sum up to 16, then the asymptotic series.
+
+    The first omitted term, 7/6 over x^15, is 1e-18 there.
     """
     head = 0.0
     while x < 16.0:
@@ -229,42 +231,44 @@ def _trigamma(x):  # type: ignore[no-untyped-def]
 
 @kernel
 def _adaptive(offsets, above, gain, retrieved, cutoffs, start, out):  # type: ignore[no-untyped-def]
-    """INST of one order: rank `at` is seen with probability `seen`; later ranks as x says.
+    """Compute INST of one order.
 
-    Rows that earn nothing are passed all at once, and so are the ranks behind the last that earns:
-    x^2 (psi'(x) - psi'(x + n)) and x^2 psi'(x).
+    `next_rank` is seen with probability `chance`; x determines the probabilities of later ranks.
+    Ranks without a gain are passed at once by sums: n ranks between gains have
+    x^2 (psi'(x) - psi'(x + n)), and all ranks after the last gain x^2 psi'(x).
     """
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):
-            at = 0
+            next_rank = 0
             x = start
-            seen = 1.0
+            chance = 1.0
             rows = 0.0
             gained = 0.0
-            wanted = start
+            distance = start
             for e in range(offsets[g], offsets[g + 1]):
                 if above[e] >= retrieved[g] or (cutoffs[k] > 0 and above[e] >= cutoffs[k]):
                     break
                 if gain[e] == 0.0:
                     continue
-                n = above[e] - at
+                n = above[e] - next_rank
                 if n > 0:
-                    rows += seen * x * x * (_trigamma(x) - _trigamma(x + n))
-                    seen *= (x / (x + n)) ** 2
-                rows += seen
-                gained += seen * gain[e]
-                wanted -= gain[e]
-                at = above[e] + 1
-                x = at + wanted
-                seen *= ((x - 1.0) / x) ** 2
-            rows += seen * x * x * _trigamma(x)
+                    rows += chance * x * x * (_trigamma(x) - _trigamma(x + n))
+                    chance *= (x / (x + n)) ** 2
+                rows += chance
+                gained += chance * gain[e]
+                distance -= gain[e]
+                next_rank = above[e] + 1
+                x = next_rank + distance
+                chance *= ((x - 1.0) / x) ** 2
+            rows += chance * x * x * _trigamma(x)
             out[k, g] = gained / rows
 
 
 class RBPResidual(Measure):
-    """RBPres, how much RBP could grow if every unknown row were relevant.
+    """RBPres, the increase of RBP if every unknown row were relevant.
 
-    Unknown are retrieved rows without a label or of negative grade, and all ranks beyond the list.
+    Unknown rows are retrieved rows without a label or of negative grade, and all ranks after the
+    list.
     """
 
     name = "RBPres"
@@ -279,8 +283,8 @@ class RBPResidual(Measure):
         Param(
             "tail",
             "always",
-            "'always': ranks beyond the list count; 'if_unjudged': only where a row of it is "
-            "unjudged, as trec_eval has it",
+            "'always': ranks after the list count; 'if_unjudged': only if a row of the list is "
+            "unjudged, as in trec_eval",
             one_of("always", "if_unjudged"),
         ),
         WEIGHT,
@@ -303,7 +307,7 @@ class RBPResidual(Measure):
         p = float(measures[0].p)
         judged = ranking.unjudged_rows()
         below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
-        unknown, found = np.empty((2, ranking.groups))
+        unknown, unjudged_rows = np.empty((2, ranking.groups))
         _unknown_weight(
             ranking.offsets,
             ranking.above,
@@ -315,12 +319,12 @@ class RBPResidual(Measure):
             judged.size,
             summed,
             unknown,
-            found,
+            unjudged_rows,
         )
         beyond = below[ranking.retrieved]
         for m, out in zip(measures, outs, strict=True):
             out[:] = (1.0 - p) * unknown
-            out += beyond if m.tail == "always" else np.where(found > 0, beyond, 0.0)
+            out += beyond if m.tail == "always" else np.where(unjudged_rows > 0, beyond, 0.0)
             np.minimum(out, 1.0, out=out)
 
 
@@ -329,9 +333,9 @@ RBPres = RBPResidual()
 
 @kernel
 def _unknown_weight(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, retrieved, others, other_above, other_size, summed, out, found
+    offsets, above, size, grade, retrieved, others, other_above, other_size, summed, out, count
 ):
-    """Mean weight of the ranks of each unjudged row's block, over rows without a judgment."""
+    """Sum the mean weight of a block's ranks over unjudged rows; count them."""
     for g in range(offsets.shape[0] - 1):
         weight = 0.0
         rows = 0.0
@@ -347,23 +351,23 @@ def _unknown_weight(  # type: ignore[no-untyped-def]
                 weight += (summed[c + n] - summed[c]) / n
                 rows += 1.0
         out[g] = weight
-        found[g] = rows
+        count[g] = rows
 
 
 def _depth(value: Any) -> Any:
     if isinstance(value, str) and value == "lists":
         return value
     try:
-        return whole(1, most=10**7)(value)
+        return integer(1, most=10**7)(value)
     except ValueError as wrong:
         raise ValueError(f"'lists' or {wrong}") from None
 
 
 class Compatibility(Measure):
-    """Compat, rank-biased overlap with the ideal order, over that of the ideal with itself.
+    """Compat, rank-biased overlap with the ideal order, normalized.
 
-    Of rows of one grade the ideal keeps the order of the ranking; rows that were not retrieved
-    come last among them.
+    It is divided by the overlap of the ideal with itself. Rows of equal grade have the order of the
+    ranking in the ideal, and rows that were not retrieved come last among them.
     """
 
     name = "Compat"
@@ -433,7 +437,10 @@ Compat = Compatibility()
 
 
 def _weight_below(p: float, depth: int) -> np.ndarray:
-    """Sum over d = m + 1 ... depth of p^(d-1)/d for each m, summed from the smallest term on."""
+    """Sum p^(d-1)/d over d = m + 1 ... depth for each m.
+
+    Addition starts with the smallest term.
+    """
     ranks = np.arange(1, depth + 1, dtype=np.float64)
     weights = np.zeros(depth + 1)
     weights[:-1] = np.cumsum((powers(p, depth) / ranks)[::-1])[::-1]
@@ -445,16 +452,19 @@ def _weight_below(p: float, depth: int) -> np.ndarray:
 def _overlap(  # type: ignore[no-untyped-def]
     offsets, above, grade, rel, ideal, retrieved, depth, weight, out
 ):
-    """A row is in both lists from the deeper of its two ranks on, down to the depth."""
+    """Sum overlaps of the list and the ideal.
+
+    A row is in both lists from the deeper of its ranks to the depth.
+    """
     for g in range(offsets.shape[0] - 1):
         deepest = depth[g]
         beyond = weight[deepest]
-        found = 0.0
+        overlap = 0.0
         most = 0.0
         for e in range(offsets[g], offsets[g + 1]):
             if grade[e] < rel:
                 continue
             most += weight[min(ideal[e], deepest)] - beyond
             if above[e] < retrieved[g]:
-                found += weight[min(max(above[e], ideal[e]), deepest)] - beyond
-        out[g] = min(found / most, 1.0) if most > 0.0 else np.nan
+                overlap += weight[min(max(above[e], ideal[e]), deepest)] - beyond
+        out[g] = min(overlap / most, 1.0) if most > 0.0 else np.nan

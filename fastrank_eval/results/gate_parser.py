@@ -11,7 +11,7 @@ from typing import ClassVar
 from fastrank_eval._lib.errors import MeasureError, near
 from fastrank_eval._lib.lexer import NUMBER, TokenReader
 from fastrank_eval.measures.base import registry
-from fastrank_eval.measures.parser import measure, names_measure, spelled_out
+from fastrank_eval.measures.parser import measure, names_measure, text_with_options
 
 __all__ = [
     "ALL",
@@ -516,7 +516,7 @@ class _Parser(TokenReader):
             self._refuse(f"at character {token.position + 1}: {error}", "", token.position)
         self._position += 1
         label = self._slice() if self._next.kind == "slice" else ALL
-        return Term(spelled_out(parsed), self._field(), score, label)
+        return Term(text_with_options(parsed), self._field(), score, label)
 
     def _slice(self) -> str | None:
         label = self._next.text[1:-1].strip()

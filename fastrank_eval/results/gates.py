@@ -10,7 +10,7 @@ from typing import Protocol
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError, near
-from fastrank_eval.measures.parser import computed, measure
+from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import (
     ALL,
     COMPARISON_FIELDS,
@@ -325,7 +325,7 @@ class _Table:
         return float(number)
 
     def _number(self, term: Term, score: str, label: str) -> float:
-        text = str(computed(measure(term.measure), self._measures, self._requested))
+        text = str(find_computed(measure(term.measure), self._measures, self._requested))
         rows = self._rows.get((score, label, text))
         if rows is None:
             raise _Unknown("undefined", f"there is no {text} of {score!r} for {label!r}")
@@ -352,7 +352,7 @@ def _absent(
     if term.score is not None and term.score not in scores:
         text = f"score column {term.score!r} is none of {', '.join(map(repr, scores))}"
         yield "unknown_score", _with_hint(text, term.score, scores)
-    if computed(measure(term.measure), measures, requested) is None:
+    if find_computed(measure(term.measure), measures, requested) is None:
         text = f"{term.measure} is none of the measures {', '.join(measures)}"
         yield "not_computed", _with_hint(text, term.measure, measures)
 

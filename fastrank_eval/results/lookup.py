@@ -40,10 +40,10 @@ def find_measure(
         If the result does not have it.
     """
     from fastrank_eval.measures import measure
-    from fastrank_eval.measures.parser import computed
+    from fastrank_eval.measures.parser import find_computed
 
     parsed = measure(name)
-    result = computed(parsed, measures, requested)
+    result = find_computed(parsed, measures, requested)
     if result is None:
         raise MeasureError(
             f"measure {parsed} was not part of this evaluation, which holds "

@@ -70,7 +70,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
     }
     if keep_groups:
         groups = SavedGroups.of_run(plan, evaluation.keys, evaluation.values, evaluation.schema)
-        states[ALL, "", VALUES] = groups.saved()
+        states[ALL, "", VALUES] = groups.to_arrays()
     header = {
         "conventions_version": CONVENTIONS,
         "conventions": {name: v for name, v in conventions.items() if name not in RUN_CONVENTIONS},
@@ -111,7 +111,7 @@ def _arrays(plan: Plan, totals: Totals) -> tuple[dict[ArrayKey, Arrays], dict[st
     ):
         by = str(slicing.spec)
         slices, slice_indices = SavedSlices.of(slicing, sums)
-        states[Rows(by), "", SLICES] = slices.saved()
+        states[Rows(by), "", SLICES] = slices.to_arrays()
         _put_sums(states, plan, Rows(by), sums, slice_indices)
         for label, index in zip(slices.labels, slice_indices.tolist(), strict=True):
             if plan.row_states:
@@ -123,9 +123,9 @@ def _arrays(plan: Plan, totals: Totals) -> tuple[dict[ArrayKey, Arrays], dict[st
         kind, encoded = fields[name].keys()
         values, numbers = FieldValues.of(kind, encoded, present)
         kinds[name] = kind
-        states[field_values_key(name)] = values.saved()
+        states[field_values_key(name)] = values.to_arrays()
         for key, keyed_sums in sums_by_key:
-            states[key] = keyed_sums.renumbered(numbers).saved()
+            states[key] = keyed_sums.with_keys(numbers).to_arrays()
     return states, kinds
 
 
@@ -135,9 +135,9 @@ def _put_sums(
     """Write sums over groups, with the slices in the order of `slice_indices`."""
     states[where, "", TOTALS] = sums.counts(slice_indices)
     for model, score in enumerate(plan.roles.scores):
-        states[where, score, GROUPS] = sums.means[model].take(slice_indices).saved()
+        states[where, score, GROUPS] = sums.means[model].take(slice_indices).to_arrays()
     for model, pair in sums.pairs.items():
-        states[where, plan.roles.scores[model], PAIRS] = pair.take(slice_indices).saved()
+        states[where, plan.roles.scores[model], PAIRS] = pair.take(slice_indices).to_arrays()
 
 
 def _put_row_states(
@@ -162,7 +162,9 @@ def _put_row_states(
         for key, moments in pairs.items():
             # A plan with some of the measures of the run has not all of the keys.
             if key in plan.row_states:
-                states[where, plan.roles.scores[model], paired_state_name(key)] = moments.saved()
+                states[where, plan.roles.scores[model], paired_state_name(key)] = (
+                    moments.to_arrays()
+                )
 
 
 def _source_names(source: object) -> list[str]:

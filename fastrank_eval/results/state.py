@@ -382,7 +382,9 @@ class State(StateHeader):
     def values_of_groups(self) -> SavedGroups | None:
         """Return keys and values of every group; None if they are not kept."""
         with wrap_errors(self.shown):
-            return SavedGroups.loaded(self._states[ALL, "", VALUES]) if self.has_groups else None
+            return (
+                SavedGroups.from_arrays(self._states[ALL, "", VALUES]) if self.has_groups else None
+            )
 
     def _option(self, name: str, value: Any, example: str) -> Any:
         value = self._header[name] if value is None else value

@@ -1,1 +1,1 @@
-"""Add up exact, mergeable state, and infer from it."""
+"""Add exact, mergeable sums, and compute errors and tests from them."""

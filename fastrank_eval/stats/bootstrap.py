@@ -1,4 +1,4 @@
-"""Resample groups, and infer from the replicates."""
+"""Resample groups, and compute errors and p-values from the replicates."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from fastrank_eval.stats import random_numbers
 from fastrank_eval.stats.intervals import normal_quantile
 
 __all__ = [
-    "Swapped",
+    "SwapReplicates",
     "bootstrap",
     "bootstrap_error",
     "bootstrap_interval",
     "bootstrap_p_value",
     "randomisation_p_value",
-    "swapped",
+    "swap_models",
 ]
 
 
 KINDS = ("poisson", "multinomial")
 
-#: Groups and replicates in a block: multiplicities and terms stay in the nearer caches.
+#: Groups and replicates in a block: multiplicities and terms stay in the caches.
 _GROUPS, _REPLICATES = 256, 128
-#: Multinomial replicates that a thread counts at a time, fewer where their counts would pass a
-#: number: every group has one.
-_COUNTED, _COUNTS = 32, 1 << 22
-#: Bits of a sum, and of a term: as many as a double holds exactly.
+#: Multinomial replicates that a thread counts at a time, and the most counts (replicates times
+#: groups) at a time.
+_MULTINOMIAL, _MAX_COUNTS = 32, 1 << 22
+#: Bits of a sum; and of a term, as in a double.
 _SUM_BITS, _TERM_BITS = 62, 53
 
 
 @dataclass(frozen=True, slots=True)
-class Swapped:
-    """Sums of two models' terms where they have changed places for some groups.
+class SwapReplicates:
+    """Sums of two models' terms with the models swapped in some groups.
 
     Parameters
     ----------
     sums_a, sums_b : ndarray of float64, shape (replicates, terms)
     exact : bool
-        Whether replicates are all patterns of the groups that differ, each once, the first of
-        them with no group swapped; otherwise they are drawn.
+        Whether the replicates are all patterns of the groups that differ, each once, the first
+        without a swap. Otherwise they are random.
     """
 
     sums_a: np.ndarray
@@ -65,16 +65,16 @@ def bootstrap(
     kind: str = "poisson",
     threads: int = 1,
 ) -> np.ndarray:
-    """Sums of terms over groups drawn with replacement.
+    """Sum terms over groups drawn with replacement.
 
-    ``sum over groups u of m_ru x_tu`` for replicate r and term t. Every term sees the same
-    multiplicities m: what one function of the sums is to another, such as the difference of two
-    models, is kept. Terms that are equal (weights that models share) are added up once.
+    ``sum over groups u of m_ru x_tu`` for replicate r and term t. All terms have the same
+    multiplicities m, so replicates of two models are paired. Equal terms (weights that models
+    share) are added once.
 
-    ``poisson`` draws each m from Poisson(1), whatever the others are: it depends on the group
-    and the replicate alone, so it stays the same where groups come or go. The number of groups
-    drawn varies with it, which a ratio of sums does not notice but a bare sum does: its variance
-    would be ``sum of x^2``, that of ``multinomial`` is ``sum of (x - mean of x)^2``.
+    ``poisson`` draws each m from Poisson(1), independently. It depends on the group and the
+    replicate alone, so it does not change if other groups are added or removed. The number of
+    groups varies. This does not matter for a ratio of sums, but for a sum: its variance would be
+    ``sum of x^2``, and with ``multinomial`` it is ``sum of (x - mean of x)^2``.
     ``multinomial`` draws as many groups as there are, in the order of their ids.
 
     Parameters
@@ -93,8 +93,8 @@ def bootstrap(
     Returns
     -------
     ndarray of float64, shape (replicates, terms)
-        Off by at most half a unit of the last of 53 bits of the largest term (41 bits for
-        100,000 groups, 35 for ten million) for each group drawn.
+        The error for each drawn group is at most half a unit in the last of 53 bits of the largest
+        term (41 bits for 100,000 groups, 35 for ten million).
 
     Raises
     ------
@@ -108,23 +108,23 @@ def bootstrap(
     Field & Welsh (2007), doi:10.1111/j.1467-9868.2007.00593.x.
     """
     check_choice("kind", kind, KINDS)
-    terms, ids = _checked("terms", terms, ids)
-    replicates, seed, threads = _counts(replicates, seed, threads)
-    whole, shifts = _whole(terms, random_numbers.MOST_POISSON if kind == "poisson" else 1)
+    terms, ids = _check_terms("terms", terms, ids)
+    replicates, seed, threads = _check_counts(replicates, seed, threads)
+    integers, shifts = _to_integers(terms, random_numbers.MOST_POISSON if kind == "poisson" else 1)
     if kind == "multinomial":
-        order = _order(ids, whole)
-        whole = whole[:, order]
-    rows, of_term = _distinct(whole)
-    blocks = _blocks(whole[rows])
+        order = _order(ids, integers)
+        integers = integers[:, order]
+    rows, of_term = _distinct(integers)
+    blocks = _blocks(integers[rows])
     sums = np.zeros((replicates, 4 * -(-len(rows) // 4)), np.int64)
     if kind == "poisson":
-        _add_drawn(random_numbers.poisson, ids, blocks, sums, seed, threads)
+        _add_draws(random_numbers.poisson, ids, blocks, sums, seed, threads)
     else:
-        _add_counted(len(ids), blocks, sums, seed, threads)
-    return _sized(sums[:, of_term], shifts)
+        _add_multinomial(len(ids), blocks, sums, seed, threads)
+    return _to_floats(sums[:, of_term], shifts)
 
 
-def swapped(
+def swap_models(
     terms_a: np.ndarray,
     terms_b: np.ndarray,
     ids: np.ndarray,
@@ -132,12 +132,12 @@ def swapped(
     seed: int,
     *,
     threads: int = 1,
-) -> Swapped:
-    """Sums of two models' terms where each group gives either its own or the other's.
+) -> SwapReplicates:
+    """Sum two models' terms with the models swapped at random in each group.
 
-    If the models do not differ, which of them gave which terms of a group is a matter of chance:
-    so each group changes sides with probability 1/2, all its terms together. Where `replicates`
-    are enough for all patterns of the groups that differ, each pattern comes once instead.
+    If the models do not differ, it is chance which model gave which terms of a group. So each group
+    is swapped with probability 1/2, with all its terms. If `replicates` is at least the number of
+    patterns of the groups that differ, each pattern occurs once instead.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def swapped(
     Returns
     -------
     Swapped
-        Of `replicates` rows, or of 2^groups that differ.
+        With `replicates` rows, or one for each of the 2^d patterns of d groups that differ.
 
     Raises
     ------
@@ -166,52 +166,52 @@ def swapped(
     Noreen (1989), Computer-intensive methods for testing hypotheses; Smucker, Allan & Carterette
     (2007), doi:10.1145/1321440.1321528.
     """
-    terms_a, ids = _checked("terms_a", terms_a, ids)
-    terms_b, _ = _checked("terms_b", terms_b, ids)
+    terms_a, ids = _check_terms("terms_a", terms_a, ids)
+    terms_b, _ = _check_terms("terms_b", terms_b, ids)
     if terms_a.shape != terms_b.shape:
         raise ArgumentError(
             f"terms_a of shape {terms_a.shape} and terms_b of shape {terms_b.shape} are not the "
             "terms of two models over the same groups; join them by key first."
         )
-    replicates, seed, threads = _counts(replicates, seed, threads)
-    # One unit for both, so that what is equal stays equal.
-    both, shifts = _whole(np.concatenate([terms_a, terms_b], axis=1), 2)
-    whole_a, whole_b = both[:, : len(ids)], both[:, len(ids) :]
-    totals_a, totals_b = whole_a.sum(axis=1), whole_b.sum(axis=1)
-    differ = np.flatnonzero((whole_a != whole_b).any(axis=0))
-    change = (whole_b - whole_a)[:, differ]
+    replicates, seed, threads = _check_counts(replicates, seed, threads)
+    # The same unit for both, so that equal terms stay equal.
+    both, shifts = _to_integers(np.concatenate([terms_a, terms_b], axis=1), 2)
+    integers_a, integers_b = both[:, : len(ids)], both[:, len(ids) :]
+    totals_a, totals_b = integers_a.sum(axis=1), integers_b.sum(axis=1)
+    differ = np.flatnonzero((integers_a != integers_b).any(axis=0))
+    differences = (integers_b - integers_a)[:, differ]
     ids = ids[differ]
     exact = len(differ) < 32 and 1 << len(differ) <= replicates
-    rows, of_term = _distinct(change)
+    rows, of_term = _distinct(differences)
     if exact:
         replicates = 1 << len(differ)
-        order = _order(ids, np.concatenate([whole_a[:, differ], whole_b[:, differ]]))
-        change = change[:, order]
-    blocks = _blocks(change[rows])
+        order = _order(ids, np.concatenate([integers_a[:, differ], integers_b[:, differ]]))
+        differences = differences[:, order]
+    blocks = _blocks(differences[rows])
     sums = np.zeros((replicates, 4 * -(-len(rows) // 4)), np.int64)
     if exact:
         _add_patterns(blocks, sums, threads)
     else:
-        _add_drawn(random_numbers.coins, ids, blocks, sums, seed, threads)
-    moved = sums[:, of_term]
-    return Swapped(
-        _sized(totals_a + moved, shifts),
-        _sized(totals_b - moved, shifts),
+        _add_draws(random_numbers.coins, ids, blocks, sums, seed, threads)
+    swapped_sums = sums[:, of_term]
+    return SwapReplicates(
+        _to_floats(totals_a + swapped_sums, shifts),
+        _to_floats(totals_b - swapped_sums, shifts),
         exact,
     )
 
 
-def _counts(replicates: Any, seed: Any, threads: Any) -> tuple[int, int, int]:
+def _check_counts(replicates: Any, seed: Any, threads: Any) -> tuple[int, int, int]:
     replicates = at_least_one("replicates", replicates, 0)
     if replicates >= 1 << 31:
         raise ArgumentError(f"replicates={replicates} are too many; at most 2^31 - 1 are drawn.")
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not whole or not 0 <= seed < 1 << 64:
+    is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not is_integer or not 0 <= seed < 1 << 64:
         raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
     return replicates, int(seed), at_least_one("threads", threads, 1)
 
 
-def _checked(name: str, terms: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _check_terms(name: str, terms: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     terms = np.ascontiguousarray(terms, np.float64)
     ids = np.asarray(ids)
     if terms.ndim != 2 or ids.dtype != np.uint64 or ids.shape != terms.shape[1:]:
@@ -230,10 +230,10 @@ def _checked(name: str, terms: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray,
     return terms, ids.copy()
 
 
-def _whole(terms: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Terms as whole numbers, and how many powers of two larger they are.
+def _to_integers(terms: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Convert terms to integers; return them and their shifts.
 
-    No sum with multiplicities of at most `most` passes `_SUM_BITS`.
+    No sum with multiplicities of at most `most` exceeds `_SUM_BITS`.
     """
     bits = min(_TERM_BITS, _SUM_BITS - (most * max(terms.shape[1], 1)).bit_length())
     largest = np.abs(terms).max(axis=1, initial=0.0)
@@ -241,41 +241,41 @@ def _whole(terms: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(np.ldexp(terms, shifts[:, None])).astype(np.int64), shifts
 
 
-def _sized(sums: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Whole numbers in the unit that terms had, each rounded once; inf past the largest double."""
+def _to_floats(sums: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """Convert integer sums to the unit of the terms; inf on overflow."""
     with np.errstate(over="ignore"):
         return np.ldexp(sums.astype(np.float64), -shifts)
 
 
-def _order(ids: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Groups in the order of their ids, and of their terms where ids collide."""
+def _order(ids: np.ndarray, integers: np.ndarray) -> np.ndarray:
+    """Sort groups by their ids, and by their terms where ids collide."""
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     if (ordered[1:] != ordered[:-1]).all():
         return order
-    return np.lexsort((*whole[::-1], ids))
+    return np.lexsort((*integers[::-1], ids))
 
 
-def _distinct(whole: np.ndarray) -> tuple[list[int], list[int]]:
-    """Terms that are not the same as an earlier one, and where each stands among them."""
-    seen: dict[bytes, int] = {}
+def _distinct(integers: np.ndarray) -> tuple[list[int], list[int]]:
+    """Return the rows of distinct terms, and the index of each term's row."""
+    row_of: dict[bytes, int] = {}
     rows: list[int] = []
-    places: list[int] = []
-    for t, term in enumerate(whole):
-        place = seen.setdefault(np.ascontiguousarray(term).tobytes(), len(rows))
-        if place == len(rows):
+    indices: list[int] = []
+    for t, term in enumerate(integers):
+        index = row_of.setdefault(np.ascontiguousarray(term).tobytes(), len(rows))
+        if index == len(rows):
             rows.append(t)
-        places.append(place)
-    return rows, places
+        indices.append(index)
+    return rows, indices
 
 
-def _blocks(whole: np.ndarray) -> list[np.ndarray]:
-    """Terms of a few groups at a time, filled up to a multiple of 4 terms."""
-    padded = np.zeros((4 * -(-len(whole) // 4), whole.shape[1]), np.int64)
-    padded[: len(whole)] = whole
+def _blocks(integers: np.ndarray) -> list[np.ndarray]:
+    """Split terms into blocks of groups, padded to a multiple of 4 terms."""
+    padded = np.zeros((4 * -(-len(integers) // 4), integers.shape[1]), np.int64)
+    padded[: len(integers)] = integers
     return [
         frozen(np.ascontiguousarray(padded[:, lo : lo + _GROUPS]))
-        for lo in range(0, whole.shape[1], _GROUPS)
+        for lo in range(0, integers.shape[1], _GROUPS)
     ]
 
 
@@ -284,7 +284,7 @@ def _in_blocks(work: Callable[[int], None], replicates: int, step: int, threads:
         pass
 
 
-def _add_drawn(
+def _add_draws(
     draw: Callable[[np.ndarray, int, int, np.ndarray], None],
     ids: np.ndarray,
     blocks: list[np.ndarray],
@@ -295,27 +295,27 @@ def _add_drawn(
     def work(first: int) -> None:
         room = scratch("multiplicities", _REPLICATES * _GROUPS, np.uint32)
         for b, block in enumerate(blocks):
-            mine = ids[b * _GROUPS : (b + 1) * _GROUPS]
-            drawn = room[: _REPLICATES * len(mine)].reshape(_REPLICATES, -1)
-            draw(mine, first, seed, drawn)
-            _add_products(block, drawn, sums[first : first + _REPLICATES])
+            own_ids = ids[b * _GROUPS : (b + 1) * _GROUPS]
+            multiplicities = room[: _REPLICATES * len(own_ids)].reshape(_REPLICATES, -1)
+            draw(own_ids, first, seed, multiplicities)
+            _add_products(block, multiplicities, sums[first : first + _REPLICATES])
 
     _in_blocks(work, len(sums), _REPLICATES, threads)
 
 
-def _add_counted(
+def _add_multinomial(
     groups: int, blocks: list[np.ndarray], sums: np.ndarray, seed: int, threads: int
 ) -> None:
-    step = min(_COUNTED, max(_COUNTS // max(groups, 1), 4))
+    step = min(_MULTINOMIAL, max(_MAX_COUNTS // max(groups, 1), 4))
 
     def work(first: int) -> None:
-        counted = scratch("counts of draws", step * groups, np.uint32).reshape(step, groups)
-        random_numbers.multinomial(first, seed, counted)
+        counts = scratch("counts of draws", step * groups, np.uint32).reshape(step, groups)
+        random_numbers.multinomial(first, seed, counts)
         room = scratch("multiplicities", step * _GROUPS, np.uint32)
         for b, block in enumerate(blocks):
-            drawn = room[: step * block.shape[1]].reshape(step, -1)
-            drawn[:] = counted[:, b * _GROUPS : (b + 1) * _GROUPS]
-            _add_products(block, drawn, sums[first : first + step])
+            multiplicities = room[: step * block.shape[1]].reshape(step, -1)
+            multiplicities[:] = counts[:, b * _GROUPS : (b + 1) * _GROUPS]
+            _add_products(block, multiplicities, sums[first : first + step])
 
     _in_blocks(work, len(sums), step, threads)
 
@@ -325,17 +325,17 @@ def _add_patterns(blocks: list[np.ndarray], sums: np.ndarray, threads: int) -> N
         patterns = np.arange(first, first + _REPLICATES, dtype=np.uint32)[:, None]
         for block in blocks:
             bits = np.arange(block.shape[1], dtype=np.uint32)
-            drawn = np.ascontiguousarray((patterns >> bits) & np.uint32(1))
-            _add_products(block, drawn, sums[first : first + _REPLICATES])
+            multiplicities = np.ascontiguousarray((patterns >> bits) & np.uint32(1))
+            _add_products(block, multiplicities, sums[first : first + _REPLICATES])
 
     _in_blocks(work, len(sums), _REPLICATES, threads)
 
 
 @kernel
-def _add_products(terms, drawn, sums):  # type: ignore[no-untyped-def]
-    # Four terms at a time, so that a multiplicity is widened once for them.
+def _add_products(terms, multiplicities, sums):  # type: ignore[no-untyped-def]
+    # Four terms at a time: a multiplicity is converted once for them.
     for r in range(sums.shape[0]):
-        times = drawn[r]
+        times = multiplicities[r]
         for t in range(0, terms.shape[0], 4):
             x0 = terms[t]
             x1 = terms[t + 1]
@@ -359,19 +359,19 @@ def _add_products(terms, drawn, sums):  # type: ignore[no-untyped-def]
 
 INTERVALS = ("percentile", "basic", "normal")
 
-#: What differs by less, in units of the replicates' own size, is equal: sums are of rounded terms.
+#: Relative tolerance for ties between replicates: their terms are rounded.
 _TIE = 1e-9
 
 
 def bootstrap_error(values: np.ndarray) -> float:
-    """The standard deviation of a bootstrap's values, which is the standard error of the value.
+    """Compute the standard error from the values of a bootstrap.
 
-    ``sqrt(sum of (v - mean of v)^2 / (B - 1))`` of B replicates.
+    It is their standard deviation, ``sqrt(sum of (v - mean of v)^2 / (B - 1))`` of B replicates.
 
     Parameters
     ----------
     values : ndarray of float64, shape (replicates,)
-        Of each replicate; NaN where it has none, which is passed over.
+        Of each replicate. NaN (undefined) is skipped.
 
     Returns
     -------
@@ -391,24 +391,24 @@ def bootstrap_error(values: np.ndarray) -> float:
 def bootstrap_interval(
     observed: float, values: np.ndarray, confidence: float = 0.95, kind: str = "percentile"
 ) -> tuple[float, float]:
-    """A confidence interval from the values of a bootstrap.
+    """Compute a confidence interval from the values of a bootstrap.
 
-    With q(a) the value of rank ``a (B + 1)`` among B, between ranks on the straight line, and
+    With q(a) the value of rank ``a (B + 1)`` among B, linearly interpolated, and
     ``a = (1 - confidence) / 2``:
 
     ``percentile``
-        ``[q(a), q(1 - a)]``: turns with any monotone function of the value.
+        ``[q(a), q(1 - a)]``: equivariant under monotone functions of the value.
     ``basic``
         ``[2 v - q(1 - a), 2 v - q(a)]``: the distribution of errors instead of that of values.
     ``normal``
-        ``v -+ z se`` of the normal quantile and `bootstrap_error`.
+        ``v -+ z se`` with the normal quantile z and `bootstrap_error`.
 
     Parameters
     ----------
     observed : float
-        The value v of the groups as they are.
+        The value v of the original groups.
     values : ndarray of float64, shape (replicates,)
-        NaN is passed over.
+        NaN is skipped.
     confidence : float
         In ]0, 1[.
     kind : {"percentile", "basic", "normal"}
@@ -416,8 +416,8 @@ def bootstrap_interval(
     Returns
     -------
     tuple of float
-        Both NaN where `observed` is, below two values, and where B is too small for rank 1 to
-        lie at ``a`` (39 is the least for 95 %).
+        Both are NaN if `observed` is NaN, if there are fewer than two values, or if
+        ``a (B + 1) < 1`` (95 % needs B of at least 39).
 
     Raises
     ------
@@ -434,9 +434,9 @@ def bootstrap_interval(
     if math.isnan(observed) or len(values) < 2:
         return math.nan, math.nan
     if kind == "normal":
-        reach = normal_quantile(confidence) * bootstrap_error(values)
-        return observed - reach, observed + reach
-    # Ranks that should be whole are so but for the last bits.
+        half_width = normal_quantile(confidence) * bootstrap_error(values)
+        return observed - half_width, observed + half_width
+    # The tolerance is for ranks that are integers but for rounding.
     if tail * (len(values) + 1) < 1 - 1e-9:
         return math.nan, math.nan
     low, high = (float(q) for q in np.quantile(values, [tail, 1 - tail], method="weibull"))
@@ -444,23 +444,23 @@ def bootstrap_interval(
 
 
 def bootstrap_p_value(observed: float, values: np.ndarray) -> float:
-    """The two-sided p-value of "the difference is 0", the bootstrap being shifted to 0.
+    """Compute the p-value of "the difference is 0" by a shifted bootstrap.
 
-    ``(1 + number of |v_r - v| >= |v|) / (B + 1)``: how often groups drawn again err by as much as
-    the observed difference v is away from 0. The 1 stands for what was observed, so that a
-    p-value is never 0.
+    ``(1 + number of |v_r - v| >= |v|) / (B + 1)``: the share of replicates with an error at least
+    as large as the observed difference v. The 1 counts the observed value itself, so a p-value is
+    never 0.
 
     Parameters
     ----------
     observed : float
         The difference v.
     values : ndarray of float64, shape (replicates,)
-        Differences; NaN is passed over.
+        Differences; NaN is skipped.
 
     Returns
     -------
     float
-        NaN where `observed` is, or without a value.
+        NaN if `observed` is NaN, or without a value.
 
     References
     ----------
@@ -470,29 +470,29 @@ def bootstrap_p_value(observed: float, values: np.ndarray) -> float:
     values = _defined(values)
     if math.isnan(observed) or not len(values):
         return math.nan
-    return (1 + _as_far(observed, values - observed)) / (len(values) + 1)
+    return (1 + _count_extreme(observed, values - observed)) / (len(values) + 1)
 
 
 def randomisation_p_value(observed: float, values: np.ndarray, exact: bool = False) -> float:
-    """The two-sided p-value of "the models are interchangeable".
+    """Compute the two-sided p-value of "the models are interchangeable".
 
-    ``(1 + number of |v_r| >= |v|) / (B + 1)``, or ``number of |v_r| >= |v| / B`` where replicates
-    are all patterns, the observed one among them.
+    ``(1 + number of |v_r| >= |v|) / (B + 1)``, or ``number of |v_r| >= |v| / B`` if the replicates
+    are all patterns, which include the observed one.
 
     Parameters
     ----------
     observed : float
-        The difference v of the models as they are.
+        The difference v of the models.
     values : ndarray of float64, shape (replicates,)
-        Differences of `resampling.swapped`. NaN, which a pattern has where a measure is undefined
-        for one side, counts as being as far away: it speaks for no difference.
+        Differences of `swap_models`. A pattern is NaN if a measure is undefined for one side. NaN
+        counts as at least as far from 0, which makes the p-value larger.
     exact : bool
-        ``Swapped.exact``.
+        ``SwapReplicates.exact``.
 
     Returns
     -------
     float
-        NaN where `observed` is.
+        NaN if `observed` is NaN.
 
     Raises
     ------
@@ -506,11 +506,13 @@ def randomisation_p_value(observed: float, values: np.ndarray, exact: bool = Fal
     """
     values = np.asarray(values, np.float64)
     if not len(values):
-        raise ArgumentError("a p-value of no replicates is asked for; draw at least one.")
+        raise ArgumentError(
+            "values: must hold at least one replicate, got none; draw at least one."
+        )
     if math.isnan(observed):
         return math.nan
     undefined = np.isnan(values)
-    count = int(undefined.sum()) + _as_far(observed, values[~undefined])
+    count = int(undefined.sum()) + _count_extreme(observed, values[~undefined])
     return max(count, 1) / len(values) if exact else (1 + count) / (len(values) + 1)
 
 
@@ -519,8 +521,8 @@ def _defined(values: np.ndarray) -> np.ndarray:
     return values[~np.isnan(values)]
 
 
-def _as_far(observed: float, errors: np.ndarray) -> int:
-    """How many errors are as far from 0 as the observed value, ties counted."""
+def _count_extreme(observed: float, errors: np.ndarray) -> int:
+    """Count the errors that are at least as far from 0 as the observed value."""
     sizes = np.abs(errors)
     slack = _TIE * max(abs(observed), float(sizes.mean()) if len(sizes) else 0.0)
     return int(np.count_nonzero(sizes >= abs(observed) - slack))

@@ -1,4 +1,4 @@
-"""Keep the scores of each group, and write them in an order that no layout changes."""
+"""Store the scores of groups; write them in an order of their own."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from fastrank_eval.stats.score_table import distinct_codes, scores_of, sortable_
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
 
-__all__ = ["rows_in", "saved_rows"]
+__all__ = ["rows_from_arrays", "rows_to_arrays"]
 
 
 _SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS, _FOURTH = range(4)
 
 
 class ClusteredScores:
-    """The scores of all rows, and which rows share a group; threads may add at the same time.
+    """Scores of all rows and their groups; threads may add at the same time.
 
     Parameters
     ----------
     weighted : bool
         Whether rows have weights.
     threads : int
-        How many will add.
+        Number of threads that add.
     """
 
     def __init__(self, weighted: bool, threads: int = 1) -> None:
         self.scores = WeightedScores() if weighted else PooledScores(threads)
         self._lock = threading.Lock()
-        self._kept: list[ScoredRows] = []
+        self._chunks: list[ScoredRows] = []
 
     def add(
         self,
@@ -60,17 +60,17 @@ class ClusteredScores:
         Parameters
         ----------
         score, positive, weight
-            As for `pooled.PooledScores` or `pooled_weights.WeightedScores`.
+            As for `PooledScores` or `WeightedScores`.
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
         token : object
-            The same for every model whose rows of the same groups are added.
+            A mark of these groups: the same object for every model.
         """
         if weight is not None:
-            # What weighs nothing is of no class, and a score without positives has no place.
+            # A row of weight 0 has no class. A score without positives is not among the steps.
             positive = positive[weight[positive] > 0]
         self.scores.add(score, positive, weight)  # type: ignore[arg-type]
-        kept = ScoredRows(
+        chunk = ScoredRows(
             frozen(sortable_codes(score)),
             frozen(positive.copy()),
             frozen(starts.copy()),
@@ -78,62 +78,62 @@ class ClusteredScores:
             token,
         )
         with self._lock:
-            self._kept.append(kept)
+            self._chunks.append(chunk)
 
     def merge(self, other: ClusteredScores) -> None:
-        """Add another state, which is used up; the order of merging does not matter."""
+        """Add another state and empty it; the order of merging does not matter."""
         self.scores.merge(other.scores)  # type: ignore[arg-type]
         with self._lock:
-            self._kept += other._kept
+            self._chunks += other._chunks
 
-    def saved(self) -> Arrays:
-        """The rows of each group that has any; what all rows have in common follows from them.
+    def to_arrays(self) -> Arrays:
+        """Write the rows of each group that has any.
 
         Returns
         -------
         dict of ndarray
-            As `saved_clusters.saved_rows` of a model alone.
+            As `rows_to_arrays` writes one model.
         """
-        return self.saved_together({"": self})[""]
+        return self.models_to_arrays({"": self})[""]
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """The state that `saved` wrote."""
-        return cls.loaded_together({"": parts})[""]
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        return cls.models_from_arrays({"": arrays})[""]
 
     @staticmethod
-    def saved_together(states: Mapping[str, ClusteredScores]) -> dict[str, Arrays]:
-        """The rows of several models, such that their groups are matched once they are loaded.
+    def models_to_arrays(states: Mapping[str, ClusteredScores]) -> dict[str, Arrays]:
+        """Write the rows of several models, with their groups matched.
 
         Parameters
         ----------
         states : mapping of str to ClusteredScores
-            By model; each was added the same groups.
+            By model, with the same groups.
 
         Returns
         -------
         dict of dict of ndarray
-            As `saved_clusters.saved_rows`.
+            As `rows_to_arrays`.
         """
         weighted = any(isinstance(state.scores, WeightedScores) for state in states.values())
-        return saved_rows(
-            {model: state._kept for model, state in states.items()}, weighted=weighted
+        return rows_to_arrays(
+            {model: state._chunks for model, state in states.items()}, weighted=weighted
         )
 
     @classmethod
-    def loaded_together(cls, parts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Self]:
-        """The states that `saved_together` wrote, or `saved` of each model."""
+    def models_from_arrays(cls, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Self]:
+        """Read the states that `models_to_arrays` or `to_arrays` wrote."""
         states = {}
-        for model, kept in rows_in(parts).items():
-            states[model] = state = cls(bool(parts[model]["weighted"]))
-            for rows in kept:
+        for model, chunks in rows_from_arrays(arrays).items():
+            states[model] = state = cls(bool(arrays[model]["weighted"]))
+            for rows in chunks:
                 score = scores_of(rows.codes)
                 state.scores.add(score, rows.positive, rows.weight)  # type: ignore[arg-type]
-            state._kept = kept
+            state._chunks = chunks
         return states
 
     def variance(self, area: float, in_order: InOrder = map) -> tuple[float, int, float]:
-        """The variance of the AUC with groups as clusters, and the number of clusters.
+        """Compute the variance of the AUC with groups as clusters.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class ClusteredScores:
         variance : float
             NaN with fewer than two clusters that have rows of a class.
         clusters : int
-            Groups that have rows, or rows of any weight.
+            Groups that have rows of a weight above 0.
         carriers : float
             ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
         """
@@ -155,22 +155,22 @@ class ClusteredScores:
         placements = Placements(steps)
         sums = RowSums(4)
 
-        def add_up(kept: ScoredRows) -> tuple[int, int, int]:
-            mine, theirs, has_mine, has_theirs = placements.deviations(kept, area)
-            sums.add(_SQUARES_OF_POSITIVES, mine * mine)
-            sums.add(_SQUARES_OF_OTHERS, theirs * theirs)
-            sums.add(_PRODUCTS, mine * theirs)
-            influence = mine / placements.positives + theirs / placements.others
+        def add_up(chunk: ScoredRows) -> tuple[int, int, int]:
+            positive_sums, other_sums, has_positive, has_other = placements.deviations(chunk, area)
+            sums.add(_SQUARES_OF_POSITIVES, positive_sums * positive_sums)
+            sums.add(_SQUARES_OF_OTHERS, other_sums * other_sums)
+            sums.add(_PRODUCTS, positive_sums * other_sums)
+            influence = positive_sums / placements.positives + other_sums / placements.others
             sums.add(_FOURTH, np.square(influence * influence))
             return (
-                int(np.count_nonzero(has_mine)),
-                int(np.count_nonzero(has_theirs)),
-                int(np.count_nonzero(has_mine | has_theirs)),
+                int(np.count_nonzero(has_positive)),
+                int(np.count_nonzero(has_other)),
+                int(np.count_nonzero(has_positive | has_other)),
             )
 
         clusters = [0, 0, 0]
-        for found in in_order(add_up, self._kept):
-            clusters = [a + b for a, b in zip(clusters, found, strict=True)]
+        for counts in in_order(add_up, self._chunks):
+            clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
         first, second, both = (sums.total(term) for term in range(3))
         variance = cluster_variance(
             (first, second, both),
@@ -189,12 +189,12 @@ def variance_of_difference(
     areas: tuple[float, float],
     in_order: InOrder = map,
 ) -> tuple[float, int, float]:
-    """The variance of the difference of two models' AUC over the same groups, and their number.
+    """Compute the variance of the difference of two models' AUC.
 
     Parameters
     ----------
     base, other : ClusteredScores
-        Of the same chunks.
+        The states of both models, with the same chunks.
     areas : tuple of float
         Their AUC.
     in_order : callable
@@ -209,27 +209,27 @@ def variance_of_difference(
     carriers : float
         ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
     """
-    theirs = {kept.token: kept for kept in other._kept if kept.token is not None}
-    if not all(kept.token in theirs for kept in base._kept):
-        # From files that do not tell which groups of the two are the same.
+    by_token = {chunk.token: chunk for chunk in other._chunks if chunk.token is not None}
+    if not all(chunk.token in by_token for chunk in base._chunks):
+        # Both are from files that do not match the groups of the two models.
         return float("nan"), 0, float("nan")
-    placed = [Placements(state.scores.steps(in_order)) for state in (base, other)]
+    placements = [Placements(state.scores.steps(in_order)) for state in (base, other)]
     sums = RowSums(4)
 
     def add_up(pair: tuple[ScoredRows, ScoredRows]) -> tuple[int, int, int]:
-        found = [
-            each.deviations(kept, area)
-            for each, kept, area in zip(placed, pair, areas, strict=True)
+        deviations = [
+            each.deviations(chunk, area)
+            for each, chunk, area in zip(placements, pair, areas, strict=True)
         ]
-        (mine, others, has_mine, has_others), (mine_b, others_b, has_mine_b, has_others_b) = found
-        first = mine_b / placed[1].positives - mine / placed[0].positives
-        second = others_b / placed[1].others - others / placed[0].others
+        base_sums, other_sums = deviations
+        first = other_sums[0] / placements[1].positives - base_sums[0] / placements[0].positives
+        second = other_sums[1] / placements[1].others - base_sums[1] / placements[0].others
         sums.add(_SQUARES_OF_POSITIVES, first * first)
         sums.add(_SQUARES_OF_OTHERS, second * second)
         sums.add(_PRODUCTS, first * second)
         influence = first + second
         sums.add(_FOURTH, np.square(influence * influence))
-        positive, other = has_mine | has_mine_b, has_others | has_others_b
+        positive, other = base_sums[2] | other_sums[2], base_sums[3] | other_sums[3]
         return (
             int(np.count_nonzero(positive)),
             int(np.count_nonzero(other)),
@@ -237,42 +237,49 @@ def variance_of_difference(
         )
 
     clusters = [0, 0, 0]
-    pairs = [(kept, theirs[kept.token]) for kept in base._kept]
-    for found in in_order(add_up, pairs):
-        clusters = [a + b for a, b in zip(clusters, found, strict=True)]
+    pairs = [(chunk, by_token[chunk.token]) for chunk in base._chunks]
+    for counts in in_order(add_up, pairs):
+        clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
     totals = sums.total(0), sums.total(1), sums.total(2)
     variance = cluster_variance(totals, (1.0, 1.0), (clusters[0], clusters[1], clusters[2]))
     squares = totals[0] + totals[1] + 2.0 * totals[2]
     return variance, clusters[2], carriers(squares, sums.total(_FOURTH))
 
 
-#: Rows of a chunk of groups that come from a file, so that threads share them.
-_TOGETHER = 1 << 18
-#: From so many rows a distinct score on, a file names each once.
-_SHARED = 4
-#: The part that says that the groups of all models stand in one order.
-_MATCHED = "matched"
+#: Rows of a chunk of groups from a file. Threads share the chunks.
+_CHUNK_ROWS = 1 << 18
+#: From this many rows for each distinct score on, a file has a list of distinct scores.
+_ROWS_PER_SCORE = 4
+#: The array that marks groups in the same order for all models.
+_IS_MATCHED = "matched"
 
 
 class _Rows(NamedTuple):
     """One model's rows, group by group.
 
-    `columns` are the codes of scores, 0 or 1 for others and positives (uint8) and, where rows have
-    them, weights (float64), each of shape (rows,); `sizes` (int64) the rows of each group.
+    Parameters
+    ----------
+    columns : list of ndarray, shape (rows,)
+        Codes of the scores, 0 or 1 for others and positives (uint8) and, if rows have weights,
+        weights (float64).
+    sizes : ndarray of int64, shape (groups,)
+        Rows of each group.
     """
 
     columns: list[np.ndarray]
     sizes: np.ndarray
 
 
-def saved_rows(kept: Mapping[str, Sequence[ScoredRows]], *, weighted: bool) -> dict[str, Arrays]:
-    """The rows of each group, by model.
+def rows_to_arrays(
+    chunks: Mapping[str, Sequence[ScoredRows]], *, weighted: bool
+) -> dict[str, Arrays]:
+    """Write the rows of each group, by model.
 
     Parameters
     ----------
-    kept : mapping of str to sequence of ScoredRows
-        The chunks of each model. Where those of all models have the same tokens, a chunk of one
-        holds the same groups in the same order as those of the others.
+    chunks : mapping of str to sequence of ScoredRows
+        The chunks of each model. Chunks with the same token have the same groups in the same
+        order.
     weighted : bool
         Whether rows have weights.
 
@@ -280,86 +287,85 @@ def saved_rows(kept: Mapping[str, Sequence[ScoredRows]], *, weighted: bool) -> d
     -------
     dict of dict of ndarray
         ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
-        `ScoreTable.saved`), or ``distinct`` codes and which of them a row has (``which``), all as
-        `delta_encode` writes them; ``weights``, as `byte_shuffle`; ``positive``: 0 or 1. Rows of
-        a group ascend. The groups of a model alone ascend by size, then by their rows; those of
-        several models that are the same, by what each model has in them, models in the order of
-        their names, and ``matched`` is there. Then groups in which a model has no row have a size
-        of 0 if another has one; all other such groups are left out.
+        `ScoreTable.to_arrays`), or ``distinct`` codes and ``which``, the index of each row's code
+        among them, all as differences (see `array_codes`); ``weights`` with shuffled bytes;
+        ``positive``: 0 or 1. Rows of a group ascend. The groups of a single model ascend by size,
+        then by their rows. The matched groups of several models ascend by their rows in each
+        model, models in the order of their names, and ``matched`` is present. A group without rows
+        in one model has the size 0 there. Groups without rows in all models are left out.
     """
-    models = sorted(kept)
-    chunks = _matched([kept[model] for model in models]) if len(models) > 1 else None
-    if chunks is None:
-        found = [_in_order([kept[model]])[0] for model in models]
+    models = sorted(chunks)
+    matched = _match_chunks([chunks[model] for model in models]) if len(models) > 1 else None
+    if matched is None:
+        rows_of_models = [_sort_for_file([chunks[model]])[0] for model in models]
     else:
-        found = _in_order(chunks)
-    mark = {} if chunks is None else {_MATCHED: np.array(1, np.uint8)}
+        rows_of_models = _sort_for_file(matched)
+    mark = {} if matched is None else {_IS_MATCHED: np.array(1, np.uint8)}
     saved = {}
-    for model, rows in zip(models, found, strict=True):
+    for model, rows in zip(models, rows_of_models, strict=True):
         saved[model] = {"weighted": np.array(weighted, np.uint8)}
         if rows is not None:
-            saved[model] |= {**mark, **_parts_of(rows)}
+            saved[model] |= {**mark, **_to_arrays(rows)}
     return saved
 
 
-def rows_in(parts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[ScoredRows]]:
-    """The chunks that `saved_rows` wrote, by model.
+def rows_from_arrays(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[ScoredRows]]:
+    """Read the chunks that `rows_to_arrays` wrote, by model.
 
-    Those of all models have the same tokens if their groups are known to be the same, and none
-    otherwise.
+    All models have the same tokens if their groups were matched. Otherwise there are no tokens.
     """
-    rows = {model: _rows_of(each) for model, each in parts.items() if "sizes" in each}
-    found: dict[str, list[ScoredRows]] = {model: [] for model in parts}
-    if rows and len(rows) == len(parts) and all(_MATCHED in each for each in parts.values()):
+    rows = {model: _from_arrays(each) for model, each in arrays.items() if "sizes" in each}
+    chunks: dict[str, list[ScoredRows]] = {model: [] for model in arrays}
+    if rows and len(rows) == len(arrays) and all(_IS_MATCHED in each for each in arrays.values()):
         sizes = np.max([one.sizes for one in rows.values()], axis=0)
         tokens: list[object] = []
         for model, one in rows.items():
-            found[model] = _cut(one, _edges(sizes), tokens)
+            chunks[model] = _split_chunks(one, _chunk_edges(sizes), tokens)
     else:
         for model, one in rows.items():
-            found[model] = _cut(one, _edges(one.sizes), None)
-    return found
+            chunks[model] = _split_chunks(one, _chunk_edges(one.sizes), None)
+    return chunks
 
 
-def _matched(models: Sequence[Sequence[ScoredRows]]) -> list[list[ScoredRows]] | None:
-    """The chunks of each model in the order of the first one's; None unless all have the same."""
-    each = [{part.token: part for part in kept} for kept in models]
+def _match_chunks(models: Sequence[Sequence[ScoredRows]]) -> list[list[ScoredRows]] | None:
+    """Order each model's chunks as the first's; None if tokens differ."""
+    each = [{chunk.token: chunk for chunk in chunks} for chunks in models]
     tokens = each[0].keys()
     if None in tokens or any(other.keys() != tokens for other in each):
         return None
-    return [[held[token] for token in tokens] for held in each]
+    return [[by_token[token] for token in tokens] for by_token in each]
 
 
-def _in_order(models: Sequence[Sequence[ScoredRows]]) -> list[_Rows | None]:
-    """The rows of models whose groups are the same in the order of a file; None without a row."""
-    if not any(len(part.codes) for kept in models for part in kept):
+def _sort_for_file(models: Sequence[Sequence[ScoredRows]]) -> list[_Rows | None]:
+    """Sort the rows of models with equal groups; None without a row."""
+    if not any(len(chunk.codes) for chunks in models for chunk in chunks):
         return [None for _ in models]
-    every = [_with_rows_in_order(kept) for kept in models]
-    order = np.flatnonzero(np.any([rows.sizes > 0 for rows in every], axis=0))
-    for rows in reversed(every):
-        order = _ascending(rows, order)
-    return [_taken(rows, order) for rows in every]
+    all_rows = [_sort_rows(chunks) for chunks in models]
+    order = np.flatnonzero(np.any([rows.sizes > 0 for rows in all_rows], axis=0))
+    for rows in reversed(all_rows):
+        order = _sort_groups(rows, order)
+    return [_take_groups(rows, order) for rows in all_rows]
 
 
-def _with_rows_in_order(kept: Sequence[ScoredRows]) -> _Rows:
-    """The rows of all groups of some chunks, ascending in each group."""
-    codes = np.concatenate([part.codes for part in kept])
-    flags = [np.zeros(len(part.codes), np.uint8) for part in kept]
-    for flag, part in zip(flags, kept, strict=True):
-        flag[part.positive] = 1
+def _sort_rows(chunks: Sequence[ScoredRows]) -> _Rows:
+    """Collect the rows of some chunks, ascending inside each group."""
+    codes = np.concatenate([chunk.codes for chunk in chunks])
+    flags = [np.zeros(len(chunk.codes), np.uint8) for chunk in chunks]
+    for flag, chunk in zip(flags, chunks, strict=True):
+        flag[chunk.positive] = 1
     columns = [codes, np.concatenate(flags)]
-    weights = [part.weight for part in kept if part.weight is not None]
+    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
     if weights:
         columns.append(np.concatenate(weights) + 0.0)
-    sizes = np.concatenate([np.diff(part.starts) for part in kept])
-    order = _order_in_groups(columns, sizes)
+    sizes = np.concatenate([np.diff(chunk.starts) for chunk in chunks])
+    order = _row_order(columns, sizes)
     if order is not None:
         columns = [column[order] for column in columns]
     return _Rows(columns, sizes)
 
 
-def _order_in_groups(columns: Sequence[np.ndarray], sizes: np.ndarray) -> np.ndarray | None:
-    """What sorts the rows of each group by these columns; None if they are sorted, as in a file."""
+def _row_order(columns: Sequence[np.ndarray], sizes: np.ndarray) -> np.ndarray | None:
+    """Return the order that sorts rows inside groups; None if they are sorted."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     ascends = np.ones(max(len(group) - 1, 0), np.bool_)
     for column in reversed(columns):
@@ -368,55 +374,55 @@ def _order_in_groups(columns: Sequence[np.ndarray], sizes: np.ndarray) -> np.nda
     return None if ascends.all() else np.lexsort((*reversed(columns), group))
 
 
-def _ascending(rows: _Rows, groups: np.ndarray) -> np.ndarray:
-    """Groups by their size, then by their rows, stably."""
-    # Each row as bytes that compare as it does; groups of a size are compared at once.
+def _sort_groups(rows: _Rows, groups: np.ndarray) -> np.ndarray:
+    """Sort groups by their size, then by their rows, stably."""
+    # Rows become bytes of the same order. All groups of one size are compared at once.
     kinds = [f">u{column.itemsize}" for column in rows.columns]
     content = np.empty(len(rows.columns[0]), [(str(n), kind) for n, kind in enumerate(kinds)])
     for n, column in enumerate(rows.columns):
         content[str(n)] = column.view(f"u{column.itemsize}")
-    first, sizes, found = np.cumsum(rows.sizes) - rows.sizes, rows.sizes[groups], []
+    first, sizes, order = np.cumsum(rows.sizes) - rows.sizes, rows.sizes[groups], []
     for size in np.unique(sizes).tolist():
-        those = groups[sizes == size]
+        same_size = groups[sizes == size]
         if size:
-            places = first[those][:, None] + np.arange(size)
-            texts = content[places].reshape(-1).view(f"S{size * content.itemsize}")
-            those = those[np.argsort(texts, kind="stable")]
-        found.append(those)
-    return np.concatenate(found)
+            rows_taken = first[same_size][:, None] + np.arange(size)
+            row_bytes = content[rows_taken].reshape(-1).view(f"S{size * content.itemsize}")
+            same_size = same_size[np.argsort(row_bytes, kind="stable")]
+        order.append(same_size)
+    return np.concatenate(order)
 
 
-def _taken(rows: _Rows, groups: np.ndarray) -> _Rows:
-    """The rows of some groups, in that order."""
+def _take_groups(rows: _Rows, groups: np.ndarray) -> _Rows:
+    """Take the rows of some groups, in this order."""
     first, sizes = np.cumsum(rows.sizes) - rows.sizes, rows.sizes[groups]
     skipped = first[groups] - (np.cumsum(sizes) - sizes)
-    places = np.repeat(skipped, sizes) + np.arange(sizes.sum())
-    return _Rows([column[places] for column in rows.columns], sizes)
+    rows_taken = np.repeat(skipped, sizes) + np.arange(sizes.sum())
+    return _Rows([column[rows_taken] for column in rows.columns], sizes)
 
 
-def _parts_of(rows: _Rows) -> Arrays:
+def _to_arrays(rows: _Rows) -> Arrays:
     codes, positive, *weight = rows.columns
-    parts = {"sizes": narrow(rows.sizes), "positive": positive}
+    arrays = {"sizes": narrow(rows.sizes), "positive": positive}
     distinct, _ = distinct_codes(codes)
-    if _SHARED * len(distinct) > len(codes):
-        parts["codes"] = delta_encode(codes)
+    if _ROWS_PER_SCORE * len(distinct) > len(codes):
+        arrays["codes"] = delta_encode(codes)
     else:
         which = narrow(np.searchsorted(distinct, codes))
-        parts |= {"distinct": delta_encode(distinct), "which": delta_encode(which)}
-    return {**parts, "weights": byte_shuffle(weight[0])} if weight else parts
+        arrays |= {"distinct": delta_encode(distinct), "which": delta_encode(which)}
+    return {**arrays, "weights": byte_shuffle(weight[0])} if weight else arrays
 
 
-def _rows_of(parts: Mapping[str, np.ndarray]) -> _Rows:
-    """What `_parts_of` wrote."""
-    if "codes" in parts:
-        codes = delta_decode(parts["codes"])
+def _from_arrays(arrays: Mapping[str, np.ndarray]) -> _Rows:
+    """Read the rows that `_to_arrays` wrote."""
+    if "codes" in arrays:
+        codes = delta_decode(arrays["codes"])
     else:
-        codes = delta_decode(parts["distinct"])[delta_decode(parts["which"])]
-    columns = [codes, parts["positive"]]
-    if "weights" in parts:
-        columns.append(byte_unshuffle(parts["weights"], "f"))
-    rows = _Rows(columns, parts["sizes"].astype(np.int64))
-    # Kernels that read them look at no bounds.
+        codes = delta_decode(arrays["distinct"])[delta_decode(arrays["which"])]
+    columns = [codes, arrays["positive"]]
+    if "weights" in arrays:
+        columns.append(byte_unshuffle(arrays["weights"], "f"))
+    rows = _Rows(columns, arrays["sizes"].astype(np.int64))
+    # Checked here: the kernels that read these rows check no bounds.
     if any(column.shape != codes.shape for column in columns) or (
         rows.sizes.ndim != 1 or rows.sizes.min(initial=0) < 0 or rows.sizes.sum() != len(codes)
     ):
@@ -424,26 +430,28 @@ def _rows_of(parts: Mapping[str, np.ndarray]) -> _Rows:
     return rows
 
 
-def _edges(sizes: np.ndarray) -> list[int]:
-    """Between which groups chunks are cut."""
+def _chunk_edges(sizes: np.ndarray) -> list[int]:
+    """Return the groups at which chunks begin, and the number of groups."""
     starts = np.append(0, np.cumsum(sizes))
-    cuts = np.searchsorted(starts, np.arange(_TOGETHER, starts[-1], _TOGETHER))
+    cuts = np.searchsorted(starts, np.arange(_CHUNK_ROWS, starts[-1], _CHUNK_ROWS))
     return np.unique(np.concatenate([[0], cuts, [len(sizes)]])).tolist()
 
 
-def _cut(rows: _Rows, edges: Sequence[int], tokens: list[object] | None) -> list[ScoredRows]:
-    """Chunks of the groups between these edges; each has the token of its place, if there are any.
+def _split_chunks(
+    rows: _Rows, edges: Sequence[int], tokens: list[object] | None
+) -> list[ScoredRows]:
+    """Split rows into chunks at these groups.
 
-    Tokens that are wanted are added.
+    Chunk i gets token i, if there are tokens. Missing tokens are appended to the list.
     """
     codes, positive, *weight = rows.columns
     starts = np.append(0, np.cumsum(rows.sizes))
-    found = []
+    chunks = []
     for number, (lo, hi) in enumerate(pairwise(edges)):
         here = slice(int(starts[lo]), int(starts[hi]))
         if tokens is not None and number == len(tokens):
             tokens.append(object())
-        found.append(
+        chunks.append(
             ScoredRows(
                 frozen(codes[here]),
                 frozen(np.flatnonzero(positive[here])),
@@ -452,4 +460,4 @@ def _cut(rows: _Rows, edges: Sequence[int], tokens: list[object] | None) -> list
                 None if tokens is None else tokens[number],
             )
         )
-    return found
+    return chunks

@@ -1,4 +1,4 @@
-"""Test differences of models, and adjust p-values for their number."""
+"""Test differences of models, and adjust p-values for multiple tests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fastrank_eval._lib.arguments import check_choice
 from fastrank_eval._lib.elementary import exp, log, log1p
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.stats.intervals import normal_tail, t_tail
-from fastrank_eval.stats.paired import AGREES
+from fastrank_eval.stats.paired import EQUAL_WITHIN
 
 __all__ = [
     "CORRECTIONS",
     "PairedTest",
-    "adjusted",
+    "adjust_p_values",
     "benjamini_hochberg",
     "clustered_t",
     "clustered_z",
@@ -30,12 +30,15 @@ __all__ = [
 ]
 
 
-#: Up to so many tosses, whole numbers tell.
-_COUNTED = 1000
+#: Up to this many tosses the tail is computed in integers.
+_EXACT_TOSSES = 1000
 
 
 def sign_tail(wins: int, losses: int) -> float:
-    """``min(1, 2 P(X <= min(wins, losses)))``, X binomial of ``wins + losses`` and 1/2.
+    """Compute the two-sided p-value of the sign test.
+
+    ``min(1, 2 P(X <= min(wins, losses)))`` of a binomial X with ``wins + losses`` trials and
+    probability 1/2.
 
     Parameters
     ----------
@@ -45,7 +48,7 @@ def sign_tail(wins: int, losses: int) -> float:
     Returns
     -------
     float
-        Good to a relative 1e-11; 0 below the smallest double.
+        The relative error is at most 1e-11; 0 below the smallest double.
 
     References
     ----------
@@ -54,7 +57,7 @@ def sign_tail(wins: int, losses: int) -> float:
     tosses, fewer = wins + losses, min(wins, losses)
     if wins == losses:
         return 1.0
-    if tosses <= _COUNTED:
+    if tosses <= _EXACT_TOSSES:
         ways = sum(math.comb(tosses, k) for k in range(fewer + 1))
         return min(1.0, ways / (1 << (tosses - 1)))
     # P(X <= k) / P(X = k) = 1 + k / (n - k + 1) (1 + (k - 1) / (n - k + 2) (1 + ...)).
@@ -67,7 +70,7 @@ def sign_tail(wins: int, losses: int) -> float:
 
 
 def _log_probability(n: int, k: int) -> float:
-    """The logarithm of ``C(n, k) / 2^n``, from what is left of Stirling's formula."""
+    """Compute log(``C(n, k) / 2^n``) by errors of Stirling's formula."""
     if not k:
         return -n * log(2)
     e = (n - 2 * k) / n
@@ -80,7 +83,7 @@ def _log_probability(n: int, k: int) -> float:
 
 
 def _stirling_rest(n: int) -> float:
-    """``log n! - log(sqrt(2 pi n) (n / e)^n)``."""
+    """Compute ``log n! - log(sqrt(2 pi n) (n / e)^n)``."""
     if n < 32:
         return log(math.factorial(n)) - (n + 0.5) * log(n) + n - log(2 * math.pi) / 2
     s = 1 / (n * n)
@@ -88,11 +91,11 @@ def _stirling_rest(n: int) -> float:
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """Adjusted p-values that bound the probability of any false discovery.
+    """Adjust p-values to bound the probability of any false discovery.
 
-    Of m p-values in ascending order, ``max over j <= i of min(1, (m - j + 1) p_(j))``. Those at
-    most alpha are significant; the probability that one of them is a false discovery is at most
-    alpha, however the tests depend on each other.
+    Of m p-values in ascending order, ``max over j <= i of min(1, (m - j + 1) p_(j))``. Those of at
+    most alpha are significant. The probability that one of them is a false discovery is at most
+    alpha, for any dependence of the tests.
 
     Parameters
     ----------
@@ -118,19 +121,19 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     >>> holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist()
     [0.03, 0.06, 0.06, 0.02]
     """
-    found, given, order = _ascending(p_values)
-    many = len(order)
-    steps = np.minimum(given[order] * np.arange(many, 0, -1), 1.0)
-    found[np.flatnonzero(~np.isnan(found))[order]] = np.maximum.accumulate(steps)
-    return found
+    adjusted, valid, order = _ascending(p_values)
+    count = len(order)
+    steps = np.minimum(valid[order] * np.arange(count, 0, -1), 1.0)
+    adjusted[np.flatnonzero(~np.isnan(adjusted))[order]] = np.maximum.accumulate(steps)
+    return adjusted
 
 
 def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
-    """Adjusted p-values that bound the expected share of false discoveries.
+    """Adjust p-values to bound the expected share of false discoveries.
 
-    Of m p-values in ascending order, ``min over j >= i of min(1, m / j p_(j))``. Of those at most
-    alpha, at most a share alpha is expected to be false discoveries, if tests are independent or
-    positively dependent.
+    Of m p-values in ascending order, ``min over j >= i of min(1, m / j p_(j))``. Among those of at
+    most alpha the expected share of false discoveries is at most alpha, if the tests are
+    independent or positively dependent.
 
     Parameters
     ----------
@@ -155,20 +158,20 @@ def benjamini_hochberg(p_values: np.ndarray) -> np.ndarray:
     >>> benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.005])).round(12).tolist()
     [0.02, 0.04, 0.04, 0.02]
     """
-    found, given, order = _ascending(p_values)
-    many = len(order)
-    steps = np.minimum(given[order] * (many / np.arange(1, many + 1)), 1.0)
+    adjusted, valid, order = _ascending(p_values)
+    count = len(order)
+    steps = np.minimum(valid[order] * (count / np.arange(1, count + 1)), 1.0)
     least = np.minimum.accumulate(steps[::-1])[::-1]
-    found[np.flatnonzero(~np.isnan(found))[order]] = least
-    return found
+    adjusted[np.flatnonzero(~np.isnan(adjusted))[order]] = least
+    return adjusted
 
 
 #: Corrections by name.
 CORRECTIONS = {"holm": holm, "bh": benjamini_hochberg}
 
 
-def adjusted(p_values: np.ndarray, correction: str) -> np.ndarray:
-    """The p-values adjusted by a correction of `CORRECTIONS`, or as they are for ``"none"``."""
+def adjust_p_values(p_values: np.ndarray, correction: str) -> np.ndarray:
+    """Adjust p-values by a name in `CORRECTIONS`; ``"none"`` copies them."""
     check_choice("correction", correction, ("none", *CORRECTIONS))
     if correction == "none":
         return np.array(p_values, np.float64)
@@ -176,42 +179,41 @@ def adjusted(p_values: np.ndarray, correction: str) -> np.ndarray:
 
 
 def _ascending(p_values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A copy to fill, those that are numbers, and their ascending order."""
-    found = np.array(p_values, np.float64)
-    given = found[~np.isnan(found)]
-    outside = (given < 0) | (given > 1)
+    """Return a copy, the values without NaN, and their ascending order."""
+    adjusted = np.array(p_values, np.float64)
+    valid = adjusted[~np.isnan(adjusted)]
+    outside = (valid < 0) | (valid > 1)
     if outside.any():
         raise ArgumentError(
             f"{int(outside.sum())} p-values are outside [0, 1], the first of them "
-            f"{given[outside][0]:g}; pass probabilities."
+            f"{valid[outside][0]:g}; pass probabilities."
         )
-    return found, given, np.argsort(given, kind="stable")
+    return adjusted, valid, np.argsort(valid, kind="stable")
 
 
-#: Differences that agree to 40 bits of the largest have one rank, and vanish below half of that.
+#: Differences that agree to this many bits of the largest share a rank; smaller ones are 0.
 _RANK_BITS = 40
-#: Up to so many groups without ties or zeros, the signed-rank test counts all patterns of signs.
-_EXACT = 50
+#: Up to this many groups without ties or zeros, the signed-rank test is exact.
+_EXACT_GROUPS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """What a test says.
+    """The outcome of a test.
 
     Parameters
     ----------
     name : str
     statistic : float
-        NaN where undefined.
+        NaN if undefined.
     p_value : float
-        Two-sided, in [0, 1]; NaN where undefined.
+        Two-sided, in [0, 1]; NaN if undefined.
     groups : int
-        Groups the test is based on.
+        Groups in the test.
     note : str or None
-        Why the test is undefined or what is special: ``"no_groups"``, ``"one_group"``,
-        ``"no_difference"`` (every difference is 0; tests by a standard error have no p-value, the
-        others 1), ``"no_variance"`` (all differ
-        by the same, other than 0), ``"undefined"`` (the difference or its error is not known).
+        A special case: ``"no_groups"``, ``"one_group"``, ``"no_difference"`` (every difference is
+        0; the p-value is 1, or NaN for tests by a standard error), ``"no_variance"`` (all
+        differences are equal, but not 0), ``"undefined"`` (the difference or its error is NaN).
     """
 
     name: str
@@ -224,9 +226,9 @@ class PairedTest:
 def group_differences(
     p_a: np.ndarray, w_a: np.ndarray, p_b: np.ndarray, w_b: np.ndarray
 ) -> np.ndarray:
-    """Value of model b less that of model a in each group for which both are defined.
+    """Subtract the values of model a from those of model b, group by group.
 
-    ``p_b / w_b - p_a / w_a``; 0 where the two agree to 40 bits (`AGREES`).
+    ``p_b / w_b - p_a / w_a``; 0 where the two agree to 40 bits (`EQUAL_WITHIN`).
 
     Parameters
     ----------
@@ -241,21 +243,23 @@ def group_differences(
         NaN where a weight is 0.
     """
     both = (w_a != 0) & (w_b != 0)
-    found = np.full(len(both), np.nan)
+    values = np.full(len(both), np.nan)
     a, b = p_a[both] / w_a[both], p_b[both] / w_b[both]
-    found[both] = np.where(np.abs(b - a) <= AGREES * np.maximum(np.abs(a), np.abs(b)), 0.0, b - a)
-    return found
+    values[both] = np.where(
+        np.abs(b - a) <= EQUAL_WITHIN * np.maximum(np.abs(a), np.abs(b)), 0.0, b - a
+    )
+    return values
 
 
 def paired_t(differences: np.ndarray) -> PairedTest:
-    """Student's t test of a mean difference of 0, every group counting the same.
+    """Test a mean difference of 0 by Student's t, groups weighted equally.
 
     ``t = mean of d / (sd of d / sqrt(U))`` with U - 1 degrees of freedom.
 
     Parameters
     ----------
     differences : ndarray of float64, shape (groups,)
-        Of `group_differences`; NaN is passed over.
+        Of `group_differences`; NaN is skipped.
 
     Returns
     -------
@@ -267,41 +271,41 @@ def paired_t(differences: np.ndarray) -> PairedTest:
     Student (1908), doi:10.1093/biomet/6.1.1; for rankings, Smucker, Allan & Carterette (2007),
     doi:10.1145/1321440.1321528.
     """
-    found = _defined(differences)
-    groups = len(found)
+    values = _defined(differences)
+    groups = len(values)
     if groups < 2:
         return _undefined("t", groups, "one_group" if groups else "no_groups")
-    mean = math.fsum(found.tolist()) / groups
-    squares = math.fsum(((found - mean) ** 2).tolist())
-    largest = float(np.abs(found).max())
+    mean = math.fsum(values.tolist()) / groups
+    squares = math.fsum(((values - mean) ** 2).tolist())
+    largest = float(np.abs(values).max())
     se = math.sqrt(squares / (groups - 1) / groups)
-    # Equal differences vary by what rounding leaves.
+    # Equal differences vary by rounding alone.
     if se * math.sqrt(groups) <= 1e-14 * largest:
         return _without_variance("t", mean, groups)
     return PairedTest("t", mean / se, t_tail(mean / se, groups - 1), groups)
 
 
 def wilcoxon(differences: np.ndarray, zeros: str = "wilcox") -> PairedTest:
-    """Wilcoxon's signed-rank test: differences lie symmetrically about 0.
+    """Test that differences are symmetric about 0 by Wilcoxon's signed ranks.
 
-    The statistic is the lesser of the sums of ranks of abs(d) where d > 0 and where d < 0. Exact
-    up to 50 groups without ties or zeros, otherwise by the normal approximation corrected for
-    ties. Differences that agree to 40 bits of the largest are ties, so that 0.3 - 0.2 and
-    0.2 - 0.1 are.
+    The statistic is the smaller of the sums of ranks of abs(d) where d > 0 and where d < 0. It is
+    exact up to 50 groups without ties or zeros. Otherwise it uses the normal approximation with a
+    correction for ties. Differences that agree to 40 bits of the largest are ties, such as
+    0.3 - 0.2 and 0.2 - 0.1.
 
     Parameters
     ----------
     differences : ndarray of float64, shape (groups,)
-        Of `group_differences`; NaN is passed over.
+        Of `group_differences`; NaN is skipped.
     zeros : {"wilcox", "pratt"}
-        Whether groups of difference 0 are left out before ranking, as Wilcoxon has it, or take the
-        lowest ranks and are left out then, as Pratt has it: with many of them, small differences
-        weigh less against large ones.
+        Whether groups of difference 0 are left out before ranking (Wilcoxon), or after they took
+        the lowest ranks (Pratt). With many of them, Pratt's small differences weigh less against
+        large ones.
 
     Returns
     -------
     PairedTest
-        ``groups`` are those that differ.
+        ``groups`` counts those that differ.
 
     Raises
     ------
@@ -315,64 +319,64 @@ def wilcoxon(differences: np.ndarray, zeros: str = "wilcox") -> PairedTest:
     Wilcoxon (1945), doi:10.2307/3001968; Pratt (1959), doi:10.1080/01621459.1959.10501526.
     """
     check_choice("zeros", zeros, ("wilcox", "pratt"))
-    found = _defined(differences)
-    if not len(found):
+    values = _defined(differences)
+    if not len(values):
         return _undefined("wilcoxon", 0, "no_groups")
-    largest = float(np.abs(found).max())
+    largest = float(np.abs(values).max())
     if largest:
-        found = np.rint(np.ldexp(found, _RANK_BITS - math.frexp(largest)[1]))
-    groups = int(np.count_nonzero(found))
+        values = np.rint(np.ldexp(values, _RANK_BITS - math.frexp(largest)[1]))
+    groups = int(np.count_nonzero(values))
     if not groups:
         return PairedTest("wilcoxon", 0.0, 1.0, 0, "no_difference")
-    sizes = np.abs(found)
-    # SciPy's own choice for ties and zeros has changed between its versions.
-    exact = len(sizes) <= _EXACT and sizes.all() and len(np.unique(sizes)) == len(sizes)
+    sizes = np.abs(values)
+    # SciPy's default for ties and zeros changed between versions.
+    exact = len(sizes) <= _EXACT_GROUPS and sizes.all() and len(np.unique(sizes)) == len(sizes)
     method = "exact" if exact else "approx"
-    said = _scipy_stats().wilcoxon(np.sort(found), zero_method=zeros, method=method)
-    # SciPy's own tail of the normal distribution has other last bits on other processors.
-    p_value = float(said.pvalue) if exact else normal_tail(float(said.zstatistic))
-    return PairedTest("wilcoxon", float(said.statistic), min(p_value, 1.0), groups)
+    outcome = _scipy_stats().wilcoxon(np.sort(values), zero_method=zeros, method=method)
+    # The last bits of SciPy's normal tail depend on the processor.
+    p_value = float(outcome.pvalue) if exact else normal_tail(float(outcome.zstatistic))
+    return PairedTest("wilcoxon", float(outcome.statistic), min(p_value, 1.0), groups)
 
 
 def sign_test(differences: np.ndarray) -> PairedTest:
-    """The sign test: either model is the better one of a group with probability 1/2.
+    """Test that each model is better in a group with probability 1/2.
 
-    ``min(1, 2 P(X <= min(wins, losses)))`` of a binomial X of ``wins + losses`` trials, exact;
-    groups of difference 0 are passed over. The statistic is the number of wins.
+    ``min(1, 2 P(X <= min(wins, losses)))`` of a binomial X of ``wins + losses`` trials, exact.
+    Groups of difference 0 are skipped. The statistic is the number of wins.
 
     Parameters
     ----------
     differences : ndarray of float64, shape (groups,)
-        Of `group_differences`; NaN is passed over.
+        Of `group_differences`; NaN is skipped.
 
     Returns
     -------
     PairedTest
-        ``groups`` are those that differ.
+        ``groups`` counts those that differ.
 
     References
     ----------
     Dixon & Mood (1946), doi:10.1080/01621459.1946.10501898.
     """
-    found = _defined(differences)
-    wins, losses = int(np.count_nonzero(found > 0)), int(np.count_nonzero(found < 0))
+    values = _defined(differences)
+    wins, losses = int(np.count_nonzero(values > 0)), int(np.count_nonzero(values < 0))
     if not wins + losses:
-        if len(found):
+        if len(values):
             return PairedTest("sign", 0.0, 1.0, 0, "no_difference")
         return _undefined("sign", 0, "no_groups")
     return PairedTest("sign", float(wins), sign_tail(wins, losses), wins + losses)
 
 
 def clustered_z(difference: float, se: float, groups: int) -> PairedTest:
-    """The z test of a difference by its clustered standard error.
+    """Test a difference by its clustered standard error and the normal z.
 
     Parameters
     ----------
     difference : float
     se : float
-        Of the difference, groups being clusters.
+        Of the difference, with groups as clusters.
     groups : int
-        Clusters behind it.
+        Number of clusters.
 
     Returns
     -------
@@ -394,9 +398,9 @@ def clustered_t(
     ----------
     difference : float
     se : float
-        Of the difference, groups being clusters.
+        Of the difference, with groups as clusters.
     groups : int
-        Clusters behind it.
+        Number of clusters.
     degrees : float, optional
         Degrees of freedom of `se`; by default ``groups - 1``.
 

@@ -1,4 +1,7 @@
-"""Sums over groups -> standard errors and confidence intervals, groups being independent."""
+"""Compute standard errors and confidence intervals from sums over groups.
+
+Groups are independent clusters.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from functools import lru_cache
 from fastrank_eval._lib.elementary import atan, erfc, exp, inverse_normal, log, log1p
 from fastrank_eval.stats.exact import quotient
 
-#: Under this effective number of groups a result says so.
+#: Results warn below this effective number of groups.
 FEW_GROUPS = 40
 #: From this many degrees of freedom on, the expansion of Student's t is exact to the last digits.
-_MANY = 1000
-#: Below this share of its terms a sum of fourth powers is lost in their rounding.
-_ROUGH = 2.0**-40
+_EXPANSION_DEGREES = 1000
+#: A sum of fourth powers below this share of its terms is mostly rounding.
+_LEAST_SHARE = 2.0**-40
 #: Gamma(a + 1/2) / (sqrt(a) Gamma(a)) in powers of 1 / a, the highest first.
 _GAMMA_STEP = (869 / 4194304, -399 / 262144, -21 / 32768, 5 / 1024, 1 / 128, -1 / 8, 1.0)
 
@@ -27,15 +30,15 @@ class Moments:
     Parameters
     ----------
     groups : int
-        How many.
+        Number of groups.
     values, weights : int
-        Sums of p and of w, in one unit.
+        Sums of p and of w, in the same unit.
     squares : int
         Sum of p squared, in the square of that unit.
     products, squared_weights : int or None
         Sums of p w and of w squared; None where every weight is 1.
     unit : int
-        How many of that unit are 1, as a power of two.
+        The unit is 2**-unit.
     fourth : tuple of float
         Sums of p^4, p^3 w, p^2 w^2, p w^3 and w^4, each term rounded.
     """
@@ -50,7 +53,7 @@ class Moments:
     fourth: tuple[float, ...]
 
     def support(self) -> Support:
-        """Return what the variance of ``sum of p / sum of w`` rests on."""
+        """Return the groups behind the variance of ``sum of p / sum of w``."""
         if not self.weights:
             return Support(self.groups)
         mean = self.values / self.weights
@@ -60,19 +63,21 @@ class Moments:
         return Support(self.groups, self.carriers_by_weight(), influence)
 
     def support_of_sum(self) -> Support:
-        """Return what the variance of ``sum of p`` rests on."""
+        """Return the groups behind the variance of ``sum of p``."""
         if self.products is not None or not self.groups:
             return Support(self.groups)
         return self.support()
 
     def carriers_by_weight(self) -> float:
-        """Return ``(sum of w^2)^2 / sum of w^4``; the number of groups where w is 1."""
+        """Return ``(sum of w^2)^2 / sum of w^4``: the number of groups if w is 1."""
         if self.squared_weights is None:
             return float(self.groups)
         return carriers(quotient(self.squared_weights, 1 << (2 * self.unit)), self.fourth[4])
 
     def error_of_mean(self) -> float:
-        """The standard error of ``sum of p / sum of w``; NaN of less than two groups.
+        """Compute the standard error of ``sum of p / sum of w``.
+
+        NaN below two groups.
 
         ``sqrt(U / (U - 1) * sum of w^2 (A - mean)^2) / sum of w`` of U groups: the variance of a
         ratio of sums over independent clusters, linearised.
@@ -88,17 +93,17 @@ class Moments:
         )
 
     def deviations(self) -> int:
-        """``(sum of w)^2`` times the sum of ``(p - mean w)^2``, in the fourth power of the unit."""
+        """Compute ``(sum of w)^2 * sum of (p - mean w)^2``, in unit^4."""
         p, w = self.values, self.weights
         if self.products is None or self.squared_weights is None:
-            # Weights of 1 each: w is their number, in the unit of p.
+            # All weights are 1: w is the number of groups, in the unit of p.
             return (self.groups * self.squares - p * p) * (w * w // self.groups)
         return self.squares * w * w - 2 * p * w * self.products + p * p * self.squared_weights
 
     def error_of_sum(self) -> float:
-        """The standard error of ``sum of p``, the number of groups being given; NaN below two.
+        """Compute the standard error of ``sum of p`` over fixed groups.
 
-        ``sqrt(U / (U - 1) * sum of (p - mean of p)^2)`` of U groups.
+        ``sqrt(U / (U - 1) * sum of (p - mean of p)^2)`` of U groups; NaN below two groups.
         """
         if self.groups < 2:
             return math.nan
@@ -108,24 +113,25 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Groups that a variance rests on.
+    """The effective number of groups behind a variance.
 
-    A variance is a sum of u^2 over groups, u being the influence of a group. Where few groups have
-    nearly all of it, it is as uncertain as one of few groups. ``(sum of u^2)^2 / sum of u^4`` says
-    how many carry it, and so do the weights w of the groups, as if groups of one weight varied
-    alike: ``(sum of w^2)^2 / sum of w^4``, which sees more groups that the next sample may hold.
+    A variance is a sum of u^2 over groups with influences u. If few groups have nearly all of it,
+    it is as uncertain as a variance of few groups. ``(sum of u^2)^2 / sum of u^4`` is the number of
+    groups that carry it (its carriers). ``(sum of w^2)^2 / sum of w^4`` is a second estimate, by
+    the weights w of the groups: it assumes that groups of equal weight vary alike, and is less
+    sensitive to the groups of this sample.
 
     Parameters
     ----------
     groups : int
         Independent clusters.
     weights : float
-        Carriers by weight; NaN where not known.
+        Carriers by weight; NaN if unknown.
     influence : float
-        Carriers by influence; NaN where not known.
+        Carriers by influence; NaN if unknown.
     difference : bool
         Whether the variance is that of a difference of two models. Its influences lie about 0 and
-        show their tail: where they are known, degrees of freedom follow them alone.
+        show their tail. If it is not NaN, it alone determines the degrees of freedom.
 
     References
     ----------
@@ -152,22 +158,22 @@ class Support:
 
     @property
     def effective_groups(self) -> float:
-        """Groups of equal weight whose variance would be as certain; 0 without a group."""
+        """Groups of equal weight with an equally certain variance."""
         if not self.groups:
             return 0.0
         by_weight = float(self.groups) if math.isnan(self.weights) else self.weights
         return min(float(self.groups), by_weight, 1.0 + self._satterthwaite(self.influence))
 
-    def _satterthwaite(self, carrying: float) -> float:
-        """Return degrees of freedom by the kurtosis ``groups / carrying``."""
+    def _satterthwaite(self, carriers: float) -> float:
+        """Compute the degrees of freedom from the kurtosis ``groups / carriers``."""
         most = max(self.groups - 1.0, 1.0)
-        if math.isnan(carrying) or carrying >= self.groups:
+        if math.isnan(carriers) or carriers >= self.groups:
             return most
-        return min(max(2.0 / (1.0 / carrying - 1.0 / self.groups), 1.0), most)
+        return min(max(2.0 / (1.0 / carriers - 1.0 / self.groups), 1.0), most)
 
 
 def carriers(squares: float, fourth: float) -> float:
-    """Compute ``(sum of x^2)^2 / sum of x^4``, at least 1; NaN where not known.
+    """Compute ``(sum of x^2)^2 / sum of x^4``, at least 1; NaN if undefined.
 
     Parameters
     ----------
@@ -176,7 +182,7 @@ def carriers(squares: float, fourth: float) -> float:
     """
     if not (squares > 0 and fourth > 0):
         return math.nan
-    # By powers of two, so that the square passes no double.
+    # With exponents apart, so that the square does not overflow.
     (above, p), (below, q) = math.frexp(squares), math.frexp(fourth)
     shift = 2 * p - q
     return max(math.ldexp(above * above / below, shift), 1.0) if abs(shift) < 1000 else math.nan
@@ -196,7 +202,7 @@ def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float
     Returns
     -------
     float
-        At least 1; NaN where the sums of fourth powers are too rough to tell.
+        At least 1; NaN if rounding dominates the sum of fourth powers.
     """
     terms, factor = [], 1.0
     for binomial, power in zip((1.0, -4.0, 6.0, -4.0, 1.0), fourth, strict=True):
@@ -205,25 +211,25 @@ def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float
     if not all(map(math.isfinite, terms)):
         return math.nan
     total = math.fsum(terms)
-    if total <= _ROUGH * math.fsum(map(abs, terms)):
+    if total <= _LEAST_SHARE * math.fsum(map(abs, terms)):
         return math.nan
     return carriers(squares, total)
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertainty:
-    """How sure a value is.
+    """The standard error and the confidence interval of a value.
 
     Parameters
     ----------
     se : float
-        Standard error; NaN where none is known.
+        Standard error; NaN if unknown.
     low, high : float
-        Confidence interval; NaN where `se` is.
+        Confidence interval; NaN if `se` is NaN.
     effective_groups : float
-        NaN where groups do not count.
+        NaN if the value does not depend on groups.
     caution : str or None
-        Why there is no standard error, or ``"few_groups"`` where the interval is rough.
+        Why there is no standard error, or ``"few_groups"`` if the interval is approximate.
     """
 
     se: float = math.nan
@@ -233,16 +239,16 @@ class Uncertainty:
     caution: str | None = None
 
 
-def around(value: float, se: float, support: Support, confidence: float) -> Uncertainty:
-    """Compute the interval of Student's t about a value.
+def t_interval(value: float, se: float, support: Support, confidence: float) -> Uncertainty:
+    """Compute the confidence interval of a value by Student's t.
 
-    Its ends may lie outside the range of the measure: nothing is cut off.
+    Its ends may lie outside the range of the measure.
 
     Parameters
     ----------
     value, se : float
     support : Support
-        What `se` rests on.
+        The groups behind `se`.
     confidence : float
         In ]0, 1[.
     """
@@ -257,12 +263,12 @@ def around(value: float, se: float, support: Support, confidence: float) -> Unce
     return Uncertainty(se, value - half_width, value + half_width, effective_groups, caution)
 
 
-def of_geometric_mean(logs: Uncertainty, mean: float) -> Uncertainty:
-    """The uncertainty of ``exp(mean)`` from that of a mean of logarithms.
+def exponential_interval(logs: Uncertainty, mean: float) -> Uncertainty:
+    """Compute the interval of ``exp(mean)`` from that of a mean of logarithms.
 
-    The standard error is ``exp(mean) * se`` (delta method); the ends of the interval are
-    the exponentials of those of the mean, so it is not symmetric and never below zero; inf past the
-    largest double.
+    The standard error is ``exp(mean) * se`` (delta method). The ends of the interval are the
+    exponentials of the ends for the mean. So it is not symmetric and never below zero. Values above
+    the largest double are inf.
     """
     return Uncertainty(
         exp(mean) * logs.se,
@@ -274,14 +280,14 @@ def of_geometric_mean(logs: Uncertainty, mean: float) -> Uncertainty:
 
 
 def normal_quantile(confidence: float) -> float:
-    """The z for which P(abs(Z) < z) is `confidence`, in ]0, 1[, Z being standard normal."""
-    # Of the double before 1 the half of the sum is rounded to 1.
+    """Compute the z with P(abs(Z) < z) = `confidence`, for a normal Z."""
+    # For the double before 1, half of the sum would round to 1.
     return inverse_normal(min((1 + confidence) / 2, math.nextafter(1.0, 0.0)))
 
 
 @lru_cache(maxsize=4096)
 def t_quantile(confidence: float, degrees: float) -> float:
-    """Compute the t for which P(abs(T) < t) is `confidence`, T being Student's.
+    """Compute the t with P(abs(T) < t) = `confidence`, for Student's T.
 
     Parameters
     ----------
@@ -300,7 +306,7 @@ def t_quantile(confidence: float, degrees: float) -> float:
     """
     x = normal_quantile(confidence)
     n = float(degrees)
-    if degrees >= _MANY:
+    if degrees >= _EXPANSION_DEGREES:
         s = x * x
         return x * (
             1
@@ -309,39 +315,39 @@ def t_quantile(confidence: float, degrees: float) -> float:
             + (((3 * s + 19) * s + 17) * s - 15) / (384 * n * n * n)
             + ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / (92160 * n * n * n * n)
         )
-    # The probability is concave in t and the start too small: Newton's steps never go too far.
+    # The probability is concave in t and the start is too small: Newton's steps never overshoot.
     log_density = log(_gamma_step(n / 2)) - log(n * math.pi) / 2
-    t, whole = x, n.is_integer()
-    # Of a part of a degree the probability is good to 1e-11.
-    enough = 1e-15 if whole else 1e-11
+    t, is_integer = x, n.is_integer()
+    # For fractional degrees the probability is accurate to 1e-11.
+    tolerance = 1e-15 if is_integer else 1e-11
     for _ in range(200):
         density = 2 * exp(log_density - (n + 1) / 2 * log1p(t * t / n))
-        within = _within(t, int(n)) if whole else 1 - t_tail(t, n)
+        within = _probability_within(t, int(n)) if is_integer else 1 - t_tail(t, n)
         step = (confidence - within) / density
         t += step
-        if step <= enough * t:
+        if step <= tolerance * t:
             break
     return t
 
 
 def t_tail(t: float, degrees: float) -> float:
-    """P(abs(T) >= abs(t)), T being Student's: the two-sided p-value of a t statistic.
+    """Compute the two-sided p-value of a t statistic: P(abs(T) >= abs(t)).
 
     The regularised incomplete beta function ``I_x(degrees / 2, 1 / 2)`` at
-    ``x = degrees / (degrees + t^2)``, by a continued fraction; about 0 by the series of the
-    rest. Good to a relative 1e-11 down to 1e-300.
+    ``x = degrees / (degrees + t^2)``, by a continued fraction, or near 0 by the series of the
+    complement. The relative error is at most 1e-11, down to 1e-300.
 
     Parameters
     ----------
     t : float
-        Infinite ones have probability 0.
+        The probability is 0 if it is infinite.
     degrees : float
         Degrees of freedom, at least 1.
 
     Returns
     -------
     float
-        NaN where `t` is.
+        NaN if `t` is NaN.
 
     References
     ----------
@@ -352,25 +358,28 @@ def t_tail(t: float, degrees: float) -> float:
     if math.isinf(t):
         return 0.0
     n, u = float(degrees), abs(t) / math.sqrt(degrees)
-    # u^2 / (1 + u^2) and log(1 + u^2), also where the square passes the largest double.
+    # u^2 / (1 + u^2) and log(1 + u^2), also if the square overflows.
     far = u > 1e100
     share = 1.0 if far else u * u / (1 + u * u)
     log_rest = 2 * log(u) if far else log1p(u * u)
     density = exp(-n / 2 * log_rest) * math.sqrt(share / math.pi) * _gamma_step(n / 2)
     if t * t < 2:
         return 1 - density * _fraction_within(n, share)
-    # What x lacks to the turning point of the distribution, without the rounding of x.
-    lacking = n / 2 if far else n / 2 * (t * t - 1) / (n + t * t)
-    return density * _fraction_beyond(n / 2, exp(-log_rest), lacking)
+    # The distance of x from the turning point of the distribution, without rounding x first.
+    gap = n / 2 if far else n / 2 * (t * t - 1) / (n + t * t)
+    return density * _fraction_beyond(n / 2, exp(-log_rest), gap)
 
 
 def normal_tail(z: float) -> float:
-    """P(abs(Z) >= abs(z)), Z being standard normal: the two-sided p-value of a z statistic."""
+    """Compute the two-sided p-value of a z statistic: P(abs(Z) >= abs(z))."""
     return erfc(abs(z) / math.sqrt(2))
 
 
 def _gamma_step(a: float) -> float:
-    """Gamma(a + 1/2) / Gamma(a), which differences of large log-gammas would spoil."""
+    """Compute Gamma(a + 1/2) / Gamma(a).
+
+    A difference of large log-gammas would lose digits.
+    """
     factor = 1.0
     while a < 64:
         factor *= a / (a + 0.5)
@@ -382,7 +391,12 @@ def _gamma_step(a: float) -> float:
 
 
 def _fraction_within(n: float, y: float) -> float:
-    """``2 F(1, (n + 1) / 2; 3 / 2; y)``, F being hypergeometric: P(abs(T) < t) by the density."""
+    """Compute P(abs(T) < t) over the density.
+
+    This is ``2 F(1, (n + 1) / 2; 3 / 2; y)``.
+
+    F is the hypergeometric function.
+    """
     total, term, k = 0.0, 2.0, 0
     while term > 1e-17 * total:
         total += term
@@ -391,13 +405,13 @@ def _fraction_within(n: float, y: float) -> float:
     return total
 
 
-def _fraction_beyond(a: float, x: float, lacking: float) -> float:
-    """The continued fraction of ``I_x(a, 1/2)`` by DiDonato & Morris (doi:10.1145/131766.131776).
+def _fraction_beyond(a: float, x: float, gap: float) -> float:
+    """Evaluate the continued fraction of ``I_x(a, 1/2)`` by its convergents.
 
-    Its convergents by recurrence; they converge fast where ``lacking = a - (a + 1/2) x`` is above
-    0.
+    They converge fast if ``gap = a - (a + 1/2) x`` is above 0. DiDonato & Morris (1992),
+    doi:10.1145/131766.131776.
     """
-    above, below = (0.0, 1.0), (1.0, a / (a + 1) * (lacking + 1))
+    above, below = (0.0, 1.0), (1.0, a / (a + 1) * (gap + 1))
     value = 0.0
     for m in range(1, 10_000):
         wide = a + 2 * m - 1
@@ -405,21 +419,21 @@ def _fraction_beyond(a: float, x: float, lacking: float) -> float:
         term = (
             m
             + m * (0.5 - m) * x / (a + 2 * m - 1)
-            + (a + m) / (a + 2 * m + 1) * (lacking + 1 + m * (2 - x))
+            + (a + m) / (a + 2 * m + 1) * (gap + 1 + m * (2 - x))
         )
         above = above[1], term * above[1] + link * above[0]
         below = below[1], term * below[1] + link * below[0]
         last, value = value, above[1] / below[1]
         if abs(value - last) <= 1e-16 * abs(value):
             break
-        # Only their ratio counts; unscaled they would grow past the largest double.
+        # Only the ratio matters. Without scaling both would overflow.
         above = above[0] / below[1], above[1] / below[1]
         below = below[0] / below[1], 1.0
     return value
 
 
-def _within(t: float, degrees: int) -> float:
-    """P(abs(T) < t), in closed form."""
+def _probability_within(t: float, degrees: int) -> float:
+    """Compute P(abs(T) < t) for integer degrees, in closed form."""
     tangent = t / math.sqrt(degrees)
     secant = math.sqrt(1 + tangent * tangent)
     sine, cosine = tangent / secant, 1 / secant
@@ -434,19 +448,19 @@ def _within(t: float, degrees: int) -> float:
     return 2 / math.pi * (atan(tangent) + sine * total * (degrees > 1))
 
 
-def root_of_quotient(above: int, below: int) -> float:
-    """``sqrt(above / below)`` of whole numbers of any size; inf past the largest double.
+def root_of_quotient(numerator: int, denominator: int) -> float:
+    """Compute ``sqrt(numerator / denominator)``; inf above the largest double.
 
     Parameters
     ----------
-    above, below : int
-        At least 0, and more than 0.
+    numerator, denominator : int
+        Of any size; at least 0, and above 0.
     """
-    if not above:
+    if not numerator:
         return 0.0
-    # So many bits of the quotient that its root has more than a double.
-    shift = max(128 + below.bit_length() - above.bit_length(), 0) // 2 * 2
+    # Enough bits of the quotient that its root has more bits than a double.
+    shift = max(128 + denominator.bit_length() - numerator.bit_length(), 0) // 2 * 2
     try:
-        return math.isqrt((above << shift) // below) / (1 << shift // 2)
+        return math.isqrt((numerator << shift) // denominator) / (1 << shift // 2)
     except OverflowError:
         return math.inf

@@ -1,4 +1,4 @@
-"""Sum rows exactly by group, bin or value."""
+"""Add rows exactly by group, bin or value."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fastrank_eval._lib.array_codes import Arrays, narrow
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 
-#: Bit 0 of the lowest limb is worth 2**-1074; the largest double ends in limb 65, sums in 67. Two
-#: more are always 0.
+#: Bit 0 of limb 0 is worth 2**-1074. The largest double ends in limb 65, sums in limb 67. Two more
+#: limbs are always 0.
 _LIMBS = 70
 
 
 class GroupSums:
-    """The sums of a term over the groups of a chunk, whose rows come in blocks.
+    """Sums of a term over the groups of a chunk, whose rows arrive in blocks.
 
     Parameters
     ----------
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
     out : ndarray of float64, shape (groups,)
-        For the sums, correctly rounded, inf past the largest double.
+        Output: the sums, correctly rounded; inf above the largest double.
 
     Examples
     --------
@@ -43,8 +43,8 @@ class GroupSums:
         self._out = out
         self._pairs = np.zeros((2, len(out)))
         self._limbs = np.zeros(_LIMBS, np.int64)
-        # Rows added, and the group of the last of them.
-        self._reached = np.zeros(2, np.int64)
+        # The number of rows added, and the group of the last one.
+        self._progress = np.zeros(2, np.int64)
         self._bits = self._pairs.view(np.int64), out.view(np.int64)
 
     def add(self, values: np.ndarray) -> np.ndarray:
@@ -58,32 +58,37 @@ class GroupSums:
         Returns
         -------
         ndarray of float64
-            What `exact` does not hold: rows of groups whose sum two doubles cannot. Scratch of the
-            calling thread.
+            Numbers that `exact` leaves out: the rows of groups whose exact sum needs more than two
+            doubles. Scratch memory of the calling thread.
         """
         values = frozen(np.ascontiguousarray(values, np.float64))
-        apart = scratch("rows apart", 3 * len(values))
-        held = _add_rows(
+        remainders = scratch("remainders", 3 * len(values))
+        count = _add_rows(
             values,
             values.view(np.int64),
             self._starts,
             self._pairs,
             self._bits[0],
             self._limbs,
-            self._reached,
+            self._progress,
             self._out,
             self._bits[1],
-            apart,
+            remainders,
         )
-        return apart[:held].view(np.float64)
+        return remainders[:count].view(np.float64)
 
     def exact(self) -> np.ndarray:
-        """Numbers whose sum is that of all rows but those apart. float64, shape (2 groups,)."""
+        """Return numbers with the exact sum of all rows that `add` did not return.
+
+        Returns
+        -------
+        ndarray of float64, shape (2 * groups,)
+        """
         return self._pairs.reshape(-1)
 
 
 def group_sums(values: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
-    """Sums over each group, each rounded once: no order of the rows inside a group shows.
+    """Sum rows over each group, rounded once, independent of their order.
 
     Parameters
     ----------
@@ -92,7 +97,7 @@ def group_sums(values: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
     starts : ndarray of int64, shape (groups + 1,)
         First row of each group, then the number of rows.
     out : ndarray of float64, shape (groups,)
-        The sums; inf past the largest double, 0 of no rows.
+        Output: the sums; inf above the largest double, 0 without rows.
 
     References
     ----------
@@ -103,22 +108,22 @@ def group_sums(values: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
 
 @kernel
 def _add_rows(  # type: ignore[no-untyped-def]
-    values, bits, starts, pairs, pair_bits, limbs, reached, sums, sum_bits, apart
+    values, bits, starts, pairs, pair_bits, limbs, progress, sums, sum_bits, remainders
 ):
-    """Add rows to the sums of their groups; returns how many numbers are apart, as bits.
+    """Add rows to the sums of their groups; return the number of remainders.
 
     Parameters
     ----------
     bits, pair_bits, sum_bits : ndarray of int64
         The same memory as `values`, `pairs` and `sums`.
     pairs : ndarray of float64, shape (2, groups)
-        Each group's sum so far; the second is NaN while the limbs hold it.
+        The sum of each group so far; the second is NaN while the sum is in the limbs.
     """
-    few = _rows_that_fit(bits)
-    first = reached[0]
+    exact_rows = _exact_rows(bits)
+    first = progress[0]
     end = first + values.shape[0]
-    group = reached[1]
-    held = 0
+    group = progress[1]
+    count = 0
     i = first
     while i < end:
         while starts[group + 1] <= i:
@@ -127,8 +132,8 @@ def _add_rows(  # type: ignore[no-untyped-def]
         total = pairs[0, group]
         rest = pairs[1, group]
         if rest == rest:
-            lost = 0.0
-            if last - i <= few and i == starts[group]:
+            rounding = 0.0
+            if last - i <= exact_rows and i == starts[group]:
                 for k in range(i - first, last - first):
                     x = values[k]
                     next_total = total + x
@@ -144,44 +149,44 @@ def _add_rows(  # type: ignore[no-untyped-def]
                     total = next_total
                     next_rest = rest + error
                     of_error = next_rest - rest
-                    lost += abs((rest - (next_rest - of_error)) + (error - of_error))
+                    rounding += abs((rest - (next_rest - of_error)) + (error - of_error))
                     rest = next_rest
-            # Past the largest double it is NaN.
-            if lost == 0.0:
+            # Above the largest double it is NaN.
+            if rounding == 0.0:
                 pairs[0, group] = total
                 pairs[1, group] = rest
             else:
                 for part in range(2):
-                    apart[held] = pair_bits[part, group]
-                    _into_limbs(pair_bits[part, group], limbs)
-                    held += 1
+                    remainders[count] = pair_bits[part, group]
+                    _add_to_limbs(pair_bits[part, group], limbs)
+                    count += 1
                 pairs[0, group] = 0.0
                 pairs[1, group] = np.nan
         if pairs[1, group] != pairs[1, group]:
             for k in range(i - first, last - first):
-                apart[held] = bits[k]
-                _into_limbs(bits[k], limbs)
-                held += 1
+                remainders[count] = bits[k]
+                _add_to_limbs(bits[k], limbs)
+                count += 1
             if last == starts[group + 1]:
-                sum_bits[group] = _rounded(limbs)
+                sum_bits[group] = _round_limbs(limbs)
                 pairs[1, group] = 0.0
         else:
             sums[group] = total + rest
         i = last
-    reached[0] = end
-    reached[1] = group
-    return held
+    progress[0] = end
+    progress[1] = group
+    return count
 
 
 @kernel
-def _rows_that_fit(bits):  # type: ignore[no-untyped-def]
-    """How many of these numbers two doubles are sure to add up exactly, whichever they are.
+def _exact_rows(bits):  # type: ignore[no-untyped-def]
+    """Count how many of these numbers two doubles add exactly, in any case.
 
-    Numbers from 2^a to 2^b, and the errors of their sums, are whole multiples of 2^(a - 52). The
-    errors of n sums are less than n^2 2^(b - 53) together: exact, if that is below 2^(a + 1).
+    Numbers from 2^a to 2^b, and the errors of their sums, are multiples of 2^(a - 52). The errors
+    of n sums are together less than n^2 2^(b - 53). This is exact if it is below 2^(a + 1).
     """
     most = np.int64(0)
-    # Of 0, less 1, so that all others are smaller.
+    # The least of size - 1, so that 0 becomes the largest.
     least = np.int64(0x7FFFFFFFFFFFFFFF)
     for k in range(bits.shape[0]):
         size = bits[k] & 0x7FFFFFFFFFFFFFFF
@@ -199,44 +204,44 @@ def _rows_that_fit(bits):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _into_limbs(bits, limbs):  # type: ignore[no-untyped-def]
+def _add_to_limbs(bits, limbs):  # type: ignore[no-untyped-def]
     mantissa = bits & 0xFFFFFFFFFFFFF
-    place = (bits >> 52) & 0x7FF
-    if place > 0:
+    position = (bits >> 52) & 0x7FF
+    if position > 0:
         mantissa |= 1 << 52
-        place -= 1
-    at = place >> 5
-    shift = place & 31
-    # 53 bits moved up by 0 to 31: in three limbs, without passing 63 bits.
+        position -= 1
+    limb = position >> 5
+    shift = position & 31
+    # 53 bits shifted by 0 to 31 fit three limbs of at most 63 bits.
     upper = (mantissa >> 32) << shift
     lower = (mantissa & 0xFFFFFFFF) << shift
     middle = (lower >> 32) + (upper & 0xFFFFFFFF)
     if bits < 0:
-        limbs[at] -= lower & 0xFFFFFFFF
-        limbs[at + 1] -= middle
-        limbs[at + 2] -= upper >> 32
+        limbs[limb] -= lower & 0xFFFFFFFF
+        limbs[limb + 1] -= middle
+        limbs[limb + 2] -= upper >> 32
     else:
-        limbs[at] += lower & 0xFFFFFFFF
-        limbs[at + 1] += middle
-        limbs[at + 2] += upper >> 32
+        limbs[limb] += lower & 0xFFFFFFFF
+        limbs[limb + 1] += middle
+        limbs[limb + 2] += upper >> 32
 
 
 @kernel
-def _rounded(limbs):  # type: ignore[no-untyped-def]
-    """The bits of the double nearest to a sum, ties to even; clears the limbs."""
+def _round_limbs(limbs):  # type: ignore[no-untyped-def]
+    """Round a sum to the bits of a double, ties to even; clear the limbs."""
     carry = 0
-    for at in range(limbs.shape[0]):
-        whole = limbs[at] + carry
-        limbs[at] = whole & 0xFFFFFFFF
-        carry = whole >> 32
+    for limb in range(limbs.shape[0]):
+        total = limbs[limb] + carry
+        limbs[limb] = total & 0xFFFFFFFF
+        carry = total >> 32
     sign = 0
     if carry < 0:
         sign = -0x8000000000000000
         carry = 1
-        for at in range(limbs.shape[0]):
-            whole = (0xFFFFFFFF - limbs[at]) + carry
-            limbs[at] = whole & 0xFFFFFFFF
-            carry = whole >> 32
+        for limb in range(limbs.shape[0]):
+            total = (0xFFFFFFFF - limbs[limb]) + carry
+            limbs[limb] = total & 0xFFFFFFFF
+            carry = total >> 32
     top = limbs.shape[0] - 1
     while top >= 0 and limbs[top] == 0:
         top -= 1
@@ -245,13 +250,13 @@ def _rounded(limbs):  # type: ignore[no-untyped-def]
     length = 32 * top
     while limbs[top] >> (length & 31) > 1:
         length += 1
-    # The lowest of the 53 bits that are kept; of a shorter sum all are.
+    # The lowest of the 53 bits of the result; a shorter sum keeps all its bits.
     lowest = max(length - 52, 0)
-    at = lowest >> 5
+    limb = lowest >> 5
     shift = lowest & 31
-    mantissa = (limbs[at] >> shift) + (limbs[at + 1] << (32 - shift))
+    mantissa = (limbs[limb] >> shift) + (limbs[limb + 1] << (32 - shift))
     if shift > 0:
-        mantissa += limbs[at + 2] << (64 - shift)
+        mantissa += limbs[limb + 2] << (64 - shift)
     if lowest > 0:
         half = lowest - 1
         below = limbs[half >> 5] & ((1 << (half & 31)) - 1)
@@ -259,40 +264,40 @@ def _rounded(limbs):  # type: ignore[no-untyped-def]
             below |= limbs[lower]
         if (limbs[half >> 5] >> (half & 31)) & 1 and (below != 0 or mantissa & 1):
             mantissa += 1
-    for at in range(top + 1):
-        limbs[at] = 0
+    for limb in range(top + 1):
+        limbs[limb] = 0
     if lowest > 0x7FD:
         return sign + (0x7FF << 52)
-    # The leading bit, and one carried beyond it, add to the exponent.
+    # The leading bit, and a carry above it, add to the exponent.
     return sign + (lowest << 52) + mantissa
 
 
-#: A cell of 64 bits takes this many additions of less than 2**33 before it is carried.
+#: Additions of less than 2**33 that a cell of 64 bits takes before a carry.
 _ADDITIONS = 1 << 29
 
 
 class _Cells:
-    """The limbs of one thread: of each term and key, from the least significant one up."""
+    """The limbs of one thread, by term and key, least significant first."""
 
     def __init__(self, terms: int) -> None:
         self.limbs = np.zeros((terms, 0, 0), np.int64)
-        #: Number of the least significant limb; bit 0 of limb 0 is worth 2**-1074.
+        #: Index of the least significant limb. Bit 0 of limb 0 is worth 2**-1074.
         self.lowest = 0
         self.added = 0
 
-    def hold(self, keys: int, lowest: int, highest: int) -> None:
-        """Make room for so many keys and for limbs `lowest` to `highest`."""
-        terms, held, limbs = self.limbs.shape
+    def ensure(self, keys: int, lowest: int, highest: int) -> None:
+        """Allocate this many keys and the limbs `lowest` to `highest`."""
+        terms, current, limbs = self.limbs.shape
         if limbs:
             lowest, highest = min(lowest, self.lowest), max(highest, self.lowest + limbs - 1)
-        room = np.zeros((terms, max(keys, held), highest - lowest + 1), np.int64)
-        at = self.lowest - lowest
+        larger = np.zeros((terms, max(keys, current), highest - lowest + 1), np.int64)
+        first = self.lowest - lowest
         if limbs:
-            room[:, :held, at : at + limbs] = self.limbs
-        self.limbs, self.lowest = room, lowest
+            larger[:, :current, first : first + limbs] = self.limbs
+        self.limbs, self.lowest = larger, lowest
 
     def carry(self) -> None:
-        """Leave 32 bits in every limb but the highest."""
+        """Carry until every limb but the highest has 32 bits."""
         for limb in range(self.limbs.shape[2] - 1):
             self.limbs[:, :, limb + 1] += self.limbs[:, :, limb] >> 32
             self.limbs[:, :, limb] &= 0xFFFFFFFF
@@ -300,12 +305,14 @@ class _Cells:
 
 
 class KeyedSums:
-    """Sums of several terms for each key, exact; threads may add at the same time.
+    """Exact sums of several terms for each key.
+
+    Threads may add at the same time.
 
     Parameters
     ----------
     terms : int
-        How many sums each key has.
+        Number of sums of each key.
 
     Examples
     --------
@@ -320,7 +327,7 @@ class KeyedSums:
         self._terms = terms
         self._lock = threading.Lock()
         self._own = threading.local()
-        self._parts: list[_Cells] = []
+        self._by_thread: list[_Cells] = []
 
     def add(self, term: int, keys: np.ndarray, values: np.ndarray) -> None:
         """Add values, each to the sum of its key.
@@ -328,13 +335,13 @@ class KeyedSums:
         Parameters
         ----------
         term : int
-            Which sum.
+            Index of the sum.
         keys : ndarray of int64, shape (rows,)
-            From 0; room is made for all up to the largest.
+            From 0. All keys up to the largest use memory.
         values : ndarray of float64, shape (rows,)
             Finite, not negative.
         """
-        cells = self._mine()
+        cells = self._own_cells()
         keys = frozen(np.ascontiguousarray(keys, np.int64))
         values = frozen(np.ascontiguousarray(values, np.float64))
         bits = values.view(np.int64)
@@ -344,15 +351,17 @@ class KeyedSums:
             cells.added = len(keys)
         done = 0
         while True:
-            done = int(_spread(keys, bits, done, cells.lowest, cells.limbs[term]))
+            done = int(_add_values(keys, bits, done, cells.lowest, cells.limbs[term]))
             if done == len(keys):
                 return
-            left = values[done:]
-            # Twice the keys, so that those that come one by one do not move all others each time.
-            held, top = cells.limbs.shape[1], int(keys[done:].max())
-            wanted = held if top < held else max(top + 1, min(2 * held, top + (1 << 20)))
-            # A value ends two limbs above its lowest; one more takes what is carried.
-            cells.hold(wanted, _limb_of(left[left > 0].min()), _limb_of(left.max()) + 3)
+            rest = values[done:]
+            # Twice the keys: single new keys do not copy all others each time.
+            current, top = cells.limbs.shape[1], int(keys[done:].max())
+            keys_needed = (
+                current if top < current else max(top + 1, min(2 * current, top + (1 << 20)))
+            )
+            # A value ends two limbs above its lowest. One more limb is for carries.
+            cells.ensure(keys_needed, _limb_of(rest[rest > 0].min()), _limb_of(rest.max()) + 3)
 
     def count(self, term: int, keys: np.ndarray) -> None:
         """Add 1 for each row to the sum of its key."""
@@ -362,36 +371,36 @@ class KeyedSums:
         else:
             self.add(term, keys, np.ones(len(keys)))
 
-    def _mine(self) -> _Cells:
-        mine: _Cells | None = getattr(self._own, "cells", None)
-        if mine is None:
-            mine = self._own.cells = _Cells(self._terms)
+    def _own_cells(self) -> _Cells:
+        own: _Cells | None = getattr(self._own, "cells", None)
+        if own is None:
+            own = self._own.cells = _Cells(self._terms)
             with self._lock:
-                self._parts.append(mine)
-        return mine
+                self._by_thread.append(own)
+        return own
 
     def merge(self, other: KeyedSums) -> None:
         """Add other sums of the same terms and keys."""
         with self._lock:
-            self._parts += other._parts
+            self._by_thread += other._by_thread
 
     def totals(self) -> np.ndarray:
-        """All sums, in proportion: times one power of two, which lets none overflow.
+        """Compute all sums, times one power of two that prevents overflow.
 
         Returns
         -------
         ndarray of float64, shape (terms, keys)
             Each rounded once; keys up to the last with a sum above 0.
         """
-        whole = self._whole().limbs
-        limbs = whole.shape[2]
-        total = np.zeros(whole.shape[:2])
-        there = whole.any(axis=2)
-        digits = whole[there]
+        all_limbs = self._total().limbs
+        limbs = all_limbs.shape[2]
+        total = np.zeros(all_limbs.shape[:2])
+        is_nonzero = all_limbs.any(axis=2)
+        digits = all_limbs[is_nonzero]
         if not len(digits):
             return total
         top = limbs - 1 - np.argmax(digits[:, ::-1] != 0, axis=1)
-        # The highest digits of each sum, below which others only matter as not being 0.
+        # The three highest digits of each sum. Of lower digits only matters whether one is not 0.
         padded = np.concatenate([np.zeros((len(digits), 2), np.int64), digits], axis=1)
         rows = np.arange(len(digits))
         first, second, third = (padded[rows, top + 2 - k].astype(np.uint64) for k in range(3))
@@ -401,33 +410,35 @@ class KeyedSums:
         upper = ((first << np.uint64(32)) | second) << shift
         upper |= (third << shift) >> np.uint64(32)
         rest = ((third << shift) & np.uint64(0xFFFFFFFF)) != 0
-        # 64 bits. The last says whether any bit is left, so a double of them is rounded once.
+        # 64 bits. The last tells whether any lower bit is set, so a double is rounded once.
         upper |= (rest | below).astype(np.uint64)
         exponent = 32 * (top + 1 - limbs) - shift.astype(np.int64) - 64
-        total[there] = np.ldexp(upper.astype(np.float64), exponent)
+        total[is_nonzero] = np.ldexp(upper.astype(np.float64), exponent)
         return total
 
-    def _whole(self) -> _Cells:
-        """What all threads have added: 32 bits in every limb; keys and limbs that matter."""
-        held = [part for part in self._parts if part.limbs.size]
-        whole = _Cells(self._terms)
-        for part in held:
-            part.carry()
-            # One more limb takes what is carried.
-            whole.hold(part.limbs.shape[1], part.lowest, part.lowest + part.limbs.shape[2])
-        for part in held:
-            at = part.lowest - whole.lowest
-            whole.limbs[:, : part.limbs.shape[1], at : at + part.limbs.shape[2]] += part.limbs
-        whole.carry()
-        keys, limbs = (np.flatnonzero(whole.limbs.any(axis=axes)) for axes in ((0, 2), (0, 1)))
+    def _total(self) -> _Cells:
+        """Add the cells of all threads and carry; cut unused keys and limbs."""
+        filled = [cells for cells in self._by_thread if cells.limbs.size]
+        total = _Cells(self._terms)
+        for cells in filled:
+            cells.carry()
+            # One more limb is for carries.
+            total.ensure(cells.limbs.shape[1], cells.lowest, cells.lowest + cells.limbs.shape[2])
+        for cells in filled:
+            first = cells.lowest - total.lowest
+            total.limbs[:, : cells.limbs.shape[1], first : first + cells.limbs.shape[2]] += (
+                cells.limbs
+            )
+        total.carry()
+        keys, limbs = (np.flatnonzero(total.limbs.any(axis=axes)) for axes in ((0, 2), (0, 1)))
         if not len(keys):
             return _Cells(self._terms)
-        whole.limbs = whole.limbs[:, : keys[-1] + 1, limbs[0] : limbs[-1] + 1]
-        whole.lowest += int(limbs[0])
-        return whole
+        total.limbs = total.limbs[:, : keys[-1] + 1, limbs[0] : limbs[-1] + 1]
+        total.lowest += int(limbs[0])
+        return total
 
-    def saved(self) -> Arrays:
-        """The sums of the keys that have any.
+    def to_arrays(self) -> Arrays:
+        """Write the sums of the keys that have any.
 
         Returns
         -------
@@ -436,64 +447,67 @@ class KeyedSums:
             2**32, least significant first; ``lowest``: the power of 2**32 times 2**-1074 that the
             first is worth.
         """
-        whole = self._whole()
-        keys = np.flatnonzero(whole.limbs.any(axis=(0, 2)))
-        limbs = whole.limbs[:, keys].astype(np.uint32)
-        return {"keys": narrow(keys), "limbs": limbs, "lowest": np.array(whole.lowest, np.int64)}
+        total = self._total()
+        keys = np.flatnonzero(total.limbs.any(axis=(0, 2)))
+        limbs = total.limbs[:, keys].astype(np.uint32)
+        return {"keys": narrow(keys), "limbs": limbs, "lowest": np.array(total.lowest, np.int64)}
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """The state that `saved` wrote."""
-        keys, limbs = parts["keys"].astype(np.int64), parts["limbs"]
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        keys, limbs = arrays["keys"].astype(np.int64), arrays["limbs"]
         sums = cls(len(limbs))
         if len(keys):
             cells = _Cells(sums._terms)
-            lowest = int(parts["lowest"])
-            cells.hold(int(keys.max()) + 1, lowest, lowest + limbs.shape[2])
+            lowest = int(arrays["lowest"])
+            cells.ensure(int(keys.max()) + 1, lowest, lowest + limbs.shape[2])
             cells.limbs[:, keys, : limbs.shape[2]] = limbs
-            sums._parts.append(cells)
+            sums._by_thread.append(cells)
         return sums
 
-    def renumbered(self, numbers: np.ndarray) -> Self:
-        """The same sums under other keys.
+    def with_keys(self, numbers: np.ndarray) -> Self:
+        """Return the same sums under other keys.
 
         Parameters
         ----------
         numbers : ndarray of int64
-            The new number of each key, all different.
+            The new key of each key, all different.
         """
-        parts = self.saved()
-        return self.loaded({**parts, "keys": numbers[parts["keys"]]})
+        arrays = self.to_arrays()
+        return self.from_arrays({**arrays, "keys": numbers[arrays["keys"]]})
 
 
 def _limb_of(value: float) -> int:
-    """Number of the limb in which the lowest bit of a double stands."""
+    """Return the index of the limb of a double's lowest bit."""
     bits = int(np.float64(value).view(np.int64))
     return (max(bits >> 52 & 0x7FF, 1) - 1) >> 5
 
 
 @kernel
-def _spread(keys, bits, done, lowest, limbs):  # type: ignore[no-untyped-def]
-    """Add rows from `done` on; returns the first for which there is no room, or their number."""
+def _add_values(keys, bits, done, lowest, limbs):  # type: ignore[no-untyped-def]
+    """Add rows from `done` on; return the first row that does not fit.
+
+    Return the number of rows if all fit.
+    """
     i = done
     while i < keys.shape[0]:
         b = bits[i] & 0x7FFFFFFFFFFFFFFF
         if b != 0:
             mantissa = b & 0xFFFFFFFFFFFFF
-            place = b >> 52
-            if place > 0:
+            position = b >> 52
+            if position > 0:
                 mantissa |= 1 << 52
-                place -= 1
-            at = (place >> 5) - lowest
+                position -= 1
+            limb = (position >> 5) - lowest
             key = keys[i]
-            if key >= limbs.shape[0] or at < 0 or at + 3 >= limbs.shape[1]:
+            if key >= limbs.shape[0] or limb < 0 or limb + 3 >= limbs.shape[1]:
                 return i
-            shift = place & 31
-            # 53 bits moved up by 0 to 31: in three limbs, without passing 63 bits.
+            shift = position & 31
+            # 53 bits shifted by 0 to 31 fit three limbs of at most 63 bits.
             upper = (mantissa >> 32) << shift
             lower = (mantissa & 0xFFFFFFFF) << shift
-            limbs[key, at] += lower & 0xFFFFFFFF
-            limbs[key, at + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
-            limbs[key, at + 2] += upper >> 32
+            limbs[key, limb] += lower & 0xFFFFFFFF
+            limbs[key, limb + 1] += (lower >> 32) + (upper & 0xFFFFFFFF)
+            limbs[key, limb + 2] += upper >> 32
         i += 1
     return i

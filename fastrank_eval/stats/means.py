@@ -1,8 +1,8 @@
-"""Exact sums over groups of a model's measures, one row a slice, and their coverage.
+"""Add the measures of one model over groups, exactly, with their coverage.
 
-A mean over groups is a ratio of sums. Its standard error needs sums of squares and of products, its
-degrees of freedom sums of fourth powers. The first two are exact: a sum of squared deviations is
-never below zero, and it is zero where all values are equal.
+A mean over groups is a ratio of sums. Its standard error needs sums of squares and of products. Its
+degrees of freedom need sums of fourth powers. The first two are exact: a sum of squared deviations
+is never below zero, and it is zero if all values are equal.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import Moments
 from fastrank_eval.stats.row_sums import SliceCounts
 
-# Of weighted values p and weights w: p, p p, p^3 w, p^4; and w, w w, p w, p^2 w^2, p w^3, w^4.
-_PLAIN = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
+# Terms of weighted values p and weights w: p, p p, p^3 w, p^4; w, w w, p w, p^2 w^2, p w^3, w^4.
+_UNWEIGHTED = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))
 _WEIGHTED = (
     *((0,), (0, 0), (0, 0, 0, 1), (0, 0, 0, 0)),
     *((1,), (1, 1), (0, 1), (0, 0, 1, 1), (0, 1, 1, 1), (1, 1, 1, 1)),
@@ -30,7 +30,7 @@ _USED, _ROWS, _POSITIVES = range(3)
 
 
 class MeanState:
-    """Sums of one model's measures over groups, and their coverage.
+    """Sums of one model's measures over groups, and their coverage, by slice.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class MeanState:
     """
 
     def __init__(self, measures: int) -> None:
-        # Without weights until groups that have any are added.
-        self._sums = [ExactSums(_PLAIN) for _ in range(measures)]
+        # Without weights until a group with a weight is added.
+        self._sums = [ExactSums(_UNWEIGHTED) for _ in range(measures)]
         self._counts = [SliceCounts(3) for _ in range(measures)]
         self._dropped: list[dict[str, SliceCounts]] = [{} for _ in range(measures)]
 
@@ -53,25 +53,25 @@ class MeanState:
         positives: np.ndarray,
         slices: np.ndarray = NO_SLICES,
     ) -> bool:
-        """Add groups; those whose value is NaN are passed over.
+        """Add groups; skip those whose value is NaN.
 
         Parameters
         ----------
         m : int
-            Which measure.
+            Index of the measure.
         values : ndarray of float64, shape (groups,)
             NaN where the group is not used.
         weights : ndarray of float64, shape (groups,), or None
-            Group weights, above 0 where the group is used; None: 1 each.
+            Group weights, above 0 where the group is used. None means 1 each.
         rows, positives : ndarray of int64, shape (groups,)
-            What the groups hold, for coverage.
+            Rows and positives of each group, for coverage.
         slices : ndarray of int64, shape (groups,), or (0,)
-            The slice that each group is added to; without entries the first.
+            The slice of each group. An empty array means the first slice for all.
 
         Returns
         -------
         bool
-            Whether every number was finite; otherwise the state is spoiled.
+            Whether every number was finite. If not, the state is invalid.
         """
         counts = self._counts[m]
         if len(slices):
@@ -79,24 +79,25 @@ class MeanState:
         _count(values, rows, positives, slices, counts.table)
         if weights is None:
             return self._sums[m].add(values[np.newaxis], slices)
-        self._hold_weights(m)
+        self._ensure_weights(m)
         numbers = np.empty((2, len(values)))
         with np.errstate(over="ignore"):
             np.multiply(values, weights, out=numbers[0])
         numbers[1] = weights
         return self._sums[m].add(numbers, slices)
 
-    def _hold_weights(self, m: int) -> None:
-        if self._sums[m].terms == _PLAIN:
+    def _ensure_weights(self, m: int) -> None:
+        if self._sums[m].terms == _UNWEIGHTED:
             self._sums[m] = ExactSums(_WEIGHTED)
 
     def add_zeros(self, m: int, groups: np.ndarray | int, rows: np.ndarray | int) -> None:
-        """Add groups of value 0, weight 1 and no positives to each slice: how many, of what rows.
+        """Add groups of value 0, weight 1 and no positives to each slice.
 
         Parameters
         ----------
         m : int
         groups, rows : ndarray of int64, shape (slices,), or int
+            Number of groups, and of their rows, of each slice.
         """
         self._counts[m].add(_USED, groups)
         self._counts[m].add(_ROWS, rows)
@@ -110,7 +111,7 @@ class MeanState:
         """Add another state; the order of merging does not matter."""
         for m, more in enumerate(other._sums):
             if more.terms == _WEIGHTED:
-                self._hold_weights(m)
+                self._ensure_weights(m)
             if more.terms == self._sums[m].terms:
                 self._sums[m].merge(more)
         for counts, more_counts in zip(self._counts, other._counts, strict=True):
@@ -120,102 +121,108 @@ class MeanState:
                 self._dropped[m].setdefault(reason, SliceCounts(1)).merge(groups)
 
     def take(self, slices: np.ndarray) -> MeanState:
-        """Take the sums of some slices, in that order; zeros for -1."""
-        taken = MeanState(0)
-        taken._sums = [sums.take(slices) for sums in self._sums]
-        taken._counts = [counts.take(slices) for counts in self._counts]
-        taken._dropped = [
+        """Take the sums of some slices, in this order; zeros for -1."""
+        selection = MeanState(0)
+        selection._sums = [sums.take(slices) for sums in self._sums]
+        selection._counts = [counts.take(slices) for counts in self._counts]
+        selection._dropped = [
             {reason: groups.take(slices) for reason, groups in dropped.items()}
             for dropped in self._dropped
         ]
-        return taken
+        return selection
 
-    def of_measures(self, chosen: Sequence[int]) -> MeanState:
-        """Return the sums of some measures, which are shared."""
-        found = MeanState(0)
-        found._sums = [self._sums[m] for m in chosen]
-        found._counts = [self._counts[m] for m in chosen]
-        found._dropped = [self._dropped[m] for m in chosen]
-        return found
+    def of_measures(self, measures: Sequence[int]) -> MeanState:
+        """Return the sums of some measures; they share memory with these."""
+        subset = MeanState(0)
+        subset._sums = [self._sums[m] for m in measures]
+        subset._counts = [self._counts[m] for m in measures]
+        subset._dropped = [self._dropped[m] for m in measures]
+        return subset
 
-    def saved(self) -> Arrays:
-        """Write digits that are not 0 with their places, counters, and groups dropped by reason.
+    def to_arrays(self) -> Arrays:
+        """Write the sums, the counters, and the dropped groups by reason.
 
-        Every slice that there is room for is written; `take` leaves those that matter.
+        All allocated slices are written. Use `take` to choose slices.
         """
         counts = np.stack([counts.table for counts in self._counts])
-        parts: Arrays = {"counts": counts}
+        arrays: Arrays = {"counts": counts}
         weighted = [sums.terms == _WEIGHTED for sums in self._sums]
-        parts["weighted"] = np.array(weighted, np.uint8)
+        arrays["weighted"] = np.array(weighted, np.uint8)
         for m, sums in enumerate(self._sums):
-            parts |= sums.saved(f"{m}.sums", counts.shape[1])
-        found = {
+            arrays |= sums.to_arrays(f"{m}.sums", counts.shape[1])
+        reasons = {
             reason
             for dropped in self._dropped
             for reason, groups in dropped.items()
             if groups.table.any()
         }
-        parts["reasons"] = np.frombuffer("\n".join(sorted(found)).encode(), np.uint8)
-        parts["dropped"] = np.zeros((*counts.shape[:2], len(found)), np.int64)
-        every = np.arange(counts.shape[1])
-        for r, reason in enumerate(sorted(found)):
+        arrays["reasons"] = np.frombuffer("\n".join(sorted(reasons)).encode(), np.uint8)
+        arrays["dropped"] = np.zeros((*counts.shape[:2], len(reasons)), np.int64)
+        all_slices = np.arange(counts.shape[1])
+        for r, reason in enumerate(sorted(reasons)):
             for m, dropped in enumerate(self._dropped):
                 if reason in dropped:
-                    parts["dropped"][m, :, r] = dropped[reason].take(every).table[:, 0]
-        return parts
+                    arrays["dropped"][m, :, r] = dropped[reason].take(all_slices).table[:, 0]
+        return arrays
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the state that `saved` wrote."""
-        counts = parts["counts"]
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        counts = arrays["counts"]
         measures, slices = counts.shape[:2]
         state = cls(measures)
         state._sums = [
-            ExactSums.loaded(_WEIGHTED if weighted else _PLAIN, parts, f"{m}.sums", slices)
-            for m, weighted in enumerate(parts["weighted"].tolist())
+            ExactSums.from_arrays(
+                _WEIGHTED if weighted else _UNWEIGHTED, arrays, f"{m}.sums", slices
+            )
+            for m, weighted in enumerate(arrays["weighted"].tolist())
         ]
         state._counts = [SliceCounts.of(table.copy()) for table in counts]
-        reasons = parts["reasons"].tobytes().decode().split("\n")
-        for m, dropped in enumerate(parts["dropped"]):
+        reasons = arrays["reasons"].tobytes().decode().split("\n")
+        for m, dropped in enumerate(arrays["dropped"]):
             for reason, groups in zip(reasons, dropped.T, strict=False):
                 state.drop(m, reason, groups)
         return state
 
     def mean(self, m: int, weighted: bool, row: int = 0) -> float:
-        """Return the weighted mean, rounded once from the exact sums; NaN without a group."""
-        above = self._sums[m].whole(0, row)
-        below = self._weight(m, row) if weighted else self.used(m, row) << UNIT
-        return above / below if below else float("nan")
+        """Return the weighted mean, rounded once; NaN without a group."""
+        numerator = self._sums[m].units(0, row)
+        denominator = self._weight(m, row) if weighted else self.groups_used(m, row) << UNIT
+        return numerator / denominator if denominator else float("nan")
 
     def weight(self, m: int, weighted: bool, row: int = 0) -> float:
-        """Return the sum of weights of the groups used; inf past the largest double."""
-        return quotient(self._weight(m, row), 1 << UNIT) if weighted else float(self.used(m, row))
+        """Return the sum of weights of the groups used; inf on overflow."""
+        return (
+            quotient(self._weight(m, row), 1 << UNIT)
+            if weighted
+            else float(self.groups_used(m, row))
+        )
 
     def _weight(self, m: int, row: int) -> int:
         """Return the sum of weights, in units of 2**-UNIT."""
-        return self._sums[m].whole(4, row) if self._sums[m].terms == _WEIGHTED else 0
+        return self._sums[m].units(4, row) if self._sums[m].terms == _WEIGHTED else 0
 
     def sum(self, m: int, row: int = 0) -> float:
-        """Return the weighted sum; NaN without a group, inf past the largest double."""
-        return self._sums[m].total(0, row) if self.used(m, row) else float("nan")
+        """Return the weighted sum; NaN without a group, inf on overflow."""
+        return self._sums[m].total(0, row) if self.groups_used(m, row) else float("nan")
 
     def moments(self, m: int, weighted: bool, row: int = 0) -> Moments:
-        """Return what standard errors are computed from, exactly."""
-        groups, sums = self.used(m, row), self._sums[m]
-        first, second = sums.whole(0, row), sums.whole(1, row)
+        """Return the exact sums that standard errors need."""
+        groups, sums = self.groups_used(m, row), self._sums[m]
+        first, second = sums.units(0, row), sums.units(1, row)
         fourth = [sums.total(3, row), sums.total(2, row)]
         if not weighted:
             scale = 1 << (2 * UNIT)
             fourth += [quotient(second, scale), quotient(first, 1 << UNIT), float(groups)]
             return Moments(groups, first, groups << UNIT, second, None, None, UNIT, tuple(fourth))
-        if sums.terms == _PLAIN:
+        if sums.terms == _UNWEIGHTED:
             return Moments(groups, 0, 0, 0, 0, 0, UNIT, (0.0,) * 5)
         fourth += [sums.total(term, row) for term in (7, 8, 9)]
-        squares, crossed = sums.whole(5, row), sums.whole(6, row)
-        weight = sums.whole(4, row)
+        squares, crossed = sums.units(5, row), sums.units(6, row)
+        weight = sums.units(4, row)
         return Moments(groups, first, weight, second, crossed, squares, UNIT, tuple(fourth))
 
-    def used(self, m: int, row: int = 0) -> int:
+    def groups_used(self, m: int, row: int = 0) -> int:
         """Return the number of groups used."""
         return self._counts[m].at(row, _USED)
 
@@ -228,9 +235,9 @@ class MeanState:
         return self._counts[m].at(row, _POSITIVES)
 
     def dropped(self, m: int, row: int = 0) -> dict[str, int]:
-        """Return the number of groups not used, by reason, in the order of the alphabet."""
-        found = {reason: counts.at(row, 0) for reason, counts in self._dropped[m].items()}
-        return {reason: groups for reason, groups in sorted(found.items()) if groups}
+        """Return the number of dropped groups by reason, in alphabetical order."""
+        dropped = {reason: counts.at(row, 0) for reason, counts in self._dropped[m].items()}
+        return {reason: groups for reason, groups in sorted(dropped.items()) if groups}
 
 
 @kernel

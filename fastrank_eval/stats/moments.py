@@ -1,7 +1,8 @@
-"""Exact second moments of sums over groups: what the variance of any formula of totals needs.
+"""Add terms and their products over groups, for variances.
 
-A group gives a vector of terms, such as its loss, its rows and its positives. Each term and each
-product of two terms is summed over groups, exactly.
+Each group has a vector of terms, such as its loss, its rows and its positives. Each term and each
+product of two terms is summed over groups, exactly. The variance of any formula of the totals
+follows from these sums.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
 from fastrank_eval.stats.intervals import carriers, root_of_quotient
 
-#: More than any measure has, of two models too; a file that says so is forged.
+#: No measure has more terms, even for two models. A file with more is invalid.
 _MOST_TERMS = 64
 
 
 class ClusterMoments:
-    """Exact sums and sums of products of terms over groups; threads may add at the same time.
+    """Exact sums of terms and of their products over groups.
+
+    Threads may add at the same time.
 
     Parameters
     ----------
     terms : int
-        How many terms a group has.
+        Number of terms of a group.
     compared : bool
-        Whether the latter half of them are the terms of a second model: then fourth powers of the
-        difference of the first terms of both are summed too.
+        Whether the second half of the terms belong to a second model. Then the fourth powers of the
+        difference of both first terms are summed too.
 
     Examples
     --------
@@ -49,14 +52,14 @@ class ClusterMoments:
     def __init__(self, terms: int, compared: bool = False) -> None:
         self.terms, self.compared = terms, compared
         pairs = [(i, j) for i in range(terms) for j in range(i, terms)]
-        self._kinds = (*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared)
-        self._pairs = {pair: terms + at for at, pair in enumerate(pairs)}
+        self._terms = (*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared)
+        self._pairs = {pair: terms + index for index, pair in enumerate(pairs)}
         self._lock = threading.Lock()
         self._own = threading.local()
-        self._parts: list[tuple[ExactSums, list[int]]] = []
+        self._by_thread: list[tuple[ExactSums, list[int]]] = []
 
     def add(self, terms: np.ndarray) -> bool:
-        """Add groups; those whose terms are all 0 are none.
+        """Add groups; groups whose terms are all 0 do not count.
 
         Parameters
         ----------
@@ -65,11 +68,11 @@ class ClusterMoments:
         Returns
         -------
         bool
-            Whether every number was finite; otherwise the moments are spoiled.
+            Whether every number was finite. If not, the moments are invalid.
         """
         if np.isnan(terms[0]).any():
             return False
-        sums, clusters = self._mine()
+        sums, clusters = self._own_sums()
         clusters[0] += int(np.count_nonzero(terms.any(axis=0)))
         if self.compared:
             terms = np.concatenate([terms, terms[self.terms // 2 :][:1] - terms[:1]])
@@ -78,33 +81,33 @@ class ClusterMoments:
     def merge(self, other: ClusterMoments) -> None:
         """Add the moments of other groups; the order of merging does not matter."""
         with self._lock:
-            self._parts += other._parts
+            self._by_thread += other._by_thread
 
-    def saved(self) -> Arrays:
-        """Write ``terms``, ``clusters`` and the sums, as `ExactSums.saved` writes them."""
-        sums, clusters = self._whole()
+    def to_arrays(self) -> Arrays:
+        """Write ``terms``, ``compared``, ``clusters`` and the sums."""
+        sums, clusters = self._total()
         return {
             "terms": np.array(self.terms, np.int64),
             "compared": np.array(self.compared, np.uint8),
             "clusters": np.array(clusters, np.int64),
-            **sums.saved("sums", 1),
+            **sums.to_arrays("sums", 1),
         }
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the moments that `saved` wrote."""
-        terms = int(parts["terms"])
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the moments that `to_arrays` wrote."""
+        terms = int(arrays["terms"])
         if not 1 <= terms <= _MOST_TERMS:
             raise ValueError(f"terms of moments must be 1 to {_MOST_TERMS}, got {terms}")
-        moments = cls(terms, bool(parts["compared"]))
-        sums = ExactSums.loaded(moments._kinds, parts, "sums", 1)
-        moments._parts.append((sums, [int(parts["clusters"])]))
+        moments = cls(terms, bool(arrays["compared"]))
+        sums = ExactSums.from_arrays(moments._terms, arrays, "sums", 1)
+        moments._by_thread.append((sums, [int(arrays["clusters"])]))
         return moments
 
     @property
     def clusters(self) -> int:
         """Groups that have a term other than 0."""
-        return sum(clusters[0] for _, clusters in self._parts)
+        return sum(clusters[0] for _, clusters in self._by_thread)
 
     def exact(self) -> tuple[list[int], list[list[int]]]:
         """Return sums of terms and of their products.
@@ -112,14 +115,14 @@ class ClusterMoments:
         Returns
         -------
         sums : list of int
-            Whole multiples of 2**-1074.
+            Multiples of 2**-1074.
         products : list of list of int
-            A symmetric matrix of whole multiples of 2**-2148.
+            A symmetric matrix of multiples of 2**-2148.
         """
-        sums, _ = self._whole()
+        sums, _ = self._total()
         terms = range(self.terms)
-        products = [[sums.whole(self._pairs[min(i, j), max(i, j)]) for j in terms] for i in terms]
-        return [sums.whole(i) for i in terms], products
+        products = [[sums.units(self._pairs[min(i, j), max(i, j)]) for j in terms] for i in terms]
+        return [sums.units(i) for i in terms], products
 
     def deviations(self) -> list[list[Fraction]]:
         """Compute ``sum over groups of (x - mean of x)(x - mean of x)'``, exactly.
@@ -130,26 +133,29 @@ class ClusterMoments:
             Symmetric; shape (terms, terms). Zeros without a group.
         """
         sums, products = self.exact()
-        many = max(self.clusters, 1)
+        clusters = max(self.clusters, 1)
         return [
             [
-                Fraction(many * products[i][j] - x * y, many << (2 * UNIT))
+                Fraction(clusters * products[i][j] - x * y, clusters << (2 * UNIT))
                 for j, y in enumerate(sums)
             ]
             for i, x in enumerate(sums)
         ]
 
     def error(self, gradient: Sequence[float | Fraction]) -> float:
-        """Compute the standard error of a formula of the totals; NaN below two groups.
+        """Compute the standard error of a formula of the totals.
 
-        ``sqrt(U / (U - 1) * g' S g)`` of U groups that have a term, S being `deviations`: the
-        variance of a formula of sums over independent clusters, linearised. It is computed in whole
-        numbers, so that nothing cancels, and never below 0; the root is rounded once.
+        NaN below two groups.
+
+        ``sqrt(U / (U - 1) * g' S g)`` of U groups that have a term, with S = `deviations`: the
+        variance of a formula of sums over independent clusters, linearised. It is computed in
+        integers, so there is no cancellation and it is never below 0. The root is rounded once.
 
         Parameters
         ----------
         gradient : sequence of float or Fraction, shape (terms,)
-            The derivative of the formula by each total, at the totals. NaN where one is not finite.
+            The derivative of the formula by each total, at the totals. The error is NaN if a
+            derivative is not finite.
 
         Returns
         -------
@@ -159,47 +165,51 @@ class ClusterMoments:
         ----------
         Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
         """
-        many = self.clusters
-        if many < 2 or not all(map(math.isfinite, gradient)):
+        clusters = self.clusters
+        if clusters < 2 or not all(map(math.isfinite, gradient)):
             return math.nan
         slopes = [Fraction(slope) for slope in gradient]
         unit = math.lcm(*(slope.denominator for slope in slopes))
-        whole = [int(slope * unit) for slope in slopes]
+        integers = [int(slope * unit) for slope in slopes]
         sums, products = self.exact()
-        along = sum(g * x for g, x in zip(whole, sums, strict=True))
+        slope_sum = sum(g * x for g, x in zip(integers, sums, strict=True))
         squares = sum(
-            g * h * products[i][j] for i, g in enumerate(whole) for j, h in enumerate(whole)
+            g * h * products[i][j] for i, g in enumerate(integers) for j, h in enumerate(integers)
         )
-        return root_of_quotient(many * squares - along**2, ((many - 1) << (2 * UNIT)) * unit**2)
+        return root_of_quotient(
+            clusters * squares - slope_sum**2, ((clusters - 1) << (2 * UNIT)) * unit**2
+        )
 
     def carriers(self) -> float:
-        """Compute ``(sum of e^2)^2 / sum of e^4``, e being the difference of first terms.
+        """Compute ``(sum of e^2)^2 / sum of e^4`` of differences e.
+
+        These are the differences of the first terms of both models.
 
         Returns
         -------
         float
-            How many groups carry the variance of a difference; NaN where no two models are
-            compared, or nothing differs.
+            The effective number of groups that carry the variance of a difference. NaN if no two
+            models are compared, or if they do not differ.
         """
         if not self.compared:
             return math.nan
-        sums, _ = self._whole()
+        sums, _ = self._total()
         i, j = 0, self.terms // 2
-        squares = sums.whole(self._pairs[i, i]) + sums.whole(self._pairs[j, j])
-        squares -= 2 * sums.whole(self._pairs[i, j])
-        return carriers(quotient(squares, 1 << (2 * UNIT)), sums.total(len(self._kinds) - 1))
+        squares = sums.units(self._pairs[i, i]) + sums.units(self._pairs[j, j])
+        squares -= 2 * sums.units(self._pairs[i, j])
+        return carriers(quotient(squares, 1 << (2 * UNIT)), sums.total(len(self._terms) - 1))
 
-    def _whole(self) -> tuple[ExactSums, int]:
-        """Add up what all threads have added."""
-        total = ExactSums(self._kinds)
-        for sums, _ in self._parts:
+    def _total(self) -> tuple[ExactSums, int]:
+        """Add the sums of all threads."""
+        total = ExactSums(self._terms)
+        for sums, _ in self._by_thread:
             total.merge(sums)
         return total, self.clusters
 
-    def _mine(self) -> tuple[ExactSums, list[int]]:
-        mine: tuple[ExactSums, list[int]] | None = getattr(self._own, "sums", None)
-        if mine is None:
-            mine = self._own.sums = ExactSums(self._kinds), [0]
+    def _own_sums(self) -> tuple[ExactSums, list[int]]:
+        own: tuple[ExactSums, list[int]] | None = getattr(self._own, "sums", None)
+        if own is None:
+            own = self._own.sums = ExactSums(self._terms), [0]
             with self._lock:
-                self._parts.append(mine)
-        return mine
+                self._by_thread.append(own)
+        return own

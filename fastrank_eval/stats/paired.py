@@ -1,8 +1,8 @@
-"""Exact sums over groups of two models side by side: what their difference is sure to.
+"""Add paired terms of two models, for the error of their difference.
 
-The terms of a group are p = w A and w of its value A and weight w, both 0 where a model leaves the
-group out. Beside the squares that each model keeps itself, the difference needs the four products
-of one model's terms and the other's.
+A group of value A and weight w has the terms p = w A and w. Both are 0 if a model leaves the group
+out. Each model has the sums of its squares. The difference also needs the four products of one
+model's terms and the other's.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from fastrank_eval.stats.intervals import (
 )
 from fastrank_eval.stats.row_sums import SliceCounts
 
-#: Values of two models are equal where they differ by no more than this share of the larger: one
-#: value summed in two orders differs by its last bits, which is neither a win nor a loss.
-AGREES = 2.0**-40
+#: Two values count as equal if they differ by at most this share of the larger one. A value that is
+#: summed in two orders differs in its last bits, which is neither a win nor a loss.
+EQUAL_WITHIN = 2.0**-40
 
-# Counters of a line.
+# Counters of a slice.
 _WINS, _TIES, _LOSSES, _ONLY_BASE, _ONLY_OTHER = range(5)
-# Of p and w of both models: p q, p v, w q and w v, as in `CrossMoments`; and of the differences d
-# of values, and e of weighted values: d, d d, e^4.
+# Terms of p and w of both models: p q, p v, w q and w v, as in `CrossMoments`. Terms of the
+# differences d of values and e of weighted values: d, d d, e^4.
 _TERMS = ((0, 2), (0, 3), (1, 2), (1, 3), (4,), (4, 4), (5, 5, 5, 5))
 
 
@@ -42,13 +42,12 @@ class GroupPairs:
     Parameters
     ----------
     higher, ties, lower : int
-        Groups that both use, in which the other model's value is higher than, equal to and lower
-        than that of the base model.
+        Groups that both models use, by the other model's value against the base model's.
     only_base, only_other : int
         Groups that one of them uses.
     mean, deviation : float
-        Of the differences in groups that both use: unweighted mean, sample standard deviation; NaN
-        where there are too few.
+        Unweighted mean and sample standard deviation of the differences in groups that both models
+        use. NaN if there are too few.
     """
 
     higher: int
@@ -72,7 +71,9 @@ class GroupPairs:
 
 @dataclass(frozen=True, slots=True)
 class CrossMoments:
-    """Exact sums over groups of products of two models' terms, in the square of `Moments`' unit.
+    """Exact sums of products of two models' terms.
+
+    In the squared unit of `Moments`.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ class CrossMoments:
 
 
 class PairedState:
-    """Sums over groups of a base model and another, one row a slice.
+    """Sums over groups of a base model and another model, by slice.
 
     Parameters
     ----------
@@ -115,13 +116,13 @@ class PairedState:
         Parameters
         ----------
         m : int
-            Which measure.
+            Index of the measure.
         base, other : ndarray of float64, shape (groups,)
             Values of the two models, NaN where a group is not used.
         base_weights, other_weights : ndarray of float64, shape (groups,), or None
-            Group weights; None: 1 each.
+            Group weights. None means 1 each.
         slices : ndarray of int64, shape (groups,), or (0,)
-            The slice that each group is added to; without entries the first.
+            The slice of each group. An empty array means the first slice for all.
         """
         counts = self._counts[m]
         if len(slices):
@@ -134,9 +135,9 @@ class PairedState:
         self._sums[m].add(numbers, slices)
 
     def add_zeros(self, m: int, groups: np.ndarray | int) -> None:
-        """Add groups to each slice in which both models have the value 0 and the weight 1."""
+        """Add groups with value 0 and weight 1 for both models to each slice."""
         self._counts[m].add(_TIES, groups)
-        # Numbers of groups as weights of 1 each, without an array of so many.
+        # Adds a weight of 1 for each group without an array of that length.
         self._sums[m].add_integers(3, np.atleast_1d(np.asarray(groups, np.int64)))
 
     def merge(self, other: PairedState) -> None:
@@ -147,73 +148,73 @@ class PairedState:
             counts.merge(more_counts)
 
     def take(self, slices: np.ndarray) -> PairedState:
-        """Take the sums of some slices, in that order; zeros for -1."""
-        taken = PairedState(0)
-        taken._sums = [sums.take(slices) for sums in self._sums]
-        taken._counts = [counts.take(slices) for counts in self._counts]
-        return taken
+        """Take the sums of some slices, in this order; zeros for -1."""
+        selection = PairedState(0)
+        selection._sums = [sums.take(slices) for sums in self._sums]
+        selection._counts = [counts.take(slices) for counts in self._counts]
+        return selection
 
-    def of_measures(self, chosen: Sequence[int]) -> PairedState:
-        """Return the sums of some measures, which are shared."""
-        found = PairedState(0)
-        found._sums = [self._sums[m] for m in chosen]
-        found._counts = [self._counts[m] for m in chosen]
-        return found
+    def of_measures(self, measures: Sequence[int]) -> PairedState:
+        """Return the sums of some measures; they share memory with these."""
+        subset = PairedState(0)
+        subset._sums = [self._sums[m] for m in measures]
+        subset._counts = [self._counts[m] for m in measures]
+        return subset
 
-    def saved(self) -> Arrays:
-        """Write digits that are not 0 with their places, and counters, of every slice."""
+    def to_arrays(self) -> Arrays:
+        """Write the sums and the counters of every slice."""
         counts = np.stack([counts.table for counts in self._counts])
-        parts: Arrays = {"counts": counts}
+        arrays: Arrays = {"counts": counts}
         for m, sums in enumerate(self._sums):
-            parts |= sums.saved(f"{m}.sums", counts.shape[1])
-        return parts
+            arrays |= sums.to_arrays(f"{m}.sums", counts.shape[1])
+        return arrays
 
     @classmethod
-    def loaded(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the state that `saved` wrote."""
-        counts = parts["counts"]
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        counts = arrays["counts"]
         measures, slices = counts.shape[:2]
         state = cls(measures)
         state._sums = [
-            ExactSums.loaded(_TERMS, parts, f"{m}.sums", slices) for m in range(measures)
+            ExactSums.from_arrays(_TERMS, arrays, f"{m}.sums", slices) for m in range(measures)
         ]
         state._counts = [SliceCounts.of(table.copy()) for table in counts]
         return state
 
     def cross(self, m: int, row: int = 0) -> CrossMoments:
-        """Return what the standard error of the difference needs besides each model's moments."""
-        return CrossMoments(*(self._sums[m].whole(term, row) for term in range(4)))
+        """Return the sums of products that the error of the difference needs."""
+        return CrossMoments(*(self._sums[m].units(term, row) for term in range(4)))
 
     def support(self, m: int, base: Moments, other: Moments, row: int = 0) -> Support:
-        """Return what the variance of the difference rests on.
+        """Return the groups behind the variance of the difference.
 
-        The influence of a group is its difference of weighted values, as if the models did not
-        differ: about 0.
+        The influence of a group is its difference of weighted values. Influences are taken about 0,
+        as if the models did not differ.
 
         Parameters
         ----------
         m : int
-            Which measure.
+            Index of the measure.
         base, other : Moments
-            Those of either model.
+            The moments of both models.
         row : int
             The slice.
         """
         by_weight = min(base.carriers_by_weight(), other.carriers_by_weight())
-        squares = base.squares + other.squares - 2 * self._sums[m].whole(0, row)
+        squares = base.squares + other.squares - 2 * self._sums[m].units(0, row)
         fourth = self._sums[m].total(6, row)
         influence = carriers(quotient(squares, 1 << (2 * UNIT)), fourth)
         return Support(self.pairs(m, row).groups, by_weight, influence, difference=True)
 
     def pairs(self, m: int, row: int = 0) -> GroupPairs:
-        """Return how the groups compare, one by one."""
+        """Return the counts of wins, ties and losses over groups."""
         wins, ties, losses, base, other = (self._counts[m].at(row, c) for c in range(5))
         both, sums = wins + ties + losses, self._sums[m]
-        total = sums.whole(4, row)
+        total = sums.units(4, row)
         mean = total / (both << UNIT) if both else float("nan")
         spread = float("nan")
         if both > 1:
-            deviations = both * sums.whole(5, row) - total * total
+            deviations = both * sums.units(5, row) - total * total
             spread = root_of_quotient(deviations, both * (both - 1) << (2 * UNIT))
         return GroupPairs(wins, ties, losses, base, other, mean, spread)
 
@@ -225,7 +226,7 @@ def error_of_difference(
     groups: int,
     slopes: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """The standard error of the difference of two models' means; NaN of less than two groups.
+    """Compute the standard error of the difference of two models' means.
 
     ``sqrt(U / (U - 1) * sum of (s_b e_b - s_a e_a)^2)`` of U groups that either model uses, with
     ``e = w (A - mean) / sum of w`` of each: the paired variance of two ratios of sums over
@@ -237,7 +238,12 @@ def error_of_difference(
     cross : CrossMoments
     groups : int
     slopes : tuple of float
-        How fast a function of each mean rises there, whose difference is asked for.
+        Derivatives of the functions of each mean that are subtracted; 1 for the means themselves.
+
+    Returns
+    -------
+    float
+        NaN with fewer than two groups.
 
     References
     ----------
@@ -252,16 +258,16 @@ def error_of_difference(
         - cross.weight_value * pa * wb
         + cross.weights * pa * pb
     )
-    mine, theirs = base.deviations(), other.deviations()
-    (sa, below_a), (sb, below_b) = (slope.as_integer_ratio() for slope in slopes)
-    # As whole numbers, so that what is equal cancels.
-    at, bt = sa * below_b * wb**2, sb * below_a * wa**2
-    total = bt**2 * theirs + at**2 * mine - 2 * at * bt * crossed
-    return root_of_quotient(total * groups, (groups - 1) * (below_a * below_b * wa**2 * wb**2) ** 2)
+    base_squares, other_squares = base.deviations(), other.deviations()
+    (sa, unit_a), (sb, unit_b) = (slope.as_integer_ratio() for slope in slopes)
+    # In integers, so that equal terms cancel exactly.
+    slope_a, slope_b = sa * unit_b * wb**2, sb * unit_a * wa**2
+    total = slope_b**2 * other_squares + slope_a**2 * base_squares - 2 * slope_a * slope_b * crossed
+    return root_of_quotient(total * groups, (groups - 1) * (unit_a * unit_b * wa**2 * wb**2) ** 2)
 
 
 def error_of_sums(base: Moments, other: Moments, cross: CrossMoments, groups: int) -> float:
-    """The standard error of the difference of two sums, the number of groups being given."""
+    """Compute the standard error of a difference of sums over fixed groups."""
     if groups < 2:
         return float("nan")
     squares = base.squares + other.squares - 2 * cross.values
@@ -286,7 +292,7 @@ def _compare(base, other, slices, difference, counts):  # type: ignore[no-untype
             row = slices[g]
         difference[g] = 0.0
         if a == a and b == b:
-            if abs(b - a) <= AGREES * max(abs(a), abs(b)):
+            if abs(b - a) <= EQUAL_WITHIN * max(abs(a), abs(b)):
                 counts[row, 1] += 1
             else:
                 difference[g] = b - a

@@ -1,4 +1,4 @@
-"""How large a difference is beside its noise, and how large it must be to be found."""
+"""Compute effect sizes, detectable differences and sample sizes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["effect_size", "groups_needed", "minimum_detectable_difference"]
 
 
 def effect_size(differences: np.ndarray) -> float:
-    """Cohen's d_z: the mean difference in units of the differences' standard deviation.
+    """Compute Cohen's d_z: the mean difference over the standard deviation.
 
-    ``mean of d / sd of d``. The paired t statistic of U groups is ``sqrt(U) d_z``: unlike it, the
-    effect size does not grow with the number of groups.
+    ``mean of d / sd of d``. The paired t statistic of U groups is ``sqrt(U) d_z``. The effect size
+    does not grow with the number of groups.
 
     Parameters
     ----------
     differences : ndarray of float64, shape (groups,)
-        Of `paired_tests.group_differences`; NaN is passed over.
+        Of `group_differences`; NaN is skipped.
 
     Returns
     -------
     float
-        NaN below two groups, and where differences are all the same.
+        NaN below two groups, and if all differences are equal.
 
     References
     ----------
@@ -41,7 +41,7 @@ def effect_size(differences: np.ndarray) -> float:
     mean = math.fsum(differences.tolist()) / len(differences)
     squares = math.fsum(((differences - mean) ** 2).tolist())
     deviation = math.sqrt(squares / (len(differences) - 1))
-    # What rounding alone makes differ is the same.
+    # Differences that vary by rounding alone count as equal.
     if deviation <= 1e-14 * float(np.abs(differences).max()):
         return math.nan
     return mean / deviation
@@ -50,10 +50,11 @@ def effect_size(differences: np.ndarray) -> float:
 def minimum_detectable_difference(
     se: float, *, alpha: float = 0.05, power: float = 0.8, degrees: float | None = None
 ) -> float:
-    """The true difference that a two-sided test at level `alpha` finds with probability `power`.
+    """Compute the true difference that a two-sided test detects.
 
-    ``(q(1 - alpha / 2) + q(power)) se`` of quantiles q of Student's t, or of the normal
-    distribution. With t this takes the noncentral t distribution for a shifted one.
+    The test at level `alpha` detects it with probability `power`. It is
+    ``(q(1 - alpha / 2) + q(power)) se`` with quantiles q of Student's t or of the normal
+    distribution. With t this approximates the noncentral t distribution by a shifted one.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def minimum_detectable_difference(
     Returns
     -------
     float
-        NaN where `se` is.
+        NaN if `se` is NaN.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def minimum_detectable_difference(
     """
     if se < 0:
         raise ArgumentError(f"se={se!r} is below 0; pass a standard error.")
-    return _reach(alpha, power, degrees) * se
+    return _quantile_sum(alpha, power, degrees) * se
 
 
 def groups_needed(
@@ -97,29 +98,30 @@ def groups_needed(
     power: float = 0.8,
     clustered: bool = True,
 ) -> int | None:
-    """How many groups like these a test needs to find a difference with probability `power`.
+    """Compute how many groups a test needs to detect a difference.
 
-    The least U with ``(q(1 - alpha / 2) + q(power)) se sqrt(groups / U) <= |difference|``: a
-    standard error falls with the root of the number of groups.
+    The test detects it with probability `power`. The number is the least U with
+    ``(q(1 - alpha / 2) + q(power)) se sqrt(groups / U) <= |difference|``: a standard error falls
+    with the root of the number of groups.
 
     Parameters
     ----------
     difference : float
-        The true difference to be found.
+        The true difference.
     se : float
-        Standard error that `groups` groups gave.
+        Standard error with `groups` groups.
     groups : int
         At least 2.
     alpha, power : float
         In ]0, 1[.
     clustered : bool
-        Whether quantiles are of Student's t with U - 1 degrees of freedom, as the clustered t test
-        has them; otherwise normal.
+        Whether to use quantiles of Student's t with U - 1 degrees of freedom, as the clustered t
+        test does. Otherwise they are normal.
 
     Returns
     -------
     int or None
-        At least 2; None where there is no such number: the difference is 0, or unknown.
+        At least 2; None if there is no such number, because the difference is 0 or NaN.
 
     Raises
     ------
@@ -127,20 +129,23 @@ def groups_needed(
         If an argument is out of range.
     """
     if groups < 2 or se < 0:
-        raise ArgumentError(f"se={se!r} of {groups} groups is no standard error of two or more.")
+        raise ArgumentError(
+            f"se, groups: must be at least 0 and at least 2, got se={se!r} "
+            f"and groups={groups!r}; pass those of one evaluation."
+        )
     if math.isnan(difference) or math.isnan(se) or not difference:
         return None
     ratio = groups * (se / difference) * (se / difference)
 
     def enough(many: int) -> bool:
-        reach = _reach(alpha, power, many - 1 if clustered else None)
-        return many >= ratio * (reach * reach)
+        quantiles = _quantile_sum(alpha, power, many - 1 if clustered else None)
+        return many >= ratio * (quantiles * quantiles)
 
-    wanted = ratio * (_reach(alpha, power, None) * _reach(alpha, power, None))
-    if not math.isfinite(wanted):
+    least = ratio * (_quantile_sum(alpha, power, None) * _quantile_sum(alpha, power, None))
+    if not math.isfinite(least):
         return None
-    # Quantiles of t are above the normal ones and fall: the normal answer is the least it can be.
-    low = max(math.ceil(wanted), 2)
+    # Quantiles of t decrease towards the normal ones: the normal answer is a lower bound.
+    low = max(math.ceil(least), 2)
     if enough(low):
         return low
     high = 2 * low
@@ -152,12 +157,14 @@ def groups_needed(
     return high
 
 
-def _reach(alpha: float, power: float, degrees: float | None) -> float:
+def _quantile_sum(alpha: float, power: float, degrees: float | None) -> float:
     alpha, power = check_fraction("alpha", alpha), check_fraction("power", power)
     if degrees is None:
         return inverse_normal(power) - inverse_normal(alpha / 2)
     if degrees < 1:
-        raise ArgumentError(f"degrees={degrees!r} of freedom; a test has at least 1.")
-    # The t below which T lies with probability `power`, from that about 0.
+        raise ArgumentError(
+            f"degrees: must be at least 1, got {degrees!r}; pass the degrees of freedom of `se`."
+        )
+    # The quantile of `power`, from the symmetric quantile about 0.
     beyond = t_quantile(abs(2 * power - 1), degrees) if power != 0.5 else 0.0
     return t_quantile(1 - alpha, degrees) + math.copysign(beyond, power - 0.5)

@@ -1,15 +1,15 @@
-"""Random numbers that are a function of a seed, a group and a replicate: Philox4x32-10.
+"""Compute random numbers from seed, group and replicate by Philox4x32-10.
 
-A generator with a state gives each group other numbers as soon as groups come in another order or
-threads share them out differently. Here a number is computed from where it belongs: the key is the
-seed, the counter (id of the group, number of the block of replicates, what the numbers are for).
-Each counter gives 128 bits.
+A generator with a state gives a group other numbers if the order of groups or the threads change.
+Here each number is a function: the key is the seed, and the counter is the id of the group, the
+number of the block of replicates, and the stream (the use of the numbers). Each counter gives 128
+bits.
 
 References
 ----------
 Salmon, Moraes, Dror & Shaw (2011), Parallel random numbers: as easy as 1, 2, 3,
-doi:10.1145/2063384.2063405: Philox4x32-10 passes all of TestU01's BigCrush, over counters that
-step in any of the ways tried; seven rounds do.
+doi:10.1145/2063384.2063405: Philox4x32-10 passes all of TestU01's BigCrush, for all tested orders
+of counters. Seven rounds are enough.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from fastrank_eval._lib.jit import kernel, scratch
 
 __all__ = ["BLOCK", "COINS", "coins", "multinomial", "poisson", "random_words"]
 
-#: Replicates whose Poisson multiplicities come from one counter, and those whose coins do.
+#: Replicates of one counter: for Poisson multiplicities, and for coins.
 BLOCK, COINS = 4, 128
-#: What numbers are for: the last word of their counter.
+#: Streams: the last word of the counter.
 _POISSON, _MULTINOMIAL, _COINS = 1, 2, 3
 
 _MASK, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -36,7 +36,7 @@ _ONE = np.uint32(1)
 
 
 def _steps() -> np.ndarray:
-    """2^32 P(X <= k) of a Poisson variable of mean 1, rounded, as long as it is below 2^32."""
+    """Compute 2^32 P(X <= k) of Poisson(1), rounded, below 2^32."""
     per_e = sum((Fraction((-1) ** n, factorial(n)) for n in range(40)), Fraction(0))
     below, steps = Fraction(0), []
     for k in range(40):
@@ -45,9 +45,9 @@ def _steps() -> np.ndarray:
     return np.array([step for step in steps if step < 1 << 32], np.uint32)
 
 
-#: A word is worth as many as it reaches: probabilities are those of Poisson to 2^-32.
+#: The multiplicity of a word is the number of steps that it reaches: Poisson to 2^-32.
 _STEPS = _steps()
-#: No multiplicity is larger.
+#: The largest multiplicity.
 MOST_POISSON = len(_STEPS)
 
 
@@ -60,7 +60,7 @@ def random_words(ids: np.ndarray, first: int, stream: int, seed: int, out: np.nd
     first : int
         Number of the first block: four rows of `out` are a block.
     stream : int
-        What they are for, below 2^32: other streams are independent.
+        The use of the numbers, below 2^32. Streams are independent.
     seed : int
         In [0, 2^64).
     out : ndarray of uint32, shape (a multiple of 4, groups)
@@ -69,7 +69,7 @@ def random_words(ids: np.ndarray, first: int, stream: int, seed: int, out: np.nd
 
 
 def poisson(ids: np.ndarray, first: int, seed: int, out: np.ndarray) -> None:
-    """Fill rows with multiplicities of Poisson(1), independent for each group and replicate.
+    """Fill rows with independent multiplicities of Poisson(1).
 
     Each probability is that of Poisson to 2^-32; values above 12, whose probability is 6e-11
     together, do not occur.
@@ -87,7 +87,7 @@ def poisson(ids: np.ndarray, first: int, seed: int, out: np.ndarray) -> None:
 
 
 def coins(ids: np.ndarray, first: int, seed: int, out: np.ndarray) -> None:
-    """Fill rows with 0 and 1, either with probability 1/2, independent as those of `poisson`.
+    """Fill rows with independent 0 and 1 of probability 1/2.
 
     Parameters
     ----------
@@ -103,10 +103,10 @@ def coins(ids: np.ndarray, first: int, seed: int, out: np.ndarray) -> None:
 
 
 def multinomial(first: int, seed: int, out: np.ndarray) -> None:
-    """Fill rows with how often each group is drawn, in as many draws as there are groups.
+    """Fill rows with multiplicities, in as many draws as there are groups.
 
-    Draw j of replicate r takes the group ``floor(x * groups)`` of a uniform x in [0, 1) with 64
-    bits that (seed, r, j) decides: which group it is depends on the order of groups alone.
+    Draw j of replicate r takes the group ``floor(x * groups)``, where x in [0, 1) is uniform, has
+    64 bits, and follows from (seed, r, j). So the group depends on the order of groups.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def multinomial(first: int, seed: int, out: np.ndarray) -> None:
     _draw(np.uint64(first), np.uint64(_MULTINOMIAL), *_key(seed), pairs, words, out)
 
 
-#: So many pairs of draws at a time; a counter serves two.
+#: Pairs of draws at a time. A counter gives two draws.
 _PAIRS = 1 << 10
 
 
@@ -132,7 +132,7 @@ def _key(seed: int) -> tuple[np.uint64, np.uint64]:
 
 @kernel
 def _five_rounds(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    # Written out: a loop of ten rounds, or a helper of all ten, is not made SIMD (1.2 to 3.8 ns).
+    # Unrolled: a loop of ten rounds, or a helper of all ten, is not made SIMD (1.2 to 3.8 ns).
     p0 = _FACTOR0 * c0
     p1 = _FACTOR1 * c2
     c0, c1 = (p1 >> _HALF) ^ c1 ^ (k0 & _MASK), p1 & _MASK

@@ -1,4 +1,4 @@
-"""Partition scores by their leading bits."""
+"""Put scores into buckets by their leading bits."""
 
 from __future__ import annotations
 
@@ -8,184 +8,196 @@ import numpy as np
 
 from fastrank_eval._lib.jit import kernel, scratch
 
-#: Bits of the lower part of a code, by its size: sign, exponent and 3 bits choose the bucket.
+#: Lower bits of a code, by its bytes. The other bits choose the bucket: sign, exponent and 3 more.
 LOWER_BITS = {4: 20, 8: 49}
-#: Codes of a bucket that are written near one another, and codes of a chunk.
-_NEAR, _CHUNK = 64, 512
+#: Codes of a bucket that are written at once, and codes of a segment.
+_BUFFER, _SEGMENT = 64, 512
 
 
 class BlockedScores:
-    """The scores one thread has added, as bits in buckets.
+    """Scores that one thread has added, as bits in buckets.
+
+    Each bucket has a small buffer. A full buffer is copied to the end of the bucket's last segment.
+    Segments of all buckets share one array, in the order in which they were started.
 
     Parameters
     ----------
     kind : dtype of unsigned integers
         32 or 64 bits.
     room : int
-        Bytes of codes to make room for; memory is touched as it fills.
+        Bytes of codes. Memory pages are touched only as they fill.
     """
 
-    def __init__(self, kind: np.dtype, room: int) -> None:
-        self.kind = kind
-        self.lower_bits = LOWER_BITS[kind.itemsize]
-        self.room = room
+    def __init__(self, dtype: np.dtype, capacity: int) -> None:
+        self.dtype = dtype
+        self.lower_bits = LOWER_BITS[dtype.itemsize]
+        self.capacity = capacity
         self.rows = 0
-        buckets = 1 << (8 * kind.itemsize - self.lower_bits)
-        chunks = max(1, room // (_CHUNK * kind.itemsize))
-        self._near = np.empty(buckets * _NEAR, kind)
-        self._near_rows = np.zeros(buckets, np.uint32)
+        buckets = 1 << (8 * dtype.itemsize - self.lower_bits)
+        segments = max(1, capacity // (_SEGMENT * dtype.itemsize))
+        self._buffer = np.empty(buckets * _BUFFER, dtype)
+        self._buffer_rows = np.zeros(buckets, np.uint32)
         self._ends = np.zeros(buckets, np.int64)
-        self._owners = np.empty(chunks, np.int64)
-        self._used = np.zeros(1, np.int64)
-        self._codes = np.empty(chunks * _CHUNK, kind)
+        self._segment_buckets = np.empty(segments, np.int64)
+        self._segment_count = np.zeros(1, np.int64)
+        self._codes = np.empty(segments * _SEGMENT, dtype)
 
-    def deal(self, bits: np.ndarray) -> int:
-        """Take rows until there is no room; how many were taken.
+    def add_codes(self, bits: np.ndarray) -> int:
+        """Add rows until the memory is full; return how many were added.
 
         Parameters
         ----------
         bits : ndarray of unsigned integers, shape (rows,), read-only
             Bits of scores without -0.0.
         """
-        taken = int(
-            _deal(
+        added = int(
+            _block_codes(
                 bits,
                 self.lower_bits,
-                self._near,
-                self._near_rows,
+                self._buffer,
+                self._buffer_rows,
                 self._ends,
-                self._owners,
-                self._used,
+                self._segment_buckets,
+                self._segment_count,
                 self._codes,
             )
         )
-        self.rows += taken
-        return taken
+        self.rows += added
+        return added
 
     @property
     def bytes(self) -> int:
-        """Bytes of the codes taken."""
-        return self.rows * self.kind.itemsize
+        """Bytes of the codes."""
+        return self.rows * self.dtype.itemsize
 
-    def held(self) -> np.ndarray:
-        """Rows of each bucket, buckets in ascending order of the score."""
-        rows = _CHUNK * np.bincount(self._owners[: self._used[0]], minlength=len(self._ends))
-        rows -= -self._ends % _CHUNK
-        return _ascending(rows + self._near_rows)
+    def rows_by_bucket(self) -> np.ndarray:
+        """Count the rows of each bucket, buckets in ascending order of the score."""
+        rows = _SEGMENT * np.bincount(
+            self._segment_buckets[: self._segment_count[0]], minlength=len(self._ends)
+        )
+        rows -= -self._ends % _SEGMENT
+        return _ascending(rows + self._buffer_rows)
 
-    def chunks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Chunks in the order of their bucket's bits, and where each bucket's begin."""
-        owners = self._owners[: self._used[0]]
-        order = np.argsort(owners, kind="stable")
-        return order, np.searchsorted(owners[order], np.arange(len(self._ends) + 1))
+    def segments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the segments by bucket, in bit order, and each bucket's first."""
+        segment_buckets = self._segment_buckets[: self._segment_count[0]]
+        order = np.argsort(segment_buckets, kind="stable")
+        return order, np.searchsorted(segment_buckets[order], np.arange(len(self._ends) + 1))
 
-    def collect(
-        self, bucket: int, chunks: tuple[np.ndarray, np.ndarray], codes: np.ndarray
+    def read_codes(
+        self, bucket: int, segments: tuple[np.ndarray, np.ndarray], codes: np.ndarray
     ) -> None:
-        """Write a bucket's codes: integers of the same order and the same ties as the scores.
+        """Write the codes of a bucket to an array.
+
+        Codes are integers with the order and the ties of the scores.
 
         Parameters
         ----------
         bucket : int
-            Counted in ascending order of the score.
-        chunks : tuple of ndarray
-            From `chunks`.
-        codes : ndarray, shape (rows held in the bucket,)
-            Written to.
+            Index in ascending order of the score.
+        segments : tuple of ndarray
+            From `segments`.
+        codes : ndarray, shape (rows of the bucket,)
+            Output.
         """
         negative = bucket < len(self._ends) // 2
-        sign = 1 << (8 * self.kind.itemsize - 1)
-        flip = self.kind.type(2 * sign - 1 if negative else sign)
-        self._copy(bucket, chunks, self._codes, self._near, flip, codes)
+        sign = 1 << (8 * self.dtype.itemsize - 1)
+        flip = self.dtype.type(2 * sign - 1 if negative else sign)
+        self._copy(bucket, segments, self._codes, self._buffer, flip, codes)
 
     def _copy(
         self,
         bucket: int,
-        chunks: tuple[np.ndarray, np.ndarray],
-        dealt: np.ndarray,
-        near: np.ndarray,
+        segments: tuple[np.ndarray, np.ndarray],
+        values: np.ndarray,
+        buffer: np.ndarray,
         flip: np.unsignedinteger[Any],
         out: np.ndarray,
     ) -> None:
-        order, bounds = chunks
+        order, bounds = segments
         half = len(self._ends) // 2
-        raw = 2 * half - 1 - bucket if bucket < half else bucket - half
-        _collect(
-            dealt,
-            order[bounds[raw] : bounds[raw + 1]],
-            self._ends[raw],
-            near[raw * _NEAR : raw * _NEAR + int(self._near_rows[raw])],
+        bits_bucket = 2 * half - 1 - bucket if bucket < half else bucket - half
+        _read_segments(
+            values,
+            order[bounds[bits_bucket] : bounds[bits_bucket + 1]],
+            self._ends[bits_bucket],
+            buffer[
+                bits_bucket * _BUFFER : bits_bucket * _BUFFER + int(self._buffer_rows[bits_bucket])
+            ],
             flip,
             out,
         )
 
     def clear(self) -> None:
-        """Forget all rows; the memory is used again."""
+        """Remove all rows and keep the memory."""
         self.rows = 0
-        self._near_rows[:] = 0
+        self._buffer_rows[:] = 0
         self._ends[:] = 0
-        self._used[0] = 0
+        self._segment_count[0] = 0
 
 
 class ScoreBlocks:
-    """What several threads have dealt, as one."""
+    """The scores of several threads as one."""
 
-    def __init__(self, dealt: list[BlockedScores]) -> None:
-        self._parts = [(part, part.chunks(), part.held()) for part in dealt]
-        self.rows = np.sum([held for _, _, held in self._parts], axis=0)
+    def __init__(self, blocks: list[BlockedScores]) -> None:
+        self._blocks = [(block, block.segments(), block.rows_by_bucket()) for block in blocks]
+        self.rows = np.sum([rows for _, _, rows in self._blocks], axis=0)
 
     def codes(self, bucket: int) -> np.ndarray:
-        """Codes of a bucket, in scratch."""
-        codes = scratch("codes", int(self.rows[bucket]), self._parts[0][0].kind)
+        """Collect the codes of a bucket in scratch memory."""
+        codes = scratch("codes", int(self.rows[bucket]), self._blocks[0][0].dtype)
         done = 0
-        for part, chunks, held in self._parts:
-            here = int(held[bucket])
-            part.collect(bucket, chunks, codes[done : done + here])
+        for block, segments, rows_by_bucket in self._blocks:
+            here = int(rows_by_bucket[bucket])
+            block.read_codes(bucket, segments, codes[done : done + here])
             done += here
         return codes
 
 
-def _ascending(of_buckets: np.ndarray) -> np.ndarray:
-    """Numbers of buckets from the order of their bits, where negative scores descend."""
-    half = len(of_buckets) // 2
-    return np.concatenate([of_buckets[: half - 1 : -1], of_buckets[:half]])
+def _ascending(numbers: np.ndarray) -> np.ndarray:
+    """Reorder the counts of buckets from bit order to score order.
+
+    In the order of bits negative scores descend.
+    """
+    half = len(numbers) // 2
+    return np.concatenate([numbers[: half - 1 : -1], numbers[:half]])
 
 
 @kernel
-def _deal(  # type: ignore[no-untyped-def]
-    bits, lower_bits, near, near_rows, ends, owners, used, codes
+def _block_codes(  # type: ignore[no-untyped-def]
+    bits, lower_bits, buffer, buffer_rows, ends, segment_buckets, segment_count, codes
 ):
-    shift = near.dtype.type(lower_bits)
+    shift = buffer.dtype.type(lower_bits)
     for i in range(bits.shape[0]):
         bucket = np.int64(bits[i] >> shift)
-        first = bucket * _NEAR
-        rows = np.int64(near_rows[bucket])
-        if rows == _NEAR:
+        first = bucket * _BUFFER
+        rows = np.int64(buffer_rows[bucket])
+        if rows == _BUFFER:
             end = ends[bucket]
-            if end % _CHUNK == 0:
-                if used[0] == owners.shape[0]:
+            if end % _SEGMENT == 0:
+                if segment_count[0] == segment_buckets.shape[0]:
                     return i
-                end = used[0] * _CHUNK
-                owners[used[0]] = bucket
-                used[0] += 1
-            # Slices, because only then does the loop vectorise.
-            here = near[first : first + _NEAR]
-            there = codes[end : end + _NEAR]
-            for k in range(_NEAR):
+                end = segment_count[0] * _SEGMENT
+                segment_buckets[segment_count[0]] = bucket
+                segment_count[0] += 1
+            # Slices: only then does the loop vectorise.
+            here = buffer[first : first + _BUFFER]
+            there = codes[end : end + _BUFFER]
+            for k in range(_BUFFER):
                 there[k] = here[k]
-            ends[bucket] = end + _NEAR
+            ends[bucket] = end + _BUFFER
             rows = np.int64(0)
-        near[first + rows] = bits[i]
-        near_rows[bucket] = rows + 1
+        buffer[first + rows] = bits[i]
+        buffer_rows[bucket] = rows + 1
     return bits.shape[0]
 
 
 @kernel
-def _collect(codes, chunks, end, near, flip, out):  # type: ignore[no-untyped-def]
+def _read_segments(codes, segments, end, buffer, flip, out):  # type: ignore[no-untyped-def]
     n = 0
-    for c in range(chunks.shape[0]):
-        lo = chunks[c] * _CHUNK
-        hi = lo + _CHUNK
+    for c in range(segments.shape[0]):
+        lo = segments[c] * _SEGMENT
+        hi = lo + _SEGMENT
         if lo < end < hi:
             hi = end
         here = codes[lo:hi]
@@ -193,8 +205,8 @@ def _collect(codes, chunks, end, near, flip, out):  # type: ignore[no-untyped-de
         for k in range(hi - lo):
             there[k] = here[k] ^ flip
         n += hi - lo
-    for k in range(near.shape[0]):
-        out[n + k] = near[k] ^ flip
+    for k in range(buffer.shape[0]):
+        out[n + k] = buffer[k] ^ flip
 
 
 #: Bytes of a weight.
@@ -202,21 +214,21 @@ _WIDTH = 8
 
 
 class BlockedWeights(BlockedScores):
-    """The scores and weights one thread has added, in buckets of the score.
+    """Scores and weights that one thread has added, in buckets of the score.
 
     Parameters
     ----------
-    kind, room
-        As of `BlockedScores`; the room is that of codes and weights.
+    dtype, capacity
+        As in `BlockedScores`; the capacity is that of codes and weights.
     """
 
-    def __init__(self, kind: np.dtype, room: int) -> None:
-        super().__init__(kind, room * kind.itemsize // (kind.itemsize + _WIDTH))
-        self._near_weights = np.empty(len(self._near), np.uint64)
+    def __init__(self, dtype: np.dtype, capacity: int) -> None:
+        super().__init__(dtype, capacity * dtype.itemsize // (dtype.itemsize + _WIDTH))
+        self._buffer_weights = np.empty(len(self._buffer), np.uint64)
         self._weights = np.empty(len(self._codes), np.uint64)
 
-    def block_weighted(self, bits: np.ndarray, weight: np.ndarray) -> int:
-        """Take rows until there is no room; how many were taken.
+    def add_weighted(self, bits: np.ndarray, weight: np.ndarray) -> int:
+        """Add rows until the memory is full; return how many were added.
 
         Parameters
         ----------
@@ -225,70 +237,70 @@ class BlockedWeights(BlockedScores):
         weight : ndarray of uint64, shape (rows,), read-only
             Bits of weights.
         """
-        taken = int(
-            _deal_weighted(
+        added = int(
+            _block_weighted(
                 bits,
                 weight,
                 self.lower_bits,
-                self._near,
-                self._near_weights,
-                self._near_rows,
+                self._buffer,
+                self._buffer_weights,
+                self._buffer_rows,
                 self._ends,
-                self._owners,
-                self._used,
+                self._segment_buckets,
+                self._segment_count,
                 self._codes,
                 self._weights,
             )
         )
-        self.rows += taken
-        return taken
+        self.rows += added
+        return added
 
-    def collect_weights(
-        self, bucket: int, chunks: tuple[np.ndarray, np.ndarray], weights: np.ndarray
+    def read_weights(
+        self, bucket: int, segments: tuple[np.ndarray, np.ndarray], weights: np.ndarray
     ) -> None:
-        """Write the bits of a bucket's weights, in the order of the codes that `collect` writes."""
-        self._copy(bucket, chunks, self._weights, self._near_weights, np.uint64(0), weights)
+        """Write the bits of a bucket's weights, in the order of `read_codes`."""
+        self._copy(bucket, segments, self._weights, self._buffer_weights, np.uint64(0), weights)
 
 
 @kernel
-def _deal_weighted(  # type: ignore[no-untyped-def]
+def _block_weighted(  # type: ignore[no-untyped-def]
     bits,
     weight,
     lower_bits,
-    near,
-    near_weights,
-    near_rows,
+    buffer,
+    buffer_weights,
+    buffer_rows,
     ends,
-    owners,
-    used,
+    segment_buckets,
+    segment_count,
     codes,
     weights,
 ):
-    shift = near.dtype.type(lower_bits)
+    shift = buffer.dtype.type(lower_bits)
     for i in range(bits.shape[0]):
         bucket = np.int64(bits[i] >> shift)
-        first = bucket * _NEAR
-        rows = np.int64(near_rows[bucket])
-        if rows == _NEAR:
+        first = bucket * _BUFFER
+        rows = np.int64(buffer_rows[bucket])
+        if rows == _BUFFER:
             end = ends[bucket]
-            if end % _CHUNK == 0:
-                if used[0] == owners.shape[0]:
+            if end % _SEGMENT == 0:
+                if segment_count[0] == segment_buckets.shape[0]:
                     return i
-                end = used[0] * _CHUNK
-                owners[used[0]] = bucket
-                used[0] += 1
-            # Slices, because only then do the loops vectorise.
-            here = near[first : first + _NEAR]
-            there = codes[end : end + _NEAR]
-            for k in range(_NEAR):
+                end = segment_count[0] * _SEGMENT
+                segment_buckets[segment_count[0]] = bucket
+                segment_count[0] += 1
+            # Slices: only then do the loops vectorise.
+            here = buffer[first : first + _BUFFER]
+            there = codes[end : end + _BUFFER]
+            for k in range(_BUFFER):
                 there[k] = here[k]
-            heavy = near_weights[first : first + _NEAR]
-            moved = weights[end : end + _NEAR]
-            for k in range(_NEAR):
-                moved[k] = heavy[k]
-            ends[bucket] = end + _NEAR
+            weights_here = buffer_weights[first : first + _BUFFER]
+            weights_there = weights[end : end + _BUFFER]
+            for k in range(_BUFFER):
+                weights_there[k] = weights_here[k]
+            ends[bucket] = end + _BUFFER
             rows = np.int64(0)
-        near[first + rows] = bits[i]
-        near_weights[first + rows] = weight[i]
-        near_rows[bucket] = rows + 1
+        buffer[first + rows] = bits[i]
+        buffer_weights[first + rows] = weight[i]
+        buffer_rows[bucket] = rows + 1
     return bits.shape[0]

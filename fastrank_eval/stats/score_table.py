@@ -1,4 +1,4 @@
-"""Turn counts at distinct scores into areas, ranks and steps."""
+"""Compute areas, ranks and ROC steps from the counts of distinct scores."""
 
 from __future__ import annotations
 
@@ -13,102 +13,115 @@ from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.stats.score_blocks import LOWER_BITS
 
-__all__ = ["area_from_pairs", "area_of", "products"]
+__all__ = ["area_from_pairs", "area_from_steps", "sum_of_products"]
 
 
 def sortable_bits(score: np.ndarray) -> np.ndarray:
-    """The bits of scores as unsigned integers, read-only."""
+    """View scores as unsigned integers with the same bits, read-only."""
     return frozen(np.ascontiguousarray(score).view(f"u{score.dtype.itemsize}"))
 
 
 def sortable_codes(score: np.ndarray) -> np.ndarray:
-    """Unsigned integers of the same order and the same ties as the scores."""
-    # Adding 0.0 makes 0.0 of -0.0, which equals it in all but the bits.
+    """Encode scores as unsigned integers with the same order and ties."""
+    # Adding 0.0 turns -0.0 into 0.0, which is equal but has other bits.
     bits = sortable_bits(score + score.dtype.type(0))
     sign = bits.dtype.type(1 << (8 * bits.itemsize - 1))
     return np.where(bits & sign, ~bits, bits | sign)
 
 
 def scores_of(codes: np.ndarray) -> np.ndarray:
-    """The scores that codes stand for, float32 or float64."""
+    """Decode codes to scores, float32 or float64."""
     sign = codes.dtype.type(1 << (8 * codes.itemsize - 1))
     return np.where(codes & sign, codes ^ sign, ~codes).view(f"f{codes.itemsize}")
 
 
 def distinct_codes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending distinct codes, and how often each is there (np.unique hashes: 360 ns a row)."""
+    """Return the distinct codes, ascending, and the rows of each.
+
+    np.unique hashes, which takes 360 ns a row.
+    """
     return distinct_sorted(np.sort(codes))
 
 
 def distinct_sorted(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct codes of ascending ones, and how often each is there."""
-    fresh = np.empty(len(codes), np.bool_)
-    fresh[:1] = True
-    np.not_equal(codes[1:], codes[:-1], out=fresh[1:])
-    firsts = np.flatnonzero(fresh)
+    """Return the distinct codes of ascending codes, and the rows of each."""
+    is_first = np.empty(len(codes), np.bool_)
+    is_first[:1] = True
+    np.not_equal(codes[1:], codes[:-1], out=is_first[1:])
+    firsts = np.flatnonzero(is_first)
     return codes[firsts], np.diff(firsts, append=len(codes))
 
 
-def area_of(steps: RocSteps) -> float:
-    """The area that `area_from_pairs` finds, from the same whole numbers."""
-    above = np.cumsum(steps.between)[:-1] + np.cumsum(steps.others)
-    others = int(steps.between.sum() + steps.others.sum())
-    won_twice = products(steps.positives, 2 * (others - above) + steps.others)
+def area_from_steps(steps: RocSteps) -> float:
+    """Compute the AUC from ROC steps, as `area_from_pairs` does."""
+    above = np.cumsum(steps.negatives_between)[:-1] + np.cumsum(steps.others)
+    others = int(steps.negatives_between.sum() + steps.others.sum())
+    won_twice = sum_of_products(steps.positives, 2 * (others - above) + steps.others)
     pairs = int(steps.positives.sum()) * others
     return won_twice / (2 * pairs) if pairs else float("nan")
 
 
-def products(number: np.ndarray, rows: np.ndarray) -> int:
-    """The exact sum of products of counts below 2**48."""
+def sum_of_products(number: np.ndarray, rows: np.ndarray) -> int:
+    """Compute the exact sum of products of counts below 2**48."""
     if int(number.sum()) * int(rows.max(initial=0)) < 1 << 63:
         return int(np.dot(number, rows))
     return sum(int(np.sum(number * (rows >> s & 0xFFFF))) << s for s in (0, 16, 32))
 
 
 def area_from_pairs(won_twice: int, rows: int, positives: int) -> float:
-    """AUC from twice the rows each positive stands above, tied rows (itself too) counted once."""
+    """Compute the AUC from the pairs that positives win.
+
+    Parameters
+    ----------
+    won_twice : int
+        Twice the rows below each positive, plus the rows tied with it (itself too), summed.
+    rows, positives : int
+    """
     pairs = positives * (rows - positives)
-    # Against the positives among the rows, half of all pairs are won.
+    # The pairs of two positives are subtracted: half of them count as won.
     return (won_twice - positives * positives) / (2 * pairs) if pairs else float("nan")
 
 
-#: Rows that should share a place when a bucket is dealt once more, and the most bits to do so by.
-_NEAR_ROWS, _MOST_BITS = 64, 13
-#: Rows of a bucket of 32-bit codes that are worth a table; fewer are sorted.
+#: Rows for each bin when a bucket is split into bins, and the most bits that choose the bin.
+_BUCKET_ROWS, _MAX_BITS = 64, 13
+#: Buckets of 32-bit codes with this many rows use a table; smaller ones are sorted.
 _TABLE_ROWS = 1 << 14
 
 
-def located_in_bucket(
+def count_below_in_bucket(
     codes: np.ndarray, positive: np.ndarray, lower_bits: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each positive, the rows of its bucket with a lower code, and with one as high."""
+    """Count the bucket's rows below each positive, and up to it."""
     if len(codes) < _TABLE_ROWS:
-        return located(np.sort(codes), positive)
-    table = table_of(codes)
+        return count_below(np.sort(codes), positive)
+    table = count_table(codes)
     if table is not None:
-        return located_in_table(table, positive)
+        return count_below_in_table(table, positive)
     below, through = np.empty((2, len(positive)), np.int64)
-    bits = min((len(codes) // _NEAR_ROWS).bit_length(), _MOST_BITS)
+    bits = min((len(codes) // _BUCKET_ROWS).bit_length(), _MAX_BITS)
     bounds = np.zeros((1 << bits) + 1, np.int64)
-    dealt = scratch("dealt codes", len(codes), codes.dtype)
-    if _compare_in_bucket(
-        frozen(codes.view()), positive, lower_bits - bits, bounds, dealt, below, through
+    reordered = scratch("reordered codes", len(codes), codes.dtype)
+    if _count_below_in_bucket(
+        frozen(codes.view()), positive, lower_bits - bits, bounds, reordered, below, through
     ):
         return below, through
-    return located(np.sort(codes), positive)
+    return count_below(np.sort(codes), positive)
 
 
-def located_in_table(table: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each positive, ascending, the rows of lower codes in a table of bytes, and up to it."""
+def count_below_in_table(table: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Count as `count_below_in_bucket`, from a table of bytes.
+
+    Positives ascend.
+    """
     below, through = np.empty((2, len(positive)), np.int64)
-    _locate_in_table(table.view(np.uint64), frozen(positive.astype(np.uint32)), below, through)
+    _count_below_in_table(table.view(np.uint64), frozen(positive.astype(np.uint32)), below, through)
     return below, through
 
 
-def table_of(codes: np.ndarray) -> np.ndarray | None:
-    """Rows of each 32-bit code of a bucket, a byte each, in scratch.
+def count_table(codes: np.ndarray) -> np.ndarray | None:
+    """Count the rows of each 32-bit code in bytes of scratch memory.
 
-    None if the rows are too few for it, or a byte is too small.
+    Return None if the rows are too few for a table, or a count exceeds a byte.
     """
     if codes.dtype != np.uint32 or len(codes) < _TABLE_ROWS:
         return None
@@ -119,7 +132,7 @@ def table_of(codes: np.ndarray) -> np.ndarray | None:
 
 @kernel
 def _count_codes(codes, table):  # type: ignore[no-untyped-def]
-    """Count the rows of each code by its lower part; False as soon as one has 256."""
+    """Count the rows of each code; return False if a code has 256."""
     mask = np.uint32(table.shape[0] - 1)
     for i in range(codes.shape[0]):
         rows = np.int64(table[codes[i] & mask]) + 1
@@ -137,28 +150,34 @@ def _sum_bytes(word):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _locate_in_table(words, positive, below, through):  # type: ignore[no-untyped-def]
-    """Sums of the bytes below each ascending positive's place, and up to it, eight a word."""
+def _count_below_in_table(words, positive, below, through):  # type: ignore[no-untyped-def]
+    """Sum the bytes below each positive's index, and up to it.
+
+    Positives ascend; a word has eight bytes.
+    """
     mask = np.uint64(8 * words.shape[0] - 1)
     total = 0
     done = np.int64(0)
     for p in range(positive.shape[0]):
-        place = np.uint64(positive[p]) & mask
-        word = np.int64(place >> np.uint64(3))
+        index = np.uint64(positive[p]) & mask
+        word = np.int64(index >> np.uint64(3))
         between = words[done:word]
         for w in range(between.shape[0]):
             total += _sum_bytes(between[w])
         done = word
-        bit = (place & np.uint64(7)) << np.uint64(3)
+        bit = (index & np.uint64(7)) << np.uint64(3)
         below[p] = total + _sum_bytes(words[word] & ((np.uint64(1) << bit) - np.uint64(1)))
         through[p] = below[p] + np.int64((words[word] >> bit) & np.uint64(0xFF))
 
 
 @kernel
-def _compare_in_bucket(  # type: ignore[no-untyped-def]
+def _count_below_in_bucket(  # type: ignore[no-untyped-def]
     codes, positive, lower_bits, bounds, scratch, below, through
 ):
-    """Deal a bucket's rows once more, then compare; False where comparing would take too long."""
+    """Split a bucket's rows into bins, then compare inside each bin.
+
+    Return False if this would take too many comparisons.
+    """
     shift = codes.dtype.type(lower_bits)
     mask = codes.dtype.type(bounds.shape[0] - 2)
     for i in range(codes.shape[0]):
@@ -175,9 +194,9 @@ def _compare_in_bucket(  # type: ignore[no-untyped-def]
         bounds[b] = end
     for i in range(codes.shape[0]):
         b = (codes[i] >> shift) & mask
-        place = bounds[b] - 1
-        bounds[b] = place
-        scratch[place] = codes[i]
+        index = bounds[b] - 1
+        bounds[b] = index
+        scratch[index] = codes[i]
     for p in range(positive.shape[0]):
         if p > 0 and positive[p] == positive[p - 1]:
             below[p] = below[p - 1]
@@ -185,26 +204,29 @@ def _compare_in_bucket(  # type: ignore[no-untyped-def]
             continue
         value = positive[p]
         b = (value >> shift) & mask
-        # A slice, for once: only then does the loop vectorise (1.2 ns a row, against 10).
-        near = scratch[bounds[b] : bounds[b + 1]]
+        # A slice: only then does the loop vectorise (1.2 ns a row, against 10).
+        bin_codes = scratch[bounds[b] : bounds[b + 1]]
         lower = 0
         up_to = 0
-        for i in range(near.shape[0]):
-            lower += near[i] < value
-            up_to += near[i] <= value
+        for i in range(bin_codes.shape[0]):
+            lower += bin_codes[i] < value
+            up_to += bin_codes[i] <= value
         below[p] = bounds[b] + lower
         through[p] = bounds[b] + up_to
     return True
 
 
-def located(codes: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each positive, the sorted codes below it, and up to it; both lists ascend."""
+def count_below(codes: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Count the codes below each positive, and up to it.
+
+    Both arrays ascend.
+    """
     return np.searchsorted(codes, positive), np.searchsorted(codes, positive, side="right")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
-    """Distinct scores, highest first, and the positive and other rows that have them.
+    """Distinct scores, highest first, with their positives and others.
 
     Parameters
     ----------
@@ -213,7 +235,7 @@ class ScoreTable:
     positives, others : ndarray, shape (scores,), read-only
         int64 counts of rows, or float64 sums of their weights times `scale`.
     scale : float
-        A power of two, which lets no sum of weights overflow; 1 without weights.
+        A power of two that prevents overflow of sums of weights; 1 without weights.
     """
 
     score: np.ndarray
@@ -223,15 +245,15 @@ class ScoreTable:
 
     @classmethod
     def empty(cls) -> Self:
-        """A table of no score."""
+        """Make a table without scores."""
         none = frozen(np.empty(0, np.int64))
         return cls(frozen(np.empty(0)), none, none)
 
     @classmethod
-    def of(
+    def from_codes(
         cls, codes: np.ndarray, positives: np.ndarray, others: np.ndarray, scale: float = 1.0
     ) -> Self:
-        """From the codes of the scores."""
+        """Make a table from the codes of the scores."""
         score, positives, others = (
             frozen(np.ascontiguousarray(column)) for column in (scores_of(codes), positives, others)
         )
@@ -249,17 +271,18 @@ class ScoreTable:
 
     @property
     def missing(self) -> str | None:
-        """Why no measure that needs both classes is defined, or None."""
+        """The reason why measures that need both classes are undefined, or None."""
         if self.positive > 0 and self.other > 0:
             return None
-        weighs = self.positive > 0 or self.other > 0
-        return "single_class" if weighs or not len(self.score) else "zero_weight"
+        has_weight = self.positive > 0 or self.other > 0
+        return "single_class" if has_weight or not len(self.score) else "zero_weight"
 
-    def saved(self) -> Arrays:
-        """Counts of rows: ``codes`` of the scores, ascending, ``positives`` and ``others``.
+    def to_arrays(self) -> Arrays:
+        """Write ``codes`` of the scores, ascending, ``positives`` and ``others``.
 
-        Codes are the scores' bits as unsigned integers of the same order (all bits flipped where
-        the sign is set, else the sign), in the steps of `array_codes.delta_encode`.
+        A code has the bits of the score as an unsigned integer of the same order: all bits are
+        flipped where the sign is set, otherwise the sign alone. Codes are written as differences
+        (see `array_codes`).
         """
         return {
             "codes": delta_encode(sortable_codes(self.score[::-1])),
@@ -268,10 +291,10 @@ class ScoreTable:
         }
 
     @staticmethod
-    def counts_in(parts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Codes, ascending, with the number of their positives and of their others."""
-        positives, others = (parts[name].astype(np.int64) for name in ("positives", "others"))
-        codes = delta_decode(parts["codes"])
+    def counts_in(arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Read the ascending codes with their positives and others."""
+        positives, others = (arrays[name].astype(np.int64) for name in ("positives", "others"))
+        codes = delta_decode(arrays["codes"])
         if not codes.shape == positives.shape == others.shape or (codes[1:] <= codes[:-1]).any():
             raise ValueError("codes do not ascend, or are not as many as their counts")
         if min(positives.min(initial=0), others.min(initial=0)) < 0:
@@ -281,10 +304,10 @@ class ScoreTable:
 
 @dataclass(frozen=True, slots=True)
 class RocSteps:
-    """Distinct scores of positives, highest first, with the others at them and between them.
+    """Distinct scores of positives, highest first, with negatives.
 
-    It is what a `ScoreTable` says once the others between two scores of positives are added up;
-    at click rates of a few per cent it is shorter by far.
+    A `ScoreTable` with the negatives between two scores of positives added up. At click rates of a
+    few per cent it is far shorter.
 
     Parameters
     ----------
@@ -292,8 +315,9 @@ class RocSteps:
         Strictly descending.
     positives, others : ndarray, shape (scores,), read-only
         Rows that have the score: int64 counts, or float64 sums of their weights times `scale`.
-    between : ndarray, shape (scores + 1,), read-only
-        Others of a score below the one before and above this one; at last, those below all.
+    negatives_between : ndarray, shape (scores + 1,), read-only
+        Negatives with a score above this one and below the previous one. The last entry counts
+        those below all scores.
     scale : float
         As in a `ScoreTable`.
     """
@@ -301,24 +325,24 @@ class RocSteps:
     score: np.ndarray
     positives: np.ndarray
     others: np.ndarray
-    between: np.ndarray
+    negatives_between: np.ndarray
     scale: float = 1.0
 
     @classmethod
     def empty(cls) -> Self:
-        """No score at all."""
+        """Make steps without scores."""
         none = frozen(np.empty(0, np.int64))
         return cls(frozen(np.empty(0)), none, none, frozen(np.zeros(1, np.int64)))
 
     @classmethod
-    def of(
+    def from_codes(
         cls,
         codes: np.ndarray,
         positives: np.ndarray,
         others: np.ndarray,
         between: np.ndarray,
     ) -> Self:
-        """From the codes of the scores."""
+        """Make steps from the codes of the scores."""
         score, positives, others, between = (
             frozen(np.ascontiguousarray(column))
             for column in (scores_of(codes), positives, others, between)
@@ -326,13 +350,14 @@ class RocSteps:
         return cls(score, positives, others, between)
 
     @classmethod
-    def of_places(cls, parts: Sequence[tuple[np.ndarray, ...]], rows: int) -> Self:
-        """From ascending positives, their number, and the rows below them and up to them.
+    def from_ranks(cls, parts: Sequence[tuple[np.ndarray, ...]], rows: int) -> Self:
+        """Make steps from the ranks of positives.
 
         Parameters
         ----------
         parts : sequence of tuple of ndarray
-            Distinct codes of positives with these numbers, a part after another.
+            By bucket, ascending: distinct codes of positives, the positives of each, and the rows
+            with a lower code and with a code at most as high.
         rows : int
             All rows.
         """
@@ -342,16 +367,16 @@ class RocSteps:
         tied = through - below - number
         edges = np.concatenate([[0], lower + tied])
         between = np.append(lower, rows - number.sum()) - edges
-        return cls.of(codes[::-1], number[::-1], tied[::-1], between[::-1])
+        return cls.from_codes(codes[::-1], number[::-1], tied[::-1], between[::-1])
 
     @classmethod
-    def of_table(cls, table: ScoreTable) -> Self:
-        """From every distinct score."""
-        at = np.flatnonzero(table.positives)
-        between = np.zeros(len(at) + 1, table.others.dtype)
-        _add_between(table.others, frozen(at), between)
+    def from_table(cls, table: ScoreTable) -> Self:
+        """Make steps from the table of every distinct score."""
+        index = np.flatnonzero(table.positives)
+        between = np.zeros(len(index) + 1, table.others.dtype)
+        _sum_between(table.others, frozen(index), between)
         score, positives, others = (
-            frozen(column[at]) for column in (table.score, table.positives, table.others)
+            frozen(column[index]) for column in (table.score, table.positives, table.others)
         )
         return cls(score, positives, others, frozen(between), table.scale)
 
@@ -363,29 +388,29 @@ class RocSteps:
     @property
     def other(self) -> float:
         """All others: their number, or their weight times `scale`."""
-        return float(self.others.sum() + self.between.sum())
+        return float(self.others.sum() + self.negatives_between.sum())
 
     def runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Others and positives of each run of rows, from the highest score down.
+        """Return others and positives of each run, highest scores first.
 
         Returns
         -------
         others, positives : ndarray of float64, shape (2 * scores + 1,)
-            By turns those between two scores and those at one.
+            Even entries: between two scores; odd entries: at a score.
         """
         others, positives = np.zeros((2, 2 * len(self.score) + 1))
-        others[0::2] = self.between
+        others[0::2] = self.negatives_between
         others[1::2] = self.others
         positives[1::2] = self.positives
         return frozen(others), frozen(positives)
 
 
 @kernel
-def _add_between(others, at, between):  # type: ignore[no-untyped-def]
-    """Add up the others that stand between positives, from the highest score down."""
+def _sum_between(others, index, between):  # type: ignore[no-untyped-def]
+    """Sum the others between positives, from the highest score down."""
     k = 0
     for i in range(others.shape[0]):
-        if k < at.shape[0] and at[k] == i:
+        if k < index.shape[0] and index[k] == i:
             k += 1
         else:
             between[k] += others[i]

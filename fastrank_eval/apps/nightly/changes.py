@@ -23,7 +23,7 @@ from fastrank_eval.apps.nightly.night import (
     NightValue,
 )
 from fastrank_eval.apps.nightly.text import confidence_of
-from fastrank_eval.measures.parser import computed, measure
+from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import gate
 
@@ -229,7 +229,7 @@ def _with_gate(night: Night, requested: Mapping[str, str], *gates: Sequence[str]
         for term in terms_of(gate(condition).condition):
             if not isinstance(term, Term) or term.slice != ALL:
                 continue
-            text = computed(measure(term.measure), known, requested)
+            text = find_computed(measure(term.measure), known, requested)
             for score in night.models if term.score is None else [term.score]:
                 # A difference from the baseline says nothing of the baseline itself.
                 if at or term.field not in COMPARISON_FIELDS or score != night.baseline:

@@ -27,7 +27,7 @@ from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.stats.hypothesis_tests import adjusted, clustered_t
+from fastrank_eval.stats.hypothesis_tests import adjust_p_values, clustered_t
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail, t_quantile
 
 __all__ = [
@@ -206,7 +206,7 @@ def _settled(lines: Sequence[NightDifference], confidence: float) -> list[NightD
     found: list[NightDifference] = []
     for _, together in groupby(lines, key=lambda line: line.by):
         family = list(together)
-        p_values = adjusted(np.array([line.p_value for line in family], np.float64), "holm")
+        p_values = adjust_p_values(np.array([line.p_value for line in family], np.float64), "holm")
         for line, p_value in zip(family, p_values.tolist(), strict=True):
             verdict = _verdict(line, p_value, measures[line.measure], confidence)
             found.append(replace(line, p_adjusted=p_value, verdict=verdict))

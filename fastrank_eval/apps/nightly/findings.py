@@ -20,7 +20,7 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.quality import distinct_scores
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.measures.parser import computed, measure
+from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import (
     ALL,
     COMPARISON_FIELDS,
@@ -180,7 +180,7 @@ def _worst(
         return judged.failures
     texts = {term.measure for term in terms_of(condition) if isinstance(term, Term)}
     known = list(dict.fromkeys(value.measure for value in night.values))
-    of = {str(computed(measure(text), known, requested)) for text in texts}
+    of = {str(find_computed(measure(text), known, requested)) for text in texts}
     values = {(v.score, v.slice, v.measure): v.value for v in night.values}
     sizes: dict[tuple[str, str], float] = {}
     for line in night.compared:
@@ -307,7 +307,7 @@ def _finding(
     lead: Term | Count = next(iter([*differences, *measured, *terms]))
     if isinstance(lead, Term):
         known = list(dict.fromkeys(value.measure for value in night.values))
-        text = computed(measure(lead.measure), known, requested)
+        text = find_computed(measure(lead.measure), known, requested)
         slice_ = lead.slice or failure.slice or ""
         finding = replace(
             finding,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fastrank_eval.apps.nightly.compare_nights import EarlierNight
 from fastrank_eval.apps.nightly.night import EARLIER, GateOutcome, GateTexts, Night
-from fastrank_eval.measures.parser import computed, measure
+from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import Gate, GateFailure, GateRow, gate, judge
 
@@ -152,7 +152,7 @@ def _new(
             continue
         score = term.score or str(failure.score)
         part = term.slice or str(failure.slice)
-        found = computed(measure(term.measure), list(measures), requested)
+        found = find_computed(measure(term.measure), list(measures), requested)
         if score not in scores:
             yield score
         elif found is None:

@@ -19,7 +19,7 @@ from fastrank_eval.apps.nightly.text import (
     p_text,
     verdict_text,
 )
-from fastrank_eval.measures.parser import computed, measure
+from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import gate
 
@@ -140,7 +140,7 @@ def _meant(term: Term, night: Night) -> list[str]:
     """Find the measures that a term is of; a profile may have given them other options."""
     wanted, measures = measure(term.measure), night.measures
     requested = night.conventions.get("requested")
-    found = computed(wanted, measures, requested if isinstance(requested, Mapping) else {})
+    found = find_computed(wanted, measures, requested if isinstance(requested, Mapping) else {})
     if found is not None or requested:
         return [] if found is None else [str(found)]
     # Older nights do not hold the names that were requested.

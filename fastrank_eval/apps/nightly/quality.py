@@ -18,7 +18,7 @@ from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, whole
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, integer
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
 from fastrank_eval.stats.weighted_scores import InOrder
 
@@ -164,7 +164,7 @@ class _DistinctScores(_OfAllRows):
     summary = "distinct scores, up to a limit"
     formula = "n"
     reference = ""
-    options = (Param("limit", 2, "where counting stops", whole(2, MOST_SCORES)),)
+    options = (Param("limit", 2, "where counting stops", integer(2, MOST_SCORES)),)
     range = (0.0, np.inf)
 
     def state_key(self) -> Hashable:

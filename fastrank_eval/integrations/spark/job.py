@@ -37,7 +37,7 @@ from fastrank_eval.integrations.spark.worker import (
     batch_to_bytes,
 )
 from fastrank_eval.io.keys import refuse_unhashable
-from fastrank_eval.measures.parser import requested_measures, spelled_out
+from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.quantiles import Distribution
@@ -135,7 +135,9 @@ class Job:
             raise ArgumentError(_NO_INPUT_ORDER)
         arguments = dict(options)
         where = arguments.pop("where", None)
-        arguments["measures"] = [spelled_out(m) for m in requested_measures(options["measures"])]
+        arguments["measures"] = [
+            text_with_options(m) for m in requested_measures(options["measures"])
+        ]
         if arguments.get("by"):
             arguments["by"] = [str(spec) for spec in requested_slicing(arguments["by"])]
         schema = arrow_schema(df)
