@@ -61,7 +61,7 @@ def test_command__columns_a_class__are_several_labels(tmp_path) -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["-s", "cat=p_cat,p_dog"], "'p_dog' is not a class and its column"),
+        (["-s", "cat=p_cat,p_dog"], "must be CLASS=COLUMN, got 'p_dog'"),
         (["-s", "cat=p_cat,cat=p_dog"], "names the class 'cat' twice"),
         (["-s", SCORES, "-a", "most"], "average='most' is not one of"),
     ],

@@ -262,7 +262,7 @@ def test_merge_compare__gates_and_outputs(nights) -> None:
 def test_merge__choices_without_compare__are_refused(nights) -> None:
     outcome = run("merge", *nights, "--test", "sign", "--seed", "3")
     assert outcome.exit_code == 2
-    assert "--test, --seed say how models are compared: give --compare too" in outcome.stderr
+    assert "--test, --seed apply to comparisons: give --compare too" in outcome.stderr
     outcome = run("merge", *nights, "--compare", "-b", "new")
     assert outcome.exit_code == 2
     assert "has baseline 'old'" in outcome.stderr
@@ -290,7 +290,7 @@ def test_compare__two_states__gates(models) -> None:
 @pytest.mark.parametrize("sources, options, complaint", [
     (["old.state", "all.parquet"], [], "'old.state' is a saved state, and 'all.parquet' is not"),
     (["old.state", "new.state", "old.state"], [], "3 saved states are more than two"),
-    (["old.state"], ["-g", "user", "-m", "AP"], "--group, --measures say how rows are read"),
+    (["old.state"], ["-g", "user", "-m", "AP"], "--group, --measures apply to rows"),
     (["old.state", "new.state"], ["-b", "new"], "baseline='new' is none of the score columns"),
     (["old.state"], [], "name the baseline, one of 'old'"),
     (["all.parquet"], ["-s", "old,new"], "--group, --label, --baseline are missing. (Saved states"),

@@ -85,7 +85,7 @@ def test_read__range__both_ends_included(path: Path) -> None:
         assert [night.date for night in history.read(first, last)] == [first, last]
         assert history.rows(first, first) == {first: 2**53 + 1}
         assert history.read(dt.date(2027, 1, 1)) == []
-        before, *whole = history.read(whole_from=first)
+        before, *whole = history.read(details_from=first)
         assert same(before, a_night(1, compared=(), curves={}))
         assert same(whole[0], a_night(3))
         assert history.volumes(last, 14, 28)[0][0] == 2**53 + 1
@@ -227,7 +227,7 @@ def test_second_writer__waits_in_vain__is_told(path: Path) -> None:
         History(path) as first,
         History(path, patience=0.05) as second,
         first.transaction(),
-        pytest.raises(HistoryError, match=r"another run has held it for more than 0.05 seconds"),
+        pytest.raises(HistoryError, match=r"another run has locked it for more than 0.05 seconds"),
     ):
         second.write(a_night())
 

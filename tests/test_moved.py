@@ -114,7 +114,7 @@ def test_moved__page_json_and_markdown__choose_the_same() -> None:
     assert lead.startswith("* `slot=side` of `new`: `GAUC` -0.05")
     assert lead.endswith("; gate failed; 1 more change")
     found = elements(page([night]))
-    box: Any = next(one for one in found if one.attributes.get("class") == "moved")
+    box: Any = next(one for one in found if one.attributes.get("class") == "changes")
     told = box.children[0].all_text()
     for words in ("slot=side", "worse", "GAUC", "gate failed", "1 more change"):
         assert words in told

@@ -20,7 +20,7 @@ from fastrank_eval.apps.nightly.quality import (
     TIED,
     UNJUDGED,
     UNSCORED,
-    judged,
+    judge_quality,
     quality_of,
 )
 from fastrank_eval.apps.nightly.run import curves_of
@@ -216,14 +216,14 @@ def test_limits__each__tells_what_is_wrong() -> None:
     )
     limits = QualityLimits(200, 20, 0.5, 0.5, 0.1, 0.25, 3.0, 3.0)
     steady = [(1000 + at, 0.01 + at / 1e4) for at in range(6)]
-    found = judged(night, steady, limits)
+    found = judge_quality(night, steady, limits)
     assert [flag.split(" ")[0] for flag in found.flags] == [
         "rows", "groups", "coverage", "share", "tie", "share", "rows", "CTR",
     ]  # fmt: skip
     assert found.flags[5] == "share of nulls of 'slot' 0.3, above 0.25"
     assert found.volume_drift < -3 < 3 < found.ctr_drift
-    assert judged(night, steady, QualityLimits()).flags == ()
-    assert math.isnan(judged(night, steady[:4], limits).volume_drift)
+    assert judge_quality(night, steady, QualityLimits()).flags == ()
+    assert math.isnan(judge_quality(night, steady[:4], limits).volume_drift)
 
 
 def test_drift__median_and_deviations() -> None:

@@ -18,7 +18,7 @@ from fastrank_eval.apps.nightly import periods
 from fastrank_eval.apps.nightly import periods as merging_module
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night, NightQuality, SavedStates, values_of
-from fastrank_eval.apps.nightly.periods import Merged, Merging, with_periods
+from fastrank_eval.apps.nightly.periods import MergedNights, NightMerger, with_periods
 from fastrank_eval.apps.nightly.run import KINDS, states_of
 from fastrank_eval.engine.run import Evaluation, run
 from tests.nights import a_night
@@ -35,21 +35,23 @@ def kept(nights: Sequence[Evaluation], keep: str = "slices") -> dict[dt.date, Sa
     }
 
 
-def merged(nights: Mapping[dt.date, SavedStates], confidence: float, min_groups: int = 1) -> Merged:
+def merged(
+    nights: Mapping[dt.date, SavedStates], confidence: float, min_groups: int = 1
+) -> MergedNights:
     """Both kinds of states, added up."""
     values: list[Any] = []
     notes: list[str] = []
     dates: tuple[dt.date, ...] = ()
     for kind in KINDS:
-        merging = Merging()
+        merging = NightMerger()
         for date in sorted(nights, reverse=True):
             if kind in nights[date].contents:
                 merging.add(date, nights[date].contents[kind])
-        found = merging.found(confidence, min_groups)
+        found = merging.result(confidence, min_groups)
         values += found.values
         notes += found.notes
         dates = dates or found.dates
-    return Merged(tuple(values), dates, tuple(dict.fromkeys(notes)))
+    return MergedNights(tuple(values), dates, tuple(dict.fromkeys(notes)))
 
 
 def told(values: Any) -> list[str]:
@@ -87,13 +89,13 @@ def test_merged__more_nights_than_are_held_at_once__is_one_run_too(
     nights = [a_log(40 + day, users=12) for day in range(10)]
     month = {name: pa.concat_arrays([pa.array(log[name]) for log in nights]) for name in nights[0]}
     month["night"] = np.repeat(np.arange(10), [len(log["user"]) for log in nights])
-    merging = Merging()
+    merging = NightMerger()
     for day, log in enumerate(nights):
         date = dt.date(2026, 11, 20) - dt.timedelta(days=day)
         done = evaluated(log, "GAUC,nDCG@3", by="slot")
         merging.add(date, states_of(done, str(date), HIDDEN).contents["groups"])
     once = evaluated(month, "GAUC,nDCG@3", by="slot", group=["night", "user"])
-    assert told(merging.found(0.95).values) == told(values_of(once, HIDDEN))
+    assert told(merging.result(0.95).values) == told(values_of(once, HIDDEN))
 
 
 def test_merged__other_conventions_or_measures__are_left_out_with_a_note() -> None:
@@ -112,7 +114,7 @@ def test_merged__other_conventions_or_measures__are_left_out_with_a_note() -> No
         note = found.notes[0]
         assert note.startswith("2026-11-01 is left out: ")
         assert re.search(why, note)
-    assert merged({}, 0.95) == Merged()
+    assert merged({}, 0.95) == MergedNights()
 
 
 def test_merged__slices_not_cut_alike__are_left_out_with_a_note() -> None:
@@ -226,7 +228,7 @@ def test_periods__state_that_cannot_be_read__leaves_its_night_out(
     found = with_periods(nights[-1], history)
     assert [date.day for date in found.period_nights["month"]] == [1, 3]
     assert found.period_notes[0] == (
-        "week: 2026-11-02 is left out: what it kept to be merged cannot be read; run it again, "
+        "week: 2026-11-02 is left out: its saved state cannot be read; run it again, "
         "which replaces it"
     )
     whole = with_periods(shown(3, evaluated(a_log(3))), history)
@@ -266,5 +268,5 @@ def test_periods__nights_of_an_older_history__are_told(history: History) -> None
     found = with_periods(nights[-1], history)
     assert [date.day for date in found.period_nights["week"]] == [2]
     assert found.period_notes[0] == (
-        "week: 2026-11-01 is left out: it kept nothing to merge; run it again"
+        "week: 2026-11-01 is left out: it has no saved state; run it again"
     )

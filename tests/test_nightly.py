@@ -299,7 +299,7 @@ def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
     text = night_markdown(night)
     sure = changed_slices(night)
     assert len(sure) > 5
-    lines = text.split("**Slices that moved most**\n\n")[1].splitlines()
+    lines = text.split("**Slices that changed most**\n\n")[1].splitlines()
     assert [
         line.startswith(f"* `{d.slice}` of `{d.score}`: `{d.measure}` {d.delta:+.4g}")
         for line, d in zip(lines, (one.difference for one in sure[:5]), strict=False)
@@ -311,11 +311,11 @@ def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
     ]
     assert "|" not in text
     assert text.splitlines()[-1] == (
-        "\\[...\\] 95% confidence intervals, groups being independent clusters; ▲ better, ▼ worse, "
+        "\\[...\\] 95% confidence intervals (groups are clusters); ▲ better, ▼ worse, "
         "↑ higher, ↓ lower: significant, corrected for the number of comparisons (Holm)"
     )
     calm = night_markdown(replace(night, compared=()))
-    assert "moved most" not in calm
+    assert "changed most" not in calm
     assert calm.startswith(text.split("\n\n")[0])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.apps.nightly.compare_nights import differing
+from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.summary_files import night_lines
 from fastrank_eval.apps.nightly.text import not_judged, outcome_of
 from tests.nightly_runs import CONFIG, adjust, dump, kept, nightly, on
@@ -160,19 +160,19 @@ def told(**conventions: Any) -> Any:
 
 
 def test_differing__names_what_numbers_depend_on() -> None:
-    assert differing(told(), told()) == ()
-    assert differing(told(ties="worst", weight="w"), told()) == ("ties", "weight")
+    assert convention_differences(told(), told()) == ()
+    assert convention_differences(told(ties="worst", weight="w"), told()) == ("ties", "weight")
     same = {"order": "sorted", "confidence": 0.9, "by": ["slot"], "min_groups": 3}
     same |= {"quality": {"min_rows": 7}}
-    assert differing(told(**same), told()) == ()
-    assert differing(told(columns={"group": ["session"]}), told()) == ("columns",)
+    assert convention_differences(told(**same), told()) == ()
+    assert convention_differences(told(columns={"group": ["session"]}), told()) == ("columns",)
     older = replace(told(), conventions={"ties": "expected"})
-    assert differing(told(), older) == ()
+    assert convention_differences(told(), older) == ()
     measures = {"GAUC": {"weight": "rows"}, "AUC": {"se": None}}
     other = {**measures, "GAUC": {"weight": "uniform"}}
-    assert differing(told(measures=measures), told(measures=other)) == ("GAUC",)
+    assert convention_differences(told(measures=measures), told(measures=other)) == ("GAUC",)
     more = {**measures, "AUC": {"se": "clustered"}, "RR": {}}
-    assert differing(told(measures=measures), told(measures=more)) == ()
+    assert convention_differences(told(measures=measures), told(measures=more)) == ()
 
 
 def test_page__edge_of_conventions__is_drawn_and_told() -> None:
@@ -184,7 +184,7 @@ def test_page__edge_of_conventions__is_drawn_and_told() -> None:
     nights = list(month(4))
     alike = charts.counts("rows", "Rows", nights, [1.0, 2.0, 3.0, 4.0])
     assert charts.edges(nights) == []
-    assert "solid ones" not in page(nights)
+    assert "solid lines mark" not in page(nights)
     nights[-1] = replace(
         nights[-1],
         conventions={**nights[-1].conventions, "ties": "worst"},
@@ -194,5 +194,5 @@ def test_page__edge_of_conventions__is_drawn_and_told() -> None:
     with_edge = charts.counts("rows", "Rows", nights, [1.0, 2.0, 3.0, 4.0])
     assert with_edge.svg.count("<path") == alike.svg.count("<path") + 1
     html = page(nights)
-    assert "solid ones where conventions changed" in html
+    assert "solid lines mark changes of conventions" in html
     assert "Not compared with yesterday: conventions differ from &lt;b&gt;: ties." in html

@@ -11,7 +11,7 @@ import pytest
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly.config import EXAMPLE, TABLES, read_config
-from fastrank_eval.apps.nightly.dates import date_of, dated, nights_of
+from fastrank_eval.apps.nightly.dates import fill_date, parse_date, parse_date_range
 
 LEAST = """
 [source]
@@ -86,18 +86,18 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
             "[models]: the key 'scores' is missing; add it.",
         ]),
         (('label = "click"', "label = 3"), [
-            "[columns] label = 3: is not a text that says something.",
+            "[columns] label = 3: must be a non-empty string.",
         ]),
         (('["old", "new"]', '["old", "old"]'), [
-            "[models] scores = ['old', 'old']: is not a list of distinct texts: 'old' stands there "
-            "twice.",
+            "[models] scores = ['old', 'old']: must be a list of distinct strings, and 'old' "
+            "occurs twice.",
         ]),
         (("[columns]", 'format = "tsx"\n[columns]'), [
-            "[source] format = 'tsx': is not one of 'parquet', 'arrow', 'csv', 'tsv'. Did you mean "
-            "'tsv'?",
+            "[source] format = 'tsx': must be one of 'parquet', 'arrow', 'csv', 'tsv'. Did you "
+            "mean 'tsv'?",
         ]),
         (('["old", "new"]', "[]"), [
-            "[models] scores = []: is not a text or a list of texts, at least one.",
+            "[models] scores = []: must be a string or a list of strings, at least one.",
         ]),
         (("day={date}", "day=1"), [
             "[source] path = ['logs/day=1']: every night would read the same rows; write {date} "
@@ -110,7 +110,7 @@ def test_paths__dates_and_folders(tmp_path: Path) -> None:
         ]),
         (("{date}", "{date}}"), [
             "[source] path = 'logs/day={date}}': '}' in 'logs/day={date}}' has no counterpart; "
-            "double it where a brace is meant.",
+            "double it to write a brace.",
         ]),
     ],
 )  # fmt: skip
@@ -125,10 +125,10 @@ def test_mistake__is_told_with_its_place_and_remedy(
     [
         ('[evaluate]\nmeasures = ["GAUK"]', r"\[evaluate\] measures = 'GAUK': .*GAUC"),
         ('[evaluate]\nties = "expectd"', r"ties = 'expectd': .* Did you mean 'expected'\?"),
-        ("[evaluate]\nconfidence = 1.0", r"confidence = 1.0: is not below 1"),
-        ("[evaluate]\nconfidence = true", r"confidence = True: is not a number above 0"),
-        ("[evaluate]\nconfidence = nan", r"confidence = nan: is not a number above 0"),
-        ("[evaluate]\nthreads = 0", r"threads = 0: is not a whole number of at least 1"),
+        ("[evaluate]\nconfidence = 1.0", r"confidence = 1.0: must be below 1"),
+        ("[evaluate]\nconfidence = true", r"confidence = True: must be a number above 0"),
+        ("[evaluate]\nconfidence = nan", r"confidence = nan: must be a number above 0"),
+        ("[evaluate]\nthreads = 0", r"threads = 0: must be an integer of at least 1"),
         ('[evaluate]\nprofile = "catbost"', r"profile = 'catbost': .*catboost"),
         ('[evaluate]\nties = "item"', r"ties = 'item': needs the column of item ids; add item"),
         ('[evaluate]\nundefined = "none"', r"undefined = 'none': "),
@@ -144,19 +144,19 @@ def test_mistake__is_told_with_its_place_and_remedy(
         ),
         ('[gates]\nfail_if = "GAUC[*] < 0.5"', r"no slices, such as \[\*\]; add the column to \["),
         ('[gates]\nfail_if_yesterday = "GAUC[a=1] delta < 0"', r"no slices, such as 'a=1'"),
-        ('[gates]\nfail_if_yesterday = "GAUC wins < 3"', r"report does not keep wins; ask"),
-        ('[gates]\nfail_if = "GAUC weight < 3"', r"report does not keep weight; ask"),
-        ("[quality]\nmin_coverage = 1.5", r"min_coverage = 1.5: is not a number from 0 to 1"),
+        ('[gates]\nfail_if_yesterday = "GAUC wins < 3"', r"report does not keep wins; use"),
+        ('[gates]\nfail_if = "GAUC weight < 3"', r"report does not keep weight; use"),
+        ("[quality]\nmin_coverage = 1.5", r"min_coverage = 1.5: must be a number from 0 to 1"),
         ('[evaluate]\nmemory = "1kB"', r"memory = '1kB': .*a run needs at least 256 MB"),
         ('[evaluate]\nmeasures = "StRecall@10"', r"'StRecall@10': needs the column of subtopics"),
-        ("[quality]\nmin_rows = 1" + 400 * "0", r"is not a whole number of at most 1,000,000,0"),
-        ("[quality]\nmax_ctr_drift = 1" + 400 * "0", r"is not a number above 0"),
-        ("[output]\nnights = 1000000", r"nights = 1000000: is not a whole number of at most 3,660"),
-        ('[output]\nfolder = "r\\u0000"', r"\[output\] folder = .*: is not a text that says some"),
-        ("[quality]\nties = 1", r"ties = 1: is not true or false"),
-        ('[output]\nfolder = " "', r"\[output\] folder = ' ': is not a text that says something"),
-        ('[history]\nstates = "all"', r"states = 'all': is not one of 'everything', 'slices'"),
-        ("[history]\nfile = []", r"\[history\] file = \[\]: is not a text"),
+        ("[quality]\nmin_rows = 1" + 400 * "0", r"must be an integer of at most 1,000,000,0"),
+        ("[quality]\nmax_ctr_drift = 1" + 400 * "0", r"must be a number above 0"),
+        ("[output]\nnights = 1000000", r"nights = 1000000: must be an integer of at most 3,660"),
+        ('[output]\nfolder = "r\\u0000"', r"\[output\] folder = .*: must be a non-empty string"),
+        ("[quality]\nties = 1", r"ties = 1: must be true or false"),
+        ('[output]\nfolder = " "', r"\[output\] folder = ' ': must be a non-empty string"),
+        ('[history]\nstates = "all"', r"states = 'all': must be one of 'everything', 'slices'"),
+        ("[history]\nfile = []", r"\[history\] file = \[\]: must be a non-empty string"),
     ],
 )
 def test_value__that_could_fail_later__is_refused(tmp_path: Path, text: str, expected: str) -> None:
@@ -170,7 +170,7 @@ def test_column__of_two_parts__is_refused(tmp_path: Path) -> None:
     assert label.startswith("[columns] label = 'new': is a model too")
     assert weight.startswith("[columns] weight = 'old': is a model too")
     assert len(rest) == 1
-    assert rest[0].startswith("[evaluate] measures = 'nDCG@10': is of rank positions")
+    assert rest[0].startswith("[evaluate] measures = 'nDCG@10': is a measure of rank positions")
 
 
 def test_mistakes_of_one_table__hide_none_of_another(tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_dates__that_are_no_nights__are_told(tmp_path: Path) -> None:
     (line,) = complaints(tmp_path, LEAST.replace("{date}", "{date:%Y-%m}"))
     assert "several nights would read the same rows, as {date:%Y-%m} is the same" in line
     (line,) = complaints(tmp_path, LEAST.replace("{date}", "{date:%Q}"))
-    assert "'{date:%Q}' in 'logs/day={date:%Q}' is no form of dates" in line
+    assert "'{date:%Q}' in 'logs/day={date:%Q}' is no date format" in line
     with pytest.raises(ArgumentError, match="lies before 1900-01-01"):
-        date_of("0001-01-03")
+        parse_date("0001-01-03")
 
 
 def test_baseline__unknown_or_alone__is_refused(tmp_path: Path) -> None:
@@ -217,11 +217,11 @@ def test_gates__of_slices_and_baselines__are_checked(tmp_path: Path) -> None:
     for wrong, why in (
         (
             "GAUC[country=de] < 0.5",
-            "no slicing of [slices] gives a slice 'country=de'; rows are cut",
+            "no slicing of [slices] gives a slice 'country=de'; the slicings are",
         ),
         ("GAUC[age<18] < 0.5", "no slicing of [slices] gives a slice 'age<18'"),
         ('GAUC["slot=a,country=de"] < 0.5', "no slicing of [slices] gives a slice 'slot=a,country"),
-        ("old:GAUC delta < 0", "which 'old' is itself; name another model"),
+        ("old:GAUC delta < 0", "and 'old' is the baseline; name another model"),
     ):
         (line,) = complaints(tmp_path, f"{text}[gates]\nfail_if = {[wrong]!r}\n")
         assert line.startswith("[gates] fail_if = ")
@@ -245,7 +245,7 @@ def test_file__missing_or_no_toml_or_no_text__is_told(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=r"is not TOML: .*line 1"):
         read(tmp_path, "title = \n")
     for text in ("x = 1" + 5000 * "0", "x = " + 3000 * "["):
-        with pytest.raises(ArgumentError, match="is not TOML that can be read: "):
+        with pytest.raises(ArgumentError, match="is TOML that cannot be read: "):
             read(tmp_path, text)
     assert read(tmp_path, "\ufeff" + LEAST).scores == ("old", "new")
     with pytest.raises(ArgumentError, match="cannot be read: Is a directory"):
@@ -256,17 +256,17 @@ def test_file__missing_or_no_toml_or_no_text__is_told(tmp_path: Path) -> None:
 
 
 def test_dates__ranges() -> None:
-    assert date_of("2026-02-28") == dt.date(2026, 2, 28)
-    assert len(nights_of("2024-02-28..2024-03-01")) == 3
+    assert parse_date("2026-02-28") == dt.date(2026, 2, 28)
+    assert len(parse_date_range("2024-02-28..2024-03-01")) == 3
     for wrong in ("2026-02-30", "20260228", "yesterday", "2026-W10-1"):
         with pytest.raises(ArgumentError, match="is not a date"):
-            date_of(wrong)
+            parse_date(wrong)
     with pytest.raises(ArgumentError, match=r"write 2026-11-01\.\.2026-11-19"):
-        nights_of("2026-11-19..2026-11-01")
+        parse_date_range("2026-11-19..2026-11-01")
     with pytest.raises(ArgumentError, match="is not a range"):
-        nights_of("2026-11-19")
+        parse_date_range("2026-11-19")
     with pytest.raises(ArgumentError, match="3,660 at most"):
-        nights_of("1926-11-19..2026-11-19")
-    assert dated("{{date}}", NIGHT) == "{date}"
+        parse_date_range("1926-11-19..2026-11-19")
+    assert fill_date("{{date}}", NIGHT) == "{date}"
     with pytest.raises(ArgumentError, match="is not known"):
-        dated("{date:}", NIGHT)
+        fill_date("{date:}", NIGHT)

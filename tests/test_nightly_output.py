@@ -29,7 +29,7 @@ def failing(error: OSError | OutputError) -> Callable[[str], None]:
 def test_standard_output__lost__does_not_end_a_backfill(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "_silence", lambda stream: None)
+    monkeypatch.setattr(shell, "_discard_output", lambda stream: None)
     monkeypatch.setattr(commands, "emit", failing(BrokenPipeError()))
     assert nightly("--backfill", f"{on(1)}..{on(2)}", "--markdown").exit_code == 141
     assert len(kept()) == 2

@@ -162,9 +162,9 @@ def test_browser__filter__shows_what_is_asked_for(browser: Any, file: str) -> No
         assert seen.count() == 72
         form.get_by_label("Model").select_option(MODELS[1])
         assert seen.count() == 24
-        form.get_by_label("only what moved").check()
+        form.get_by_label("only significant changes").check()
         assert 0 < seen.count() < 24
-        assert form.locator("output").inner_text() == f"{seen.count()} of 150 lines"
+        assert form.locator("output").inner_text() == f"{seen.count()} of 150 rows"
 
 
 def test_browser__keyboard__reaches_the_content_first(browser: Any, file: str) -> None:

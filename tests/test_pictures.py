@@ -380,8 +380,10 @@ def test_commands__refuse_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--format is for standard output" in refused(*curve_of, "-o", "k.csv", "-f", "json")
     assert "exists already" in refused(*curve_of, "-o", "log.parquet")
     assert "part of the input" in refused(*curve_of, "-o", "log.parquet", "--overwrite")
-    assert "'5-' is no whole number" in refused(*curve_of, "--cutoffs", "1,5-")
-    assert "more than 10,000" in refused(*curve_of, "--cutoffs", "1-99999")
+    assert "must be integers or ranges such as 1-50, got '5-'" in refused(
+        *curve_of, "--cutoffs", "1,5-"
+    )
+    assert "at most 10,000 numbers" in refused(*curve_of, "--cutoffs", "1-99999")
     assert "points='most'" in refused("curve", "roc", "log.parquet", *COLUMNS, "--points", "most")
     assert "no roc curve to draw" in refused(*plot, "--where", "click = 0", "-o", "roc.png")
     monkeypatch.setattr(plot_files, "find_spec", lambda name: None)

@@ -103,7 +103,7 @@ def test_page__of_a_month__says_what_the_night_came_to(found: list[Element]) -> 
         assert f"{value.value:.4f}" in table
         assert f"[{value.ci_low:.4f}, {value.ci_high:.4f}]" in table
     assert "unclear" in table
-    assert BROKEN in by_id["moved"].all_text()
+    assert BROKEN in by_id["changes"].all_text()
     for section in ("trends", "slices", "curves", "quality", "gates", "made"):
         assert by_id[section].all_text().strip()
     assert "CTR is 4.3" in by_id["quality"].all_text()
@@ -287,8 +287,8 @@ def test_page__changes__tell_how_sure_they_are(html: str, found: list[Element]) 
     of = [d for d in night.compared if (d.score, d.slice, d.measure) == (MODELS[1], "all", "GAUC")]
     assert told == [p_text(d) for d in sorted(of, key=lambda d: KINDS.index(d.kind))]
     assert all(re.fullmatch(r"p (<0\.001|[\d.]+)", text) for text in told)
-    assert html.count("not adjusted for the number of comparisons") == 1
-    assert "though users come back" in html
+    assert html.count("adjusted for the number of comparisons ") == 1
+    assert "although users return" in html
 
 
 def test_page__a_measure_without_intervals__is_said_to_have_none() -> None:
@@ -298,8 +298,8 @@ def test_page__a_measure_without_intervals__is_said_to_have_none() -> None:
     ]
     night = tiny(measures=("AUC", "GAUC"), values=(*bare, *tiny().values))
     html = page([night])
-    assert "AUC by slice, what moved most surely first; no intervals." in html
-    assert "GAUC by slice, what moved most surely first; 90% confidence intervals." in html
+    assert "AUC by slice, the strongest changes first; no intervals." in html
+    assert "GAUC by slice, the strongest changes first; 90% confidence intervals." in html
     assert "90% confidence intervals where there is one" in html
     assert "90% confidence intervals; AUC has none." in html
     assert "pooled" not in html
@@ -328,12 +328,12 @@ LIMITS = {"confidence": 0.9, "quality": {"min_rows": 1, "max_volume_drift": 5.0}
         ),
         (
             {"gates": (GateOutcome("GAUC < 0.5", True),)},
-            "Nothing failed of what was judged. Not judged: drift of rows and CTR, with too few "
+            "Nothing that was judged failed. Not judged: drift of rows and CTR, with too few "
             "nights before.",
         ),
         (
             {"conventions": LIMITS},
-            "Nothing failed of what was judged. Not judged: drift of rows, with too few nights "
+            "Nothing that was judged failed. Not judged: drift of rows, with too few nights "
             "before.",
         ),
         (
@@ -346,7 +346,7 @@ LIMITS = {"confidence": 0.9, "quality": {"min_rows": 1, "max_volume_drift": 5.0}
                     ),
                 ),
             },
-            "Nothing failed of what was judged. Not judged: GAUC delta < 0 (since yesterday), "
+            "Nothing that was judged failed. Not judged: GAUC delta < 0 (since yesterday), "
             "history has no rows of 2026-11-18.",
         ),
         ({"status": "regression"}, "A gate failed."),
@@ -435,7 +435,7 @@ def test_page__longer_periods__have_a_table() -> None:
     assert "Longer periods" in html
     assert "0.712" in html
     assert "Longer periods" not in page([night])
-    assert "interval is of 90% confidence" in html
+    assert "interval has 90% confidence" in html
     dates = tuple(dt.date(2026, 11, day) for day in (2, 3, 5, 6, 7))
     told = page([replace(night, periods={"week": week}, period_nights={"week": dates})])
     assert "Week<small>5 of 7 nights, 2026-11-02 to 2026-11-07</small>" in told

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.cli import nightly
 from fastrank_eval.apps.cli.main import cli
-from fastrank_eval.apps.cli.nightly import bound
+from fastrank_eval.apps.cli.nightly import bind_socket
 from tests.signals import default_signals
 
 # A process of its own, whose history is the month of the tests.
@@ -45,17 +45,17 @@ main()
 
 
 def test_bound__a_port_in_use__is_told() -> None:
-    with closing(bound("127.0.0.1", 0)) as taken:
+    with closing(bind_socket("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ArgumentError, match=rf"port {port} of 127.0.0.1: .*--port"):
-            bound("127.0.0.1", port)
+            bind_socket("127.0.0.1", port)
 
 
 def test_bound__no_address__is_told() -> None:
     with pytest.raises(ArgumentError, match="no such address"):
-        bound("no such host", 0)
+        bind_socket("no such host", 0)
     with pytest.raises(ArgumentError, match="cannot listen"):
-        bound("192.0.2.1", 0)
+        bind_socket("192.0.2.1", 0)
 
 
 def test_serve__help__names_its_options() -> None:

@@ -12,9 +12,9 @@ import pytest
 from fastrank_eval._lib.errors import ArgumentError, HistoryError
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Night
-from fastrank_eval.apps.nightly.page import MOST_SLICES
+from fastrank_eval.apps.nightly.page import MAX_SLICES
 from fastrank_eval.apps.nightly.pages import WebLinks
-from fastrank_eval.apps.nightly.web import CurrentHistory, KnownHosts, web_view
+from fastrank_eval.apps.nightly.web import AllowedHosts, CurrentHistory, web_view
 from tests.asgi_client import Client
 from tests.nights import a_night
 from tests.sample_nights import LAST
@@ -73,7 +73,7 @@ def test_web__called_by_its_names__answers(client: Client, host: str) -> None:
 @pytest.mark.parametrize("name", ["*", "a*b", "", "a b", "http://x.org", "*.", "x/y"])
 def test_hosts__that_are_no_names__are_refused(name: str) -> None:
     with pytest.raises(ArgumentError, match="is no name of a host"):
-        KnownHosts([name])
+        AllowedHosts([name])
 
 
 def test_web__page_that_fails__has_the_headers_and_is_logged(
@@ -87,7 +87,7 @@ def test_web__page_that_fails__has_the_headers_and_is_logged(
         answer = Client(web_view(Broken(()))).get("/")
     assert answer.status == 500
     assert "x-frame-options" in answer.headers
-    assert "the server has told why" in answer.text
+    assert "the log of the server has the reason" in answer.text
     assert "no division" in caplog.text
 
 
@@ -133,13 +133,13 @@ def many(slices: int) -> Night:
 
 
 def test_web__more_slices_than_a_page_shows__are_counted() -> None:
-    night = many(MOST_SLICES + 7)
+    night = many(MAX_SLICES + 7)
     client = client_of(replace(night, date=LAST - dt.timedelta(days=1)), night)
     page = client.get(f"/night/{LAST}").text
-    assert "7 more, which moved less surely, are in the history." in page
-    assert page.count('data-m="') == MOST_SLICES
+    assert "7 more rows with weaker changes are in the history." in page
+    assert page.count('data-m="') == MAX_SLICES
     beside = client.get(f"/beside?first={LAST - dt.timedelta(days=1)}&second={LAST}").text
-    assert "7 more, which differ less surely" in beside
+    assert "7 more rows with weaker differences" in beside
 
 
 def test_web__slice_whose_name_is_too_long_for_an_address__has_no_link() -> None:

@@ -1,4 +1,4 @@
-"""The command ``fastrank-eval classes``: a thin shell around `evaluate_classes`."""
+"""Define the command classes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from fastrank_eval.apps.cli.options import (
     weight_option,
     where_option,
 )
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, rendered
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, render_text
 
 __all__ = ["classes"]
 
 _MEASURES = "AUC,PPV,TPR,FScore,Accuracy"
 
 
-def _by_class(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> Any:
-    r"""Read "cat=p_cat,dog=p_dog", or plain columns; ``\,`` stands for a comma in a name."""
-    parts = [part.replace("\\,", ",") for text in given for part in re.split(r"(?<!\\),", text)]
+def _parse_class_columns(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> Any:
+    r"""Parse "cat=p_cat,dog=p_dog" or plain columns; ``\,`` is a comma."""
+    parts = [part.replace("\\,", ",") for text in values for part in re.split(r"(?<!\\),", text)]
     if not any("=" in part for part in parts):
         return [part.strip() for part in parts]
     columns: dict[str, str] = {}
     for part in parts:
-        name, sign, column = (word.strip() for word in part.rpartition("="))
+        name, sign, column = (text.strip() for text in part.rpartition("="))
         if not sign or not column:
             raise ArgumentError(
-                f"--{param.name} {part!r} is not a class and its column; write cat=p_cat,dog=p_dog."
+                f"--{param.name}: must be CLASS=COLUMN, got {part!r}; write cat=p_cat,dog=p_dog."
             )
         if name in columns:
             raise ArgumentError(f"--{param.name} names the class {name!r} twice.")
@@ -60,9 +62,10 @@ Examples:
     "--label",
     multiple=True,
     required=True,
-    callback=_by_class,
+    callback=_parse_class_columns,
     metavar="COLUMN|CLASS=COLUMN,...",
-    help="The class of each row, or a list of its classes; or a column of 0 and 1 for each class.",
+    help="Column with the class of each row, or a list of its classes; or one column of 0 and 1 "
+    "for each class.",
 )
 @option(
     "Columns",
@@ -70,10 +73,10 @@ Examples:
     "--score",
     multiple=True,
     required=True,
-    callback=_by_class,
+    callback=_parse_class_columns,
     metavar="CLASS=COLUMN,...",
-    help="The score of each class. Columns alone stand for classes 0, 1, 2 ... where labels are "
-    "numbers, and for classes of their names where labels are text.",
+    help="The score column of each class. Columns without a class are classes 0, 1, 2 ... if "
+    "labels are numbers, and classes of the same names if labels are text.",
 )
 @weight_option
 @option(
@@ -84,8 +87,8 @@ Examples:
     default=[_MEASURES],
     show_default=True,
     metavar="LIST",
-    help="Measures, separated by commas: those of all rows together take each class against the "
-    "others, those of groups take each row for a group of its classes.",
+    help="Measures, separated by commas. A measure of all rows compares each class with the "
+    "others. A measure of groups takes each row as a group of its classes.",
 )
 @option(
     "Measures",
@@ -94,15 +97,16 @@ Examples:
     default="macro",
     show_default=True,
     metavar="LIST",
-    help="What values of classes become: macro, micro, weighted, samples; for AUC also ovo, "
-    "ovo_weighted, mu.",
+    help="Averages over classes: macro, micro, weighted, samples; for AUC also ovo, ovo_weighted, "
+    "mu.",
 )
 @option(
     "Conventions",
     "--decide",
     type=choice("argmax", "threshold"),
-    help="Predict the class of the highest score, of several the first; or all whose score is at "
-    "least a measure's threshold. By default argmax where a row has one class.",
+    help="argmax: predict the class of the highest score, the first on ties. threshold: predict "
+    "every class whose score is at least the threshold of the measure. By default argmax if each "
+    "row has one class.",
 )
 @option(
     "Conventions",
@@ -110,8 +114,8 @@ Examples:
     default="skip",
     show_default=True,
     metavar="POLICY",
-    help="What a class without a value counts as: skip, zero, one or error; skip,PPV=zero names "
-    "single measures.",
+    help="Value of a class whose measure is undefined: skip, zero, one or error; skip,PPV=zero "
+    "sets single measures.",
 )
 @threads_option
 @where_option
@@ -125,7 +129,7 @@ Examples:
     type=choice("table", "json", "csv", "markdown"),
     default="table",
     show_default=True,
-    help="Format of the report; table and json have the values of the classes too.",
+    help="Format of the report; table and json include the values of the classes.",
 )
 @csv_safe_option
 @option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
@@ -166,4 +170,4 @@ def classes(
     elif report_format == "csv":
         emit(result.to_csv(safe=csv_safe))
     else:
-        emit(result.to_markdown() if report_format == "markdown" else rendered(result))
+        emit(result.to_markdown() if report_format == "markdown" else render_text(result))

@@ -1,4 +1,4 @@
-"""The commands compare and merge."""
+"""Define the commands compare and merge."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import click
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
-    column_options_of_rows,
     comparison_options,
     comparison_text,
     confidence_option,
     convention_options,
+    exit_if_failed,
+    explicit_options,
     fail_if_compared_option,
     fail_if_option,
-    given_options,
-    leave_if_failed,
     measure_options,
     option,
+    optional_column_options,
     read_gates,
     reading_options,
     slice_options,
@@ -41,12 +41,20 @@ if TYPE_CHECKING:
 __all__ = ["compare", "merge"]
 
 
-#: What rows need, and saved states know.
-_OF_ROWS = ("group", "label", "score", "baseline")
-#: How states are compared; what else there is says how rows are read.
-_OF_STATES = ("baseline", "test", "correction", "replicates", "seed", "confidence", "min_groups")
-_OF_BOTH = (
-    *_OF_STATES,
+#: Options that rows need. Saved states hold their values.
+_ROW_OPTIONS = ("group", "label", "score", "baseline")
+#: Options of the comparison of states. Options outside `_COMMON_OPTIONS` select and read rows.
+_STATE_OPTIONS = (
+    "baseline",
+    "test",
+    "correction",
+    "replicates",
+    "seed",
+    "confidence",
+    "min_groups",
+)
+_COMMON_OPTIONS = (
+    *_STATE_OPTIONS,
     "sources",
     "movers",
     "threads",
@@ -73,18 +81,18 @@ Examples:
       --fail-if "GAUC delta_ci_low < -0.001"
   fastrank-eval compare base.state candidate.state --test wilcoxon
 
-Exit codes: 0 done, whatever is found; 2 bad input or output, 3 a gate (--fail-if) failed,
+Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if) failed,
 130 interrupted, 143 terminated, 129 hung up.""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
-@column_options_of_rows
+@optional_column_options
 @option(
     "Comparison",
     "-b",
     "--baseline",
     metavar="COLUMN",
-    help="The score that every other is compared with; of a saved state, by default, that of its "
-    "evaluation, or the only one.",
+    help="The score that all others are compared with. For a saved state, by default the baseline "
+    "of its evaluation, or its only score.",
 )
 @comparison_options
 @measure_options
@@ -113,33 +121,36 @@ def compare(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Tell which models are better than a baseline, and how surely.
+    """Compare models with a baseline, with intervals and p-values.
 
-    SOURCES are read once, as by evaluate. Differences are paired: what both models find hard or
-    easy cancels. Without --measures a test that needs measures of groups leaves out AUC.
+    SOURCES are read once, as in evaluate. Differences are paired: groups that are hard or easy for
+    both models cancel. Without --measures, a test that needs measures of groups leaves out AUC.
 
-    Rows need --group, --label, --score and --baseline. Saved states need none of them: SOURCES may
-    be one that 'evaluate --baseline --save-state' has written, or two over the same groups,
-    written with --keep-groups, the models of the second being compared with that of the first.
+    Rows need --group, --label, --score and --baseline. Saved states need none of them. SOURCES may
+    be one state that 'evaluate --baseline --save-state' has written. They may also be two states
+    over the same groups, written with --keep-groups: the models of the second are then compared
+    with the model of the first.
     """
     with defer_signals():
         from fastrank_eval.engine.state_file import is_state
 
-    given = given_options(click.get_current_context())
-    saved = [path for path in sources if is_state(path)]
-    if saved or any(name not in given for name in _OF_ROWS):
+    explicit = explicit_options(click.get_current_context())
+    states = [path for path in sources if is_state(path)]
+    if states or any(name not in explicit for name in _ROW_OPTIONS):
         _check_existence(sources, input_format)
-    if saved:
-        _check_states(sources, saved, given)
+    if states:
+        _check_states(sources, states, explicit)
         files = ReportFiles(
             report_format, output, per_group_file, overwrite, sources, csv_safe=csv_safe
         )
-        known = {"test": test, "threads": options["threads"]}
-        known |= {name: options[name] for name in _OF_STATES if name in given and name != "test"}
-        found, gates = _compared_states(sources, fail_if, quiet, known)
-        _report(found, gates, files, movers, quiet)
+        choices = {"test": test, "threads": options["threads"]}
+        choices |= {
+            name: options[name] for name in _STATE_OPTIONS if name in explicit and name != "test"
+        }
+        comparison, gates = _compare_states(sources, fail_if, quiet, choices)
+        _report(comparison, gates, files, movers, quiet)
         return
-    _check_rows(given)
+    _check_rows(explicit)
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
     files = ReportFiles(
@@ -159,13 +170,13 @@ def compare(
         from fastrank_eval.measures import parse_measures
 
     requested = ",".join(measures)
-    if test in NEED_GROUPS and "measures" not in given:
+    if test in NEED_GROUPS and "measures" not in explicit:
         requested = ",".join(str(m) for m in parse_measures(requested) if not m.pooled)
     gates = read_gates(
         fail_if, requested, score, options["profile"], options["sampling_rate"], compared=True
     )
     with progress_bar(quiet) as progress:
-        found = run(
+        comparison = run(
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
             score=score,
@@ -179,23 +190,23 @@ def compare(
             **options,
         )
     raise_if_stopped()
-    _report(found, gates, files, movers, quiet)
+    _report(comparison, gates, files, movers, quiet)
 
 
 def _report(
-    found: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int, quiet: bool
+    comparison: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int, quiet: bool
 ) -> None:
     files.write(
-        lambda width: comparison_text(found, files.form, movers, width, files.csv_safe),
-        lambda: found.per_group,
+        lambda width: comparison_text(comparison, files.form, movers, width, files.csv_safe),
+        lambda: comparison.per_group,
         quiet,
     )
     if gates:
-        leave_if_failed(found.check(*gates))
+        exit_if_failed(comparison.check(*gates))
 
 
 def _check_existence(sources: Sequence[str], input_format: str | None) -> None:
-    """Refuse a source that does not exist: neither rows nor a state."""
+    """Refuse a source that does not exist."""
     from fastrank_eval.io.paths import expand
 
     for path in sources:
@@ -203,41 +214,42 @@ def _check_existence(sources: Sequence[str], input_format: str | None) -> None:
             expand(path, input_format)
 
 
-def _check_rows(given: Mapping[str, str]) -> None:
-    missing = [f"--{name}" for name in _OF_ROWS if name not in given]
+def _check_rows(explicit: Mapping[str, str]) -> None:
+    missing = [f"--{name}" for name in _ROW_OPTIONS if name not in explicit]
     if missing:
         raise ArgumentError(
-            f"rows are compared by --group, --label, --score and --baseline: {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing. (Saved states, as 'evaluate "
-            "--save-state' writes them, need none, but no source is one.)"
+            f"rows need --group, --label, --score and --baseline: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing. (Saved states, written by 'evaluate "
+            "--save-state', need none of them, but no source is a saved state.)"
         )
 
 
-def _check_states(sources: Sequence[str], saved: Sequence[str], given: Mapping[str, str]) -> None:
-    rows = [path for path in sources if path not in saved]
+def _check_states(
+    sources: Sequence[str], states: Sequence[str], explicit: Mapping[str, str]
+) -> None:
+    rows = [path for path in sources if path not in states]
     if rows:
         raise ArgumentError(
-            f"{saved[0]!r} is a saved state, and {rows[0]!r} is not: evaluate the rows with "
-            "--save-state and --keep-groups, and compare states, or compare rows."
+            f"{states[0]!r} is a saved state, and {rows[0]!r} is not: evaluate the rows with "
+            "--save-state and --keep-groups and compare two states, or compare rows only."
         )
     if len(sources) > 2:
         raise ArgumentError(
-            f"{len(sources)} saved states are more than two: add up those of different rows first, "
-            "'fastrank-eval merge --save-state' (or --compare)."
+            f"{len(sources)} saved states are more than two: first merge the states of different "
+            "rows with 'fastrank-eval merge --save-state' (or --compare)."
         )
-    others = [written for name, written in given.items() if name not in _OF_BOTH]
+    others = [written for name, written in explicit.items() if name not in _COMMON_OPTIONS]
     if others:
         raise ArgumentError(
-            f"{', '.join(others)} {'says' if len(others) == 1 else 'say'} how rows are read, and "
-            f"{saved[0]!r} is a saved state, whose rows were read already: leave "
-            f"{'it' if len(others) == 1 else 'them'} out."
+            f"{', '.join(others)} {'applies' if len(others) == 1 else 'apply'} to rows, but "
+            f"{states[0]!r} is a saved state: leave {'it' if len(others) == 1 else 'them'} out."
         )
 
 
-def _compared_states(
+def _compare_states(
     sources: Sequence[str], fail_if: Sequence[str], quiet: bool, choices: Mapping[str, Any]
 ) -> tuple[Comparison, list[Gate]]:
-    """The comparison of one saved state or two, and the gates that it is to pass."""
+    """Compare one or two saved states and read the gates."""
     with defer_signals():
         from fastrank_eval._lib.progress import report, reporting_to
         from fastrank_eval.apps.cli.progress_bar import progress_bar
@@ -251,14 +263,16 @@ def _compared_states(
             states.append(load_state(path))
             report("reading states", sum(state.rows for state in states), None)
             raise_if_stopped()
-        found = states[0].compare(*states[1:], **choices)
+        comparison = states[0].compare(*states[1:], **choices)
     for each in gates:
-        each.require(found.measures, [found.baseline, *found.scores], states[0].requested)
+        each.require(
+            comparison.measures, [comparison.baseline, *comparison.scores], states[0].requested
+        )
     raise_if_stopped()
-    return found, gates
+    return comparison, gates
 
 
-_OF_COMPARISONS = ("baseline", "test", "correction", "replicates", "seed", "movers")
+_COMPARISON_OPTIONS = ("baseline", "test", "correction", "replicates", "seed", "movers")
 
 
 @click.command(
@@ -279,49 +293,48 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
     "--compare",
     "compared",
     is_flag=True,
-    help="Tell which models are better than the baseline that the evaluations named (evaluate "
-    "--baseline), and how surely, as 'fastrank-eval compare' does of all rows. --fail-if may then "
-    "name fields of differences.",
+    help="Compare the models with the baseline of the evaluations (evaluate --baseline), as "
+    "'fastrank-eval compare' does for all rows. --fail-if may then name fields of differences.",
 )
 @option(
     "Comparison",
     "-b",
     "--baseline",
     metavar="COLUMN",
-    help="Compare with another score: by the values of groups, which the states must hold.",
+    help="Compare with another score. The states must hold the values of groups.",
 )
 @comparison_options
 @option(
     "Conventions",
     "--allow-repeated",
     is_flag=True,
-    help="Add up states of the same sums, which are taken for the same rows otherwise.",
+    help="Merge states with equal sums. By default they are refused, as states of the same rows.",
 )
 @option(
     "Conventions",
     "--allow-crossing",
     is_flag=True,
-    help="Add up states although they hold rows of one group; each part counts as a group.",
+    help="Merge states although a group has rows in several; each part counts as a group.",
 )
 @option(
     "Conventions",
     "--drop-groups",
     is_flag=True,
-    help="Leave out the keys and values of groups that states hold.",
+    help="Leave out the keys and values of groups.",
 )
 @option(
     "Slices",
     "--min-groups",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Leave out slices of fewer groups, and say how many they were; by default as the states.",
+    help="Leave out slices of fewer groups, and print their number; by default as in the states.",
 )
 @option(
     "Output",
     "--confidence",
     type=float,
     metavar="SHARE",
-    help="Confidence of the intervals about the values; by default that of the states.",
+    help="Confidence of the intervals of the values; by default as in the states.",
 )
 @report_options
 @state_file_option
@@ -345,19 +358,19 @@ def merge(
     quiet: bool,
     **choices: Any,
 ) -> None:
-    """Report on the rows of several evaluations together, as if they had been evaluated at once.
+    """Merge the states of several evaluations into one report.
 
-    STATES are files that 'evaluate --save-state' has written. Where no group has rows in two of
-    them, every number is that of one run, to the last bit. They must rest on the same columns,
-    measures, slices and conventions.
+    STATES are files that 'evaluate --save-state' has written. If no group has rows in two of them,
+    every number equals that of one run over all rows, to the last bit. All states must have the
+    same columns, measures, slices and conventions.
     """
     from fastrank_eval.apps.cli.progress_bar import progress_bar
 
-    given = given_options(click.get_current_context())
-    unused = [given[name] for name in _OF_COMPARISONS if name in given]
+    explicit = explicit_options(click.get_current_context())
+    unused = [explicit[name] for name in _COMPARISON_OPTIONS if name in explicit]
     if unused and not compared:
         raise ArgumentError(
-            f"{', '.join(unused)} {'says' if len(unused) == 1 else 'say'} how models are compared: "
+            f"{', '.join(unused)} {'applies' if len(unused) == 1 else 'apply'} to comparisons: "
             "give --compare too."
         )
     files = ReportFiles(
@@ -373,30 +386,30 @@ def merge(
     loaded = []
     with progress_bar(quiet) as progress, reporting_to(progress):
         for path in states:
-            one = load_state(path)
-            loaded.append(one.without_groups() if drop_groups else one)
+            state = load_state(path)
+            loaded.append(state.without_groups() if drop_groups else state)
             for each in gates:
-                each.require(one.measures, one.scores, one.requested)
+                each.require(state.measures, state.scores, state.requested)
             report("reading states", sum(state.rows for state in loaded), None)
             raise_if_stopped()
         merged = loaded[0].merge(
             *loaded[1:], allow_repeated=allow_repeated, allow_crossing=allow_crossing
         )
-        found: Result | Comparison
+        summary: Result | Comparison
         if compared:
-            found = merged.compare(confidence=confidence, min_groups=min_groups, **choices)
+            summary = merged.compare(confidence=confidence, min_groups=min_groups, **choices)
         else:
-            found = merged.result(confidence=confidence, min_groups=min_groups)
+            summary = merged.result(confidence=confidence, min_groups=min_groups)
     raise_if_stopped()
     files.write(
         lambda width: (
-            report_text(found, files.form, width, csv_safe)
-            if isinstance(found, Result)
-            else comparison_text(found, files.form, movers, width, csv_safe)
+            report_text(summary, files.form, width, csv_safe)
+            if isinstance(summary, Result)
+            else comparison_text(summary, files.form, movers, width, csv_safe)
         ),
-        lambda: found.per_group,
+        lambda: summary.per_group,
         quiet,
         lambda: merged,
     )
     if gates:
-        leave_if_failed(found.check(*gates))
+        exit_if_failed(summary.check(*gates))

@@ -1,4 +1,4 @@
-"""The commands curve, plot and threshold."""
+"""Define the commands curve, plot and threshold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_s
 from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
+    combine,
     convention_options,
     csv_safe_option,
     input_options,
@@ -22,7 +23,6 @@ from fastrank_eval.apps.cli.options import (
     reading_options,
     score_option,
     threads_option,
-    together,
     weight_option,
     where_option,
 )
@@ -32,7 +32,7 @@ from fastrank_eval.apps.cli.shell import (
     check_standard_output,
     emit,
     note,
-    written_file,
+    output_file,
 )
 from fastrank_eval.results.format import printable
 
@@ -46,80 +46,89 @@ KINDS = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
 _FORMATS = {".json": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 
 
-def _points(ctx: click.Context, param: click.Parameter, given: str | None) -> str | int | None:
-    return int(given) if given is not None and given.isdecimal() else given
+def _parse_points(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> str | int | None:
+    return int(value) if value is not None and value.isdecimal() else value
 
 
-def _numbers(ctx: click.Context, param: click.Parameter, given: str | None) -> list[int] | None:
-    """Read whole numbers and ranges of them: ``1-10,20,50``."""
-    if given is None:
+def _parse_numbers(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> list[int] | None:
+    """Parse integers and ranges of integers: ``1-10,20,50``."""
+    if value is None:
         return None
     numbers: list[int] = []
-    for part in given.split(","):
-        found = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part)
-        if found is None:
-            raise click.BadParameter(f"{part!r} is no whole number and no range such as 1-50.")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if last - first >= _MOST_CUTOFFS:
-            raise click.BadParameter(f"{part!r} are more than {_MOST_CUTOFFS:,} numbers.")
+    for part in value.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part)
+        if match is None:
+            raise click.BadParameter(f"must be integers or ranges such as 1-50, got {part!r}.")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= _MAX_CUTOFFS:
+            raise click.BadParameter(
+                f"must be a range of at most {_MAX_CUTOFFS:,} numbers, got {part!r}."
+            )
         numbers += range(first, last + 1)
     return numbers
 
 
-_MOST_CUTOFFS = 10_000
+_MAX_CUTOFFS = 10_000
 
-_curve_options = together(
+_curve_options = combine(
     option(
         "Curve",
         "--points",
-        callback=_points,
+        callback=_parse_points,
         metavar="N|corners|all",
-        help="Of roc, pr, det, lift: at most N points at equal steps of tpr + fpr (of lift: of "
-        "depth), corners (points on straight segments left out; the default), or every distinct "
-        "score.",
+        help="For roc, pr, det, lift. N: at most N points at equal steps of tpr + fpr (for lift: "
+        "of depth). corners: no points on straight segments (the default). all: one point per "
+        "distinct score.",
     ),
-    option("Curve", "--rel", type=float, metavar="GRADE", help="The least grade that is positive."),
-    option("Curve", "--bins", type=int, metavar="N", help="Of calibration; by default 10."),
+    option(
+        "Curve", "--rel", type=float, metavar="GRADE", help="The lowest grade that is positive."
+    ),
+    option("Curve", "--bins", type=int, metavar="N", help="Bins of calibration; by default 10."),
     option(
         "Curve",
         "--binning",
         type=choice("equal-count", "equal-width"),
-        help="Of calibration; by default equal-count.",
+        help="Bins of calibration: of equally many rows, or of equal width; by default "
+        "equal-count.",
     ),
     option(
         "Curve",
         "--confidence",
         type=float,
         metavar="SHARE",
-        help="Of calibration: of Wilson's interval; by default 0.95.",
+        help="Confidence of Wilson's intervals of calibration; by default 0.95.",
     ),
     option(
         "Curve",
         "-m",
         "--measure",
         metavar="LIST",
-        help="Of k: measures that take a cutoff, by default nDCG. Of gauc-by-activity: a mean "
+        help="For k: measures that take a cutoff, by default nDCG. For gauc-by-activity: a mean "
         "over groups, by default GAUC.",
     ),
     option(
         "Curve",
         "--cutoffs",
-        callback=_numbers,
+        callback=_parse_numbers,
         metavar="LIST",
-        help="Of k: 1-10,20,50; by default 1-50.",
+        help="Cutoffs for k, such as 1-10,20,50; by default 1-50.",
     ),
     option(
         "Curve",
         "--activity",
         type=choice("rows", "positives"),
-        help="Of gauc-by-activity: what of a group is counted; by default rows.",
+        help="For gauc-by-activity: count the rows or the positives of a group; by default rows.",
     ),
     option(
         "Curve",
         "--buckets",
-        callback=_numbers,
+        callback=_parse_numbers,
         metavar="LIST",
-        help="Of gauc-by-activity: where buckets begin; by default 1,5,20,100.",
+        help="For gauc-by-activity: first count of each bucket; by default 1,5,20,100.",
     ),
 )
 _OVERWRITE = option("Output", "--overwrite", is_flag=True, help="Replace a file that exists.")
@@ -160,7 +169,7 @@ Examples:
     "-o",
     "--output",
     type=click.Path(),
-    callback=written_file,
+    callback=output_file,
     metavar="FILE",
     help="Write the points to FILE instead of standard output ('-'): .parquet, .arrow, .csv or "
     ".json.",
@@ -180,8 +189,8 @@ def curve(
 ) -> None:
     """Write the points of a curve as a table.
 
-    KIND is roc, pr, det, lift or calibration, of all rows; k, of measures at cutoffs; or
-    gauc-by-activity. SOURCES are as of evaluate. Each model is in the column score.
+    KIND is roc, pr, det, lift or calibration over all rows, k (measures by cutoff), or
+    gauc-by-activity. SOURCES are as in evaluate. The column score names the model.
     """
     from fastrank_eval._lib.files import atomic_path, check_suffix
 
@@ -190,21 +199,24 @@ def curve(
     else:
         check_suffix("--output", output, list(_FORMATS))
         if table_format is not None:
-            raise ArgumentError("--format is for standard output: the suffix of --output tells.")
+            raise ArgumentError(
+                "--format is for standard output, and the suffix of --output sets the format: "
+                "leave one of them out."
+            )
     check_files({"--output": output}, overwrite, sources, options["input_format"])
-    found = _found(kind, sources, quiet, options)
-    for score, reason in found.undefined.items() if not quiet else ():
+    result = _run_curve(kind, sources, quiet, options)
+    for score, reason in result.undefined.items() if not quiet else ():
         note(f"{printable(score)}: no curve ({reason})")
     if output is None:
-        emit(found.to_json() + "\n" if table_format == "json" else found.to_csv(safe=csv_safe))
+        emit(result.to_json() + "\n" if table_format == "json" else result.to_csv(safe=csv_safe))
         return
     from fastrank_eval.results.table_files import write_table
 
     with atomic_path(output, overwrite=overwrite) as part, on_forced_exit(part.unlink):
         if _FORMATS[Path(output).suffix.lower()] == "json":
-            part.write_text(found.to_json() + "\n", encoding="utf-8")
+            part.write_text(result.to_json() + "\n", encoding="utf-8")
         else:
-            write_table(found.table, part, output, csv_safe)
+            write_table(result.table, part, output, csv_safe)
     if not quiet:
         note(f"wrote {output}")
 
@@ -229,9 +241,9 @@ Examples:
     required=True,
     type=click.Path(),
     metavar="FILE",
-    help="Write the picture to FILE: .png, .svg or .html (one page that needs nothing else).",
+    help="Write the picture to FILE: .png, .svg or .html (one page without other files).",
 )
-@option("Output", "--title", metavar="TEXT", help="Title; by default what kind of curve it is.")
+@option("Output", "--title", metavar="TEXT", help="Title; by default the kind of curve.")
 @_OVERWRITE
 @_QUIET
 def plot(
@@ -243,30 +255,30 @@ def plot(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Draw a curve of every model into one picture (extra [plot]).
+    """Draw a curve of every model in one picture (extra [plot]).
 
-    KIND is roc, pr, det, lift or calibration, of all rows; k, of measures at cutoffs; or
-    gauc-by-activity. SOURCES are as of evaluate.
+    KIND is roc, pr, det, lift or calibration over all rows, k (measures by cutoff), or
+    gauc-by-activity. SOURCES are as in evaluate.
     """
     from fastrank_eval._lib.files import atomic_path
     from fastrank_eval.analysis.plot_files import check_picture, draw_file
 
     check_picture(output, "--output")
     check_files({"--output": output}, overwrite, sources, options["input_format"])
-    found = _found(kind, sources, quiet, options)
+    result = _run_curve(kind, sources, quiet, options)
     with (
         defer_signals(),
         atomic_path(output, overwrite=overwrite) as part,
         on_forced_exit(part.unlink),
     ):
-        draw_file(found, part, output, title)
+        draw_file(result, part, output, title)
     raise_if_stopped()
     if not quiet:
         note(f"wrote {output}")
 
 
-def _found(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Curve:
-    """Run the evaluation behind a curve."""
+def _run_curve(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Curve:
+    """Compute a curve."""
     from fastrank_eval.apps.cli.progress_bar import progress_bar
 
     with defer_signals():
@@ -274,7 +286,7 @@ def _found(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, 
 
     group, score = options.pop("group"), options.pop("score")
     with progress_bar(quiet) as progress:
-        found = run(
+        result = run(
             kind,
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
@@ -284,23 +296,23 @@ def _found(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, 
             **options,
         )
     raise_if_stopped()
-    return found
+    return result
 
 
-def _costs(ctx: click.Context, param: click.Parameter, given: str | None) -> Any:
-    """Read costs by cell: "fp=1,fn=5"."""
-    if given is None:
+def _parse_costs(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """Parse costs by cell: "fp=1,fn=5"."""
+    if value is None:
         return None
     costs: dict[str, float] = {}
-    for part in given.split(","):
-        cell, _, cost = (word.strip() for word in part.partition("="))
+    for part in value.split(","):
+        cell, _, cost = (text.strip() for text in part.partition("="))
         if cell in costs:
             raise ArgumentError(f"--costs names {cell!r} twice.")
         try:
             costs[cell] = float(cost)
         except ValueError:
             raise ArgumentError(
-                f"--costs {given!r}: {part!r} is not a cell and its cost; write fp=1,fn=5."
+                f"--costs: must be CELL=COST,..., got {part!r} in {value!r}; write fp=1,fn=5."
             ) from None
     return costs
 
@@ -325,9 +337,9 @@ Examples:
     ),
     default="f1",
     show_default=True,
-    help="What is best: F1 or F-beta; TPR + 1 - FPR; TPR (1 - FPR); the distance to (0, 1) of the "
-    "ROC plane; accuracy; TPR at a precision of --target; precision at a TPR of --target; the mean "
-    "cost of a row.",
+    help="Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
+    "TPR (1 - FPR). closest: the distance to (0, 1) of the ROC plane. accuracy. precision: TPR at "
+    "a precision of --target. recall: precision at a TPR of --target. cost: mean cost of a row.",
 )
 @option("Criterion", "--beta", type=float, metavar="B", help="For fbeta: the weight of recall.")
 @option(
@@ -335,22 +347,22 @@ Examples:
     "--target",
     type=float,
     metavar="SHARE",
-    help="For precision and recall: at least this.",
+    help="For precision and recall: the least value.",
 )
 @option(
     "Criterion",
     "--pos",
     type=float,
     metavar="SHARE",
-    help="For accuracy and cost: the share of positives where the threshold will be used; by "
-    "default that of the rows.",
+    help="For accuracy and cost: the share of positives in the data to which the threshold will "
+    "be applied; by default the share in the rows.",
 )
 @option(
     "Criterion",
     "--costs",
-    callback=_costs,
+    callback=_parse_costs,
     metavar="CELL=COST,...",
-    help="For cost: what a row of tp, fp, fn or tn costs, 0 if left out.",
+    help="For cost: the cost of a row of tp, fp, fn or tn; by default 0.",
 )
 @option(
     "Criterion",
@@ -358,7 +370,7 @@ Examples:
     type=choice("highest", "lowest"),
     default="highest",
     show_default=True,
-    help="Which of equally good thresholds to take.",
+    help="Choose the highest or the lowest of equally good thresholds.",
 )
 @option(
     "Conventions",
@@ -367,7 +379,7 @@ Examples:
     default=1,
     show_default=True,
     metavar="GRADE",
-    help="The least label of a positive row.",
+    help="The lowest label of a positive row.",
 )
 @option(
     "Conventions",
@@ -375,7 +387,7 @@ Examples:
     type=choice("error", "allow"),
     default="error",
     show_default=True,
-    help="A null score: a fault, or a row to leave out.",
+    help="A null score is an error, or its row is left out.",
 )
 @option(
     "Conventions",
@@ -383,7 +395,7 @@ Examples:
     type=choice("error", "allow", "drop"),
     default="error",
     show_default=True,
-    help="A null label: a fault, a negative row, or no row at all.",
+    help="A null label is an error, a negative row, or no row at all.",
 )
 @option(
     "Conventions",
@@ -391,7 +403,7 @@ Examples:
     type=choice("given", "float32"),
     default="given",
     show_default=True,
-    help="Take scores as they are, or rounded to float32.",
+    help="Use scores as they are, or rounded to float32.",
 )
 @threads_option
 @where_option
@@ -418,7 +430,7 @@ def threshold(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Find the score from which to predict a row positive.
+    """Find the score at which to start predicting positive.
 
     SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs; "-" reads an Arrow IPC
     stream from standard input. Every distinct score is tried. No group is needed.
@@ -429,7 +441,7 @@ def threshold(
         from fastrank_eval.apps.cli.progress_bar import progress_bar
 
     with progress_bar(quiet) as progress:
-        found = run(
+        best_by_score = run(
             sources[0] if len(sources) == 1 else list(sources),
             score=score,
             format=input_format,
@@ -437,11 +449,11 @@ def threshold(
             **options,
         )
     raise_if_stopped()
-    best = list(found.values())
+    thresholds = list(best_by_score.values())
     if report_format == "text":
-        emit("".join(f"{one}\n" for one in best))
+        emit("".join(f"{best}\n" for best in thresholds))
         return
-    rows = [one.to_dict() for one in best]
+    rows = [best.to_dict() for best in thresholds]
     if report_format == "json":
         import json
 

@@ -1,4 +1,4 @@
-"""The command line."""
+"""Define the command line and its main commands."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fastrank_eval.apps.cli.options import (
     confidence_option,
     convention_options,
     csv_safe_option,
+    exit_if_failed,
     fail_if_option,
-    leave_if_failed,
     measure_options,
     option,
     read_gates,
@@ -40,7 +40,7 @@ from fastrank_eval.apps.cli.shell import (
     check_standard_output,
     emit,
     prepare_process,
-    rendered,
+    render_text,
 )
 
 __all__ = ["cli", "main", "spark_submit_example"]
@@ -57,8 +57,8 @@ Examples:
 def spark_submit_example() -> None:
     """Print a complete job for spark-submit.
 
-    Its first lines show how the environment is shipped to the workers; docs/DISTRIBUTED.md says
-    how it is made.
+    Its first lines show how to ship the environment to the workers; docs/DISTRIBUTED.md shows how
+    to build it.
     """
     emit(files("fastrank_eval.integrations.spark").joinpath("example_job.py").read_text("utf-8"))
 
@@ -101,15 +101,15 @@ Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 inte
     "Output",
     "--keep-groups",
     is_flag=True,
-    help="Keep keys and values of every group in --save-state too: 'merge' then tells them, and "
-    "refuses a group that has rows in two files.",
+    help="Keep keys and values of every group in --save-state too. 'merge' can then report them, "
+    "and refuses a group that has rows in two files.",
 )
 @option(
     "Output",
     "--baseline",
     metavar="COLUMN",
-    help="Score column that every other is compared with: what a comparison needs of both is kept "
-    "in --save-state. No value depends on it.",
+    help="Score column that all others are compared with. --save-state then keeps the sums that "
+    "'merge --compare' needs. No value depends on it.",
 )
 @fail_if_option
 def evaluate(
@@ -142,7 +142,7 @@ def evaluate(
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
     if keep_groups and state_file is None:
-        raise ArgumentError("--keep-groups keeps groups in a saved state: name --save-state FILE.")
+        raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
     files = ReportFiles(
         report_format,
         output,
@@ -183,7 +183,7 @@ def evaluate(
         lambda: result.state,
     )
     if gates:
-        leave_if_failed(result.check(*gates))
+        exit_if_failed(result.check(*gates))
 
 
 @cli.command(
@@ -217,10 +217,10 @@ def explain(
     report_format: str,
     **options: Any,
 ) -> None:
-    """Tell why another tool's number differs: what each of its conventions moves, by itself.
+    """Explain the numbers of another tool, convention by convention.
 
-    SOURCES are read once for each convention that --profile changes; conventions given besides
-    hold on both sides.
+    SOURCES are read once for each convention that --profile changes. Other convention options
+    apply to both sides.
     """
     if profile is None:
         raise ArgumentError("explain needs the tool to compare with: --profile catboost.")
@@ -238,7 +238,7 @@ def explain(
         **options,
     )
     raise_if_stopped()
-    emit(explanation.to_json() if report_format == "json" else rendered(explanation))
+    emit(explanation.to_json() if report_format == "json" else render_text(explanation))
 
 
 @cli.command(
@@ -251,15 +251,15 @@ Examples:
 )
 @click.argument("qrels")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@option("Queries", "-q", "single", is_flag=True, help="Print the lines of every query too.")
-@option("Queries", "-n", "only_single", is_flag=True, help="Print no lines of all queries.")
+@option("Queries", "-q", "single", is_flag=True, help="Print the lines of each query too.")
+@option("Queries", "-n", "only_single", is_flag=True, help="Print only the lines of each query.")
 @option(
     "Queries",
     "-c",
     "complete",
     is_flag=True,
-    help="Judged queries that the run lacks count 0. Without it --as 10 refuses such a run, and "
-    "--as 9 leaves them out.",
+    help="Count 0 for a judged query that the run lacks. Without -c, --as 10 refuses such a run, "
+    "and --as 9 leaves the query out.",
 )
 @option(
     "Documents",
@@ -269,15 +269,15 @@ Examples:
     default=1,
     show_default=True,
     metavar="N",
-    help="The least grade that is relevant.",
+    help="The lowest grade that is relevant.",
 )
-@option("Documents", "-M", "most", type=int, metavar="N", help="Only N documents a query count.")
+@option("Documents", "-M", "most", type=int, metavar="N", help="Count only N documents per query.")
 @option(
     "Documents",
     "-J",
     "judged_only",
     is_flag=True,
-    help="Leave out documents that nobody judged, and those of negative grade.",
+    help="Leave out documents without a judgement, or with a negative grade.",
 )
 @option(
     "Documents",
@@ -285,7 +285,7 @@ Examples:
     type=choice("error", "first", "last", "max"),
     default="error",
     show_default=True,
-    help="A document that a query has twice, in a run or in QRELS: which line of it counts.",
+    help="The line that counts if a query has a document twice, in a run or in QRELS.",
 )
 @option(
     "Measures",
@@ -314,7 +314,7 @@ Examples:
     type=choice("text", "csv", "json"),
     default="text",
     show_default=True,
-    help="Lines as trec_eval prints them, or all digits.",
+    help="Format: text as trec_eval prints it, or csv and json with all digits.",
 )
 @csv_safe_option
 def trec(
@@ -328,10 +328,10 @@ def trec(
     duplicates: str,
     **options: Any,
 ) -> None:
-    """Print what trec_eval prints.
+    """Print the output of trec_eval.
 
-    QRELS are relevance judgements, each RUN what a system retrieved: TREC text, gzipped or not, or
-    Parquet with columns query, doc and grade or score. Several runs are printed one by one.
+    QRELS are relevance judgements, and each RUN is the ranking of a system: TREC text, gzipped or
+    not, or Parquet with columns query, doc and grade or score. Several runs are printed one by one.
     """
     check_standard_output()
     with defer_signals():
@@ -340,25 +340,25 @@ def trec(
 
     import json
 
-    judged = pairs_of_qrels(qrels, duplicates)
-    shown = {"single": single or only_single, "summary": not only_single}
+    judgements = pairs_of_qrels(qrels, duplicates)
+    layout = {"single": single or only_single, "summary": not only_single}
     reports = []
     for path in runs:
         try:
             report = trec_report(
-                path, judged, version=int(version), duplicates=duplicates, **options
+                path, judgements, version=int(version), duplicates=duplicates, **options
             )
         except ArgumentError as error:
             raise ArgumentError(f"{path}: {error}" if len(runs) > 1 else str(error)) from None
         raise_if_stopped()
         if report_format == "text":
-            emit(report.to_text(**shown))
+            emit(report.to_text(**layout))
         reports.append(report)
     if report_format == "json":
-        emit(json.dumps([r.to_dict(**shown) for r in reports], indent=2, allow_nan=False) + "\n")
+        emit(json.dumps([r.to_dict(**layout) for r in reports], indent=2, allow_nan=False) + "\n")
     elif report_format == "csv":
-        sheets = [report.to_csv(**shown, safe=csv_safe) for report in reports]
-        emit(sheets[0] + "".join(sheet.partition("\n")[2] for sheet in sheets[1:]))
+        tables = [report.to_csv(**layout, safe=csv_safe) for report in reports]
+        emit(tables[0] + "".join(table.partition("\n")[2] for table in tables[1:]))
 
 
 @cli.command()
@@ -380,7 +380,7 @@ def measures(report_format: str) -> None:
     elif report_format == "markdown":
         emit(catalogue.to_markdown())
     else:
-        emit(rendered(catalogue.renderable()))
+        emit(render_text(catalogue.renderable()))
 
 
 cli.add_command(curve)
@@ -395,7 +395,7 @@ cli.add_command(spark_submit_example)
 
 
 def main() -> NoReturn:
-    """Run the command line where signals are obeyed: ``fastrank_eval.__main__`` does that first."""
+    """Run the command line, after `__main__` has set signal handlers."""
     prepare_process()
     cli(prog_name="fastrank-eval")
     raise SystemExit(0)

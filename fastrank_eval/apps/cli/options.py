@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Define the options that commands share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrank_eval.apps.cli.shell import SectionedOption, note, rendered
+from fastrank_eval.apps.cli.shell import SectionedOption, note, render_text
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
@@ -19,57 +19,57 @@ __all__ = [
     "GATE_FAILED",
     "choice",
     "column_options",
-    "column_options_of_rows",
+    "combine",
     "comparison_options",
     "comparison_text",
     "confidence_option",
     "convention_options",
     "csv_safe_option",
+    "exit_if_failed",
+    "explicit_options",
     "fail_if_compared_option",
     "fail_if_option",
-    "given_options",
     "input_options",
     "label_option",
-    "leave_if_failed",
     "limit_option",
     "measure_options",
     "option",
+    "optional_column_options",
     "read_gates",
     "reading_options",
     "score_option",
     "slice_options",
     "threads_option",
-    "together",
     "weight_option",
     "where_option",
 ]
 
 
 DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
-_PROFILE = "; by default as --profile says, else "
+_PROFILE = "; by default from --profile, else "
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
-    """An option that ``--help`` lists under a heading."""
+    """Make an option that ``--help`` lists under a heading."""
     return click.option(*names, cls=SectionedOption, section=section, **keywords)
 
 
 def choice(*choices: str) -> click.Choice[str]:
-    """One of some words."""
+    """Make the type of an option with a fixed set of values."""
     return click.Choice(choices)
 
 
-def _names(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> list[str]:
-    r"""Split repeated and comma-separated column names; ``\,`` stands for a comma in a name."""
-    parts = [part for text in given for part in re.split(r"(?<!\\),", text)]
+def _split_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
+    r"""Split comma-separated column names; ``\,`` is a comma in a name."""
+    parts = [part for text in values for part in re.split(r"(?<!\\),", text)]
     names = [part.replace("\\,", ",").strip() for part in parts]
     if not all(names):
         raise click.BadParameter("a column name is empty.")
     return names
 
 
-def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Options in the order they are given here."""
+def combine(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Combine options into one decorator; ``--help`` keeps their order."""
 
     def apply(command: Any) -> Any:
         for add in reversed(options):
@@ -86,10 +86,10 @@ def _group_option(required: bool) -> Callable[[Any], Any]:
         "--group",
         multiple=True,
         required=required,
-        callback=_names,
+        callback=_split_names,
         metavar="COLUMN",
-        help="Group key: query, user or session; text in CSV and TSV files (007 is not 7). Repeat "
-        "it, or separate by commas, for several.",
+        help="Group key: query, user or session. In CSV and TSV files it is text (007 is not 7). "
+        "Repeat the option, or separate names by commas, for several columns.",
     )
 
 
@@ -111,9 +111,10 @@ def _score_option(required: bool) -> Callable[[Any], Any]:
         "--score",
         multiple=True,
         required=required,
-        callback=_names,
+        callback=_split_names,
         metavar="COLUMN",
-        help="Score of a model, higher is better. Repeat it, or separate by commas, for several.",
+        help="Score of a model; higher is better. Repeat the option, or separate names by commas, "
+        "for several models.",
     )
 
 
@@ -137,30 +138,30 @@ where_option = option(
     "Reading",
     "--where",
     metavar="CONDITION",
-    help="Evaluate only the rows for which this holds: comparisons, in (...), between, is "
-    "null, and, or, not; text in single quotes, names with odd signs in double quotes. Files "
-    "and row groups that it rules out are not read.",
+    help="Evaluate only the rows for which this is true: comparisons, in (...), between, is "
+    "null, and, or, not. Put text in single quotes, and names with special characters in double "
+    "quotes. Files and row groups that cannot match are not read.",
 )
 limit_option = option(
     "Reading",
     "--limit",
     type=int,
     metavar="N",
-    help="Evaluate the first N rows only, of those that --where selects.",
+    help="Evaluate only the first N rows that --where selects.",
 )
-input_options = together(
+input_options = combine(
     option(
         "Reading",
         "--input-format",
         type=choice("parquet", "arrow", "csv", "tsv"),
-        help="Format of SOURCES; by default their suffix or first bytes tell.",
+        help="Format of SOURCES; by default from their suffix or first bytes.",
     ),
     option(
         "Reading",
         "--allow-unfinished",
         is_flag=True,
-        help="Accept Arrow streams without their end-of-stream marker, as that of a producer that "
-        "was killed: rows may be missing. By default they are an error.",
+        help="Accept Arrow streams without an end-of-stream marker. A killed producer leaves such "
+        "a stream, and rows may be missing. By default it is an error.",
     ),
 )
 confidence_option = option(
@@ -170,20 +171,20 @@ confidence_option = option(
     default=0.95,
     show_default=True,
     metavar="SHARE",
-    help="Confidence of the intervals about the values, groups being independent clusters.",
+    help="Confidence of the intervals of the values; groups are independent clusters.",
 )
 
 csv_safe_option = option(
     "Output",
     "--csv-safe",
     is_flag=True,
-    help="In CSV, put ' before text that begins with = + - @, a tab or a carriage return, which "
-    "a spreadsheet would take for a formula.",
+    help="In CSV, put ' before text that begins with = + - @, a tab or a carriage return: a "
+    "spreadsheet would read it as a formula.",
 )
 
 
 def _column_options(required: bool) -> Callable[[Any], Any]:
-    return together(
+    return combine(
         _group_option(required),
         _label_option(required),
         _score_option(required),
@@ -193,15 +194,16 @@ def _column_options(required: bool) -> Callable[[Any], Any]:
             "Columns",
             "--subtopics",
             metavar="COLUMN",
-            help="What each row covers, for measures of diversity: a list of numbers from 0 to 63.",
+            help="Subtopics that each row covers, for measures of diversity: a list of numbers "
+            "from 0 to 63.",
         ),
     )
 
 
 column_options = _column_options(True)
-#: Where SOURCES may be saved states, which know their columns.
-column_options_of_rows = _column_options(False)
-measure_options = together(
+#: For commands whose SOURCES may be saved states, which hold their columns.
+optional_column_options = _column_options(False)
+measure_options = combine(
     option(
         "Measures",
         "-m",
@@ -213,7 +215,7 @@ measure_options = together(
         help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
     ),
 )
-slice_options = together(
+slice_options = combine(
     option(
         "Slices",
         "--by",
@@ -222,7 +224,7 @@ slice_options = together(
         help="Evaluate each slice of the rows too: slot for each of its values, slot,country for "
         "each combination, age:18,25,35 between edges, age:quantile5 in bins of equally many rows, "
         "age:width10, ts:hour, day, week, month, hour_of_day or day_of_week, @rows:1,5,20,100 and "
-        "@positives:0,1,5 by how many rows a group has. Repeat it for several.",
+        "@positives:0,1,5 by the number of rows of a group. Repeat the option for several.",
     ),
     option(
         "Slices",
@@ -231,31 +233,33 @@ slice_options = together(
         default=1,
         show_default=True,
         metavar="N",
-        help="Leave out slices of fewer groups, and say how many they were.",
+        help="Leave out slices of fewer groups, and print their number.",
     ),
 )
-convention_options = together(
+convention_options = combine(
     option(
         "Conventions",
         "--profile",
         metavar="TOOL",
-        help="The conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
-        "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. What is "
-        "given besides holds all the same.",
+        help="Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
+        "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
+        "options override them.",
     ),
     option(
         "Conventions",
         "--ties",
         type=choice("expected", "input", "item", "best", "worst"),
-        help="Rank of tied rows: mean over all their orders, order of the rows, item id "
-        "descending, relevant first, relevant last" + _PROFILE + "expected.",
+        help="Rank of tied rows: mean over all orders (expected), order of the rows (input), "
+        "descending item id (item), relevant rows first (best) or last (worst)"
+        + _PROFILE
+        + "expected.",
     ),
     option(
         "Conventions",
         "--undefined",
         metavar="POLICY",
-        help="What a group without a value counts as: skip, zero, one or error; skip,nDCG=one "
-        "names single measures" + _PROFILE + "skip.",
+        help="Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
+        "sets single measures" + _PROFILE + "skip.",
     ),
     option(
         "Conventions",
@@ -267,7 +271,7 @@ convention_options = together(
         "Conventions",
         "--unretrieved",
         type=choice("error", "allow"),
-        help="A null score: a fault, or a relevant row that was not retrieved"
+        help="A null score is an error, or a relevant row that was not retrieved"
         + _PROFILE
         + "error.",
     ),
@@ -275,7 +279,7 @@ convention_options = together(
         "Conventions",
         "--unjudged",
         type=choice("error", "allow", "drop"),
-        help="A null label: a fault, an unjudged row that takes a rank, or no row at all"
+        help="A null label is an error, an unjudged row that takes a rank, or no row at all"
         + _PROFILE
         + "error.",
     ),
@@ -283,7 +287,7 @@ convention_options = together(
         "Conventions",
         "--weight-rows",
         type=choice("refuse", "ignore"),
-        help="What rank-position measures do about --weight" + _PROFILE + "refuse.",
+        help="Refuse or ignore --weight in measures of rank positions" + _PROFILE + "refuse.",
     ),
     option(
         "Conventions",
@@ -296,18 +300,19 @@ convention_options = together(
         "--sampling-rate",
         type=float,
         metavar="RATE",
-        help="Share of the negatives that the models were trained on, above 0 and at most 1: "
-        "measures of probability put p right for it; by default 1.",
+        help="Share of the negatives in the training data of the models, above 0 and at most 1. "
+        "Measures of probability correct p for it; by default 1.",
     ),
 )
-reading_options = together(
+reading_options = combine(
     option(
         "Reading",
         "--order",
         type=choice("auto", "sorted", "grouped", "scattered"),
         default="auto",
         show_default=True,
-        help="Order of the rows: by group and score descending, by group, any, or find out.",
+        help="Order of the rows: by group and descending score (sorted), by group (grouped), any "
+        "(scattered), or detect it (auto).",
     ),
     option(
         "Reading",
@@ -321,15 +326,15 @@ reading_options = together(
         "Reading",
         "--memory",
         metavar="SIZE",
-        help="Memory the run may take, such as 4GB; by default a share of what is free. Scattered "
-        "rows that do not fit are sorted on disk (needs DuckDB). Half a GB to one is needed in any "
-        "case. No number depends on it.",
+        help="Memory that the run may use, such as 4GB; by default a share of the free memory. "
+        "Scattered rows that do not fit are sorted on disk (needs DuckDB). A run needs 0.5 to 1 GB "
+        "in any case. No number depends on it.",
     ),
     option(
         "Reading",
         "--spill-dir",
         metavar="FOLDER",
-        help="Folder for rows that do not fit; by default that of temporary files.",
+        help="Folder for rows that do not fit; by default the folder of temporary files.",
     ),
     limit_option,
     input_options,
@@ -345,17 +350,17 @@ _TESTS = (
     "bootstrap",
 )
 
-comparison_options = together(
+comparison_options = combine(
     option(
         "Comparison",
         "--test",
         type=choice(*_TESTS),
         default="clustered_t",
         show_default=True,
-        help="Of the difference by its standard error, groups being clusters (t or z); of one "
-        "difference for each group (paired_t, wilcoxon, sign); of the measure itself with models "
-        "swapped in groups at random (randomisation) or over groups drawn anew (bootstrap). All "
-        "but the first two need measures of groups: GAUC, not AUC.",
+        help="clustered_t, clustered_z: the difference over its standard error, with groups as "
+        "clusters. paired_t, wilcoxon, sign: one difference for each group. randomisation: models "
+        "swapped at random in each group. bootstrap: groups resampled. All but the first two need "
+        "measures of groups: GAUC, not AUC.",
     ),
     option(
         "Comparison",
@@ -363,8 +368,8 @@ comparison_options = together(
         type=choice("holm", "bh", "none"),
         default="holm",
         show_default=True,
-        help="Of p-values for their number, over all measures and candidates: Holm, or Benjamini "
-        "and Hochberg.",
+        help="Correct p-values for the number of tests, over all measures and candidates: Holm, or "
+        "Benjamini and Hochberg.",
     ),
     option(
         "Comparison",
@@ -373,7 +378,7 @@ comparison_options = together(
         default=10_000,
         show_default=True,
         metavar="N",
-        help="Of randomisation and bootstrap.",
+        help="Replicates of randomisation and bootstrap.",
     ),
     option(
         "Comparison",
@@ -382,7 +387,7 @@ comparison_options = together(
         default=0,
         show_default=True,
         metavar="N",
-        help="Of randomisation and bootstrap; the same seed gives the same numbers.",
+        help="Seed of randomisation and bootstrap; the same seed gives the same numbers.",
     ),
     option(
         "Comparison",
@@ -392,14 +397,14 @@ comparison_options = together(
         show_default=True,
         metavar="N",
         help="List the N groups that raised the first measure of groups most, and the N that "
-        "lowered it most. With 0, and a test that does not need them, values of groups are not "
-        "kept: without AUC, of which every row is, memory is bounded.",
+        "lowered it most. With 0, values of groups are kept only if the test needs them. Memory is "
+        "then bounded, unless AUC keeps the score of every row.",
     ),
 )
 
 
-def given_options(ctx: click.Context) -> dict[str, str]:
-    """Options that were not left to their default: how each is written, by name."""
+def explicit_options(ctx: click.Context) -> dict[str, str]:
+    """Return the options that the user has set: text of the option by name."""
     default = click.core.ParameterSource.DEFAULT
     return {
         param.name: param.opts[-1]
@@ -409,19 +414,19 @@ def given_options(ctx: click.Context) -> dict[str, str]:
 
 
 def comparison_text(
-    found: Comparison, form: str, movers: int, width: int | None, csv_safe: bool = False
+    comparison: Comparison, form: str, movers: int, width: int | None, csv_safe: bool = False
 ) -> str:
-    """A comparison in a form; tables are as wide as the terminal where no width is given."""
+    """Format a comparison; without a width, tables fill the terminal."""
     if form == "json":
-        return found.to_json(movers=movers) + "\n"
+        return comparison.to_json(movers=movers) + "\n"
     if form == "csv":
-        return found.to_csv(safe=csv_safe)
+        return comparison.to_csv(safe=csv_safe)
     if form == "markdown":
-        return found.to_markdown(movers)
-    return rendered(found.with_movers(movers), width)
+        return comparison.to_markdown(movers)
+    return render_text(comparison.with_movers(movers), width)
 
 
-#: The exit code of a result that does not pass.
+#: The exit code of a result that fails a gate.
 GATE_FAILED = 3
 _MOST_REASONS = 20
 
@@ -431,10 +436,10 @@ fail_if_option = option(
     "fail_if",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with code 3, the reason on standard error, if this holds or cannot be told: "
-    "'GAUC < 0.6', 'score_a:GAUC[slot=feed] ci_low < 0.55 or AUC dropped_share > 0.1'; for any "
-    "model if none is named, for any slice with [*]. The report is written all the same. Repeat it "
-    "for several.",
+    help="Exit with code 3 if this is true or cannot be computed; standard error names the reason: "
+    "'GAUC < 0.6', 'score_a:GAUC[slot=feed] ci_low < 0.55 or AUC dropped_share > 0.1'. Without a "
+    "model it applies to every model, with [*] to every slice. The report is always written. "
+    "Repeat the option for several.",
 )
 fail_if_compared_option = option(
     "Output",
@@ -442,12 +447,12 @@ fail_if_compared_option = option(
     "fail_if",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with code 3, the reason on standard error, if this holds or cannot be told: "
+    help="Exit with code 3 if this is true or cannot be computed; standard error names the reason: "
     "'GAUC delta_ci_low < -0.001', 'GAUC[*] delta < 0 and GAUC[*] p_adjusted < 0.01', "
-    "'new:AUC < 0.7'; fields of differences (delta, delta_se, delta_ci_low, delta_ci_high, "
-    "relative, p_value, p_adjusted, wins, losses, ties, mdd) for any candidate if none is named, "
-    "others for any model, for any slice with [*]. The report is written all the same. Repeat it "
-    "for several.",
+    "'new:AUC < 0.7'. Fields of differences are delta, delta_se, delta_ci_low, delta_ci_high, "
+    "relative, p_value, p_adjusted, wins, losses, ties and mdd: without a model they apply to "
+    "every candidate, other fields to every model; with [*] to every slice. The report is always "
+    "written. Repeat the option for several.",
 )
 
 
@@ -459,20 +464,20 @@ def read_gates(
     sampling_rate: float | None,
     compared: bool = False,
 ) -> list[Gate]:
-    """Read gates, and refuse those on what is not going to be computed.
+    """Read gates and refuse those on values that are not computed.
 
     Parameters
     ----------
     texts : sequence of str
     measures : str
-        Those asked for.
+        The requested measures.
     scores : sequence of str
         Score columns.
     profile : str or None
-        The tool whose conventions hold.
+        The tool whose conventions apply.
     sampling_rate : float or None
     compared : bool
-        Whether measures are taken as comparisons take them.
+        Whether the measures are those of a comparison.
 
     Returns
     -------
@@ -481,7 +486,7 @@ def read_gates(
     Raises
     ------
     FastRankEvalError
-        If a gate cannot be read, or names a measure or a score column that is not asked for.
+        If a gate cannot be read, or names a measure or a score column that is not requested.
     """
     if not texts:
         return []
@@ -492,27 +497,27 @@ def read_gates(
 
     gates = [gate(text) for text in texts]
     requested = requested_measures(measures)
-    chosen = None if profile is None else profile_of(profile)
-    taken = requested
+    conventions = None if profile is None else profile_of(profile)
+    find_computed = requested
     if compared:
         from fastrank_eval.analysis.compare import with_clustered_errors
 
-        taken = with_clustered_errors(requested)
-    measured = measures_in_force(taken, chosen, sampling_rate_of(sampling_rate))
+        find_computed = with_clustered_errors(requested)
+    measured = measures_in_force(find_computed, conventions, sampling_rate_of(sampling_rate))
     for each in gates:
         each.require([str(m) for m in measured], scores, requested_names(requested, measured))
     return gates
 
 
-def leave_if_failed(verdict: Verdict) -> None:
-    """End with exit code 3 and the reasons on standard error, unless all gates are passed."""
+def exit_if_failed(verdict: Verdict) -> None:
+    """Exit with code 3 and print the reasons if a gate has failed."""
     if verdict.passed:
         return
     from fastrank_eval.results.format import printable
 
     for failure in verdict.failures[:_MOST_REASONS]:
         note(f"gate failed: {printable(str(failure))}")
-    left = len(verdict.failures) - _MOST_REASONS
-    if left > 0:
-        note(f"gate failed: {left:,} more")
+    remaining = len(verdict.failures) - _MOST_REASONS
+    if remaining > 0:
+        note(f"gate failed: {remaining:,} more")
     raise click.exceptions.Exit(GATE_FAILED)

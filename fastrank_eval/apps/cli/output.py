@@ -1,4 +1,4 @@
-"""Where a report goes: the options that say so, checked before the work and written after it."""
+"""Check output files before a run and write them after it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrank_eval._lib.signals import on_forced_exit
-from fastrank_eval.apps.cli.options import choice, csv_safe_option, option, together
+from fastrank_eval.apps.cli.options import choice, combine, csv_safe_option, option
 from fastrank_eval.apps.cli.shell import (
     check_files,
     check_standard_output,
     emit,
     note,
-    rendered,
-    written_file,
+    output_file,
+    render_text,
 )
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ __all__ = ["ReportFiles", "report_options", "report_text", "state_file_option"]
 _SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".md": "markdown"}
 _FILE_WIDTH = 120
 
-report_options = together(
+report_options = combine(
     option(
         "Output",
         "-f",
         "--format",
         "report_format",
         type=choice("table", "json", "csv", "markdown"),
-        help="Format of the report; by default as the suffix of --output tells, and table on "
+        help="Format of the report; by default from the suffix of --output, and table on "
         "standard output.",
     ),
     option(
@@ -45,7 +45,7 @@ report_options = together(
         "-o",
         "--output",
         type=click.Path(),
-        callback=written_file,
+        callback=output_file,
         metavar="FILE",
         help="Write the report to FILE instead of standard output ('-'): .txt, .json, .csv or .md; "
         "any name with --format.",
@@ -76,35 +76,35 @@ state_file_option = option(
     "state_file",
     type=click.Path(),
     metavar="FILE",
-    help="Also write what the values were computed from, for 'fastrank-eval merge'.",
+    help="Also write the sums behind the values, for 'fastrank-eval merge'.",
 )
 
 
 class ReportFiles:
-    """The outputs of a run; those that cannot be written are refused at once.
+    """The output files of a run, checked before it starts.
 
     Parameters
     ----------
     report_format, output, per_group_file : str or None
     overwrite : bool
     sources : sequence of str
-        What is read, none of which may be written.
+        The inputs. None of them may be written.
     state_file : str or None
-        Where the state goes.
+        The file of the state.
     input_format : str or None
-        The format that sources are read by, whatever their suffix.
+        The format of every source. By default the suffix decides.
     csv_safe : bool
-        Put an apostrophe before text of CSV that a spreadsheet takes for a formula.
+        In CSV, put an apostrophe before text that a spreadsheet would read as a formula.
 
     Attributes
     ----------
     form : str
-        Of the report: ``"table"``, ``"json"``, ``"csv"`` or ``"markdown"``.
+        The format of the report: ``"table"``, ``"json"``, ``"csv"`` or ``"markdown"``.
 
     Raises
     ------
     OutputError
-        If one cannot be written, or its suffix tells no format.
+        If a file cannot be written, or its suffix names no format.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class ReportFiles:
             check_standard_output()
         if per_group_file is not None:
             check_suffix("--per-group", per_group_file, SUFFIXES)
-        named = {"--output": output, "--per-group": per_group_file, "--save-state": state_file}
-        self._files = check_files(named, overwrite, sources, input_format)
+        outputs = {"--output": output, "--per-group": per_group_file, "--save-state": state_file}
+        self._files = check_files(outputs, overwrite, sources, input_format)
         self.form = report_format or "table"
         if output is not None and report_format is None:
             check_suffix("--output", output, list(_SUFFIXES), ", or choose --format")
@@ -142,18 +142,18 @@ class ReportFiles:
         quiet: bool,
         state: Callable[[], State] | None = None,
     ) -> None:
-        """Write the values of every group and the state, if they are asked for, and the report.
+        """Write the requested files: group values, state and report.
 
         Parameters
         ----------
         report : callable
-            The text for a width; None: as wide as the terminal.
+            Takes a width and returns the text; None is the width of the terminal.
         per_group : callable
-            The table.
+            Returns the table of groups.
         quiet : bool
-            Do not tell of files written.
+            Do not list the files written.
         state : callable, optional
-            The state.
+            Returns the state.
         """
         from fastrank_eval._lib.files import atomic_path
         from fastrank_eval.results.table_files import write_table
@@ -179,11 +179,11 @@ class ReportFiles:
 
 
 def report_text(result: Result, form: str, width: int | None, csv_safe: bool = False) -> str:
-    """A result in a form; tables are as wide as the terminal where no width is given."""
+    """Format a result; without a width, tables fill the terminal."""
     if form == "json":
         return result.to_json() + "\n"
     if form == "csv":
         return result.to_csv(safe=csv_safe)
     if form == "markdown":
         return result.to_markdown()
-    return rendered(result, width)
+    return render_text(result, width)

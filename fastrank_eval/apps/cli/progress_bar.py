@@ -1,4 +1,4 @@
-"""The progress bar of the command line: one line of a terminal, gone when the run ends."""
+"""Show a progress bar on a terminal while a command runs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["progress_bar"]
 
-#: Seconds a run lasts before its bar appears.
-PATIENCE = 0.5
-#: Seconds that the speed is measured over.
+#: Seconds before the bar appears.
+START_DELAY = 0.5
+#: Seconds over which the speed is measured.
 _WINDOW = 10.0
-_LONGEST, _SHORTEST = 40, 6  # columns of the bar
+_MAX_WIDTH, _MIN_WIDTH = 40, 6  # columns of the bar
 _GAP = 2
-#: Columns left free for the ^C that terminals echo: a line that breaks would not be erased.
-_SPARE = 3
-#: What a narrow terminal does without.
-_LEAST_WANTED = ("speed", "rows", "bar", "left", "phase")
-_LEAST_WANTED_OF_UNKNOWN = ("bar", "speed", "phase")
+#: Free columns for the ^C that terminals echo: a line that wraps would not be erased.
+_FREE_COLUMNS = 3
+#: Columns that a narrow terminal leaves out, in this order.
+_DROP_ORDER = ("speed", "rows", "bar", "remaining", "phase")
+_DROP_ORDER_UNKNOWN_TOTAL = ("bar", "speed", "phase")
 
 
 @contextmanager
@@ -41,13 +41,13 @@ def progress_bar(hidden: bool = False) -> Iterator[Callable[[Progress], None]]:
     Parameters
     ----------
     hidden : bool
-        Show none.
+        Show no progress.
 
     Yields
     ------
     callable
-        Takes each `Progress`. It also ends the run where a library has swallowed what a signal
-        raised.
+        Takes each `Progress`. It also ends the run if a library has caught the exception that a
+        signal raised.
     """
     bar = _Bar(hidden)
     try:
@@ -58,12 +58,12 @@ def progress_bar(hidden: bool = False) -> Iterator[Callable[[Progress], None]]:
 
 
 class _Bar:
-    """Nothing, then one line that is written again and again by whoever reports."""
+    """One line of a terminal, redrawn at each report."""
 
     def __init__(self, hidden: bool) -> None:
         self._hidden = hidden or sys.stderr is None or not sys.stderr.isatty()
-        self._begun = monotonic()
-        self._pace = _Pace()
+        self._started = monotonic()
+        self._speed = _Speed()
         self._live: Live | None = None
 
     def show(self, progress: Progress) -> None:
@@ -71,11 +71,13 @@ class _Bar:
         if self._hidden:
             return
         now = monotonic()
-        self._pace.add(progress, now)
-        # Nor is a bar begun that is full.
-        if self._live is None and (now - self._begun < PATIENCE or progress.rows == progress.total):
+        self._speed.add(progress, now)
+        # Do not start a bar that is already full.
+        if self._live is None and (
+            now - self._started < START_DELAY or progress.rows == progress.total
+        ):
             return
-        # A signal that broke into a half-written line would leave it there.
+        # A signal during the write would leave half a line on the terminal.
         with defer_signals():
             try:
                 self._draw(progress)
@@ -90,7 +92,7 @@ class _Bar:
                     live.stop()
 
     def erase(self) -> None:
-        """Take the line away from any thread, without what the main thread may have locked."""
+        """Erase the line without locks that the main thread may hold."""
         if self._live is not None:
             os.write(2, b"\r\x1b[2K")
 
@@ -102,41 +104,41 @@ class _Bar:
                 return
             self._live = _live(console)
             self._live.start()
-        width = max(1, self._live.console.width - _SPARE)
-        self._live.update(_line(progress, self._pace.speed, width), refresh=True)
+        width = max(1, self._live.console.width - _FREE_COLUMNS)
+        self._live.update(_layout(progress, self._speed.speed, width), refresh=True)
 
 
-class _Pace:
-    """Rows per second of late."""
+class _Speed:
+    """Rows per second over the last seconds."""
 
     def __init__(self) -> None:
         self._last: Progress | None = None
-        self._seen: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     def add(self, progress: Progress, now: float) -> None:
         last, self._last = self._last, progress
         if last is None or progress.phase != last.phase or progress.rows < last.rows:
-            self._seen.clear()
-        self._seen.append((now, progress.rows))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - _WINDOW:
-            self._seen.popleft()
+            self._samples.clear()
+        self._samples.append((now, progress.rows))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - _WINDOW:
+            self._samples.popleft()
 
     @property
     def speed(self) -> float:
-        (began, first), (now, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (now - began) if now > began else 0.0
+        (start, first), (now, last) = self._samples[0], self._samples[-1]
+        return (last - first) / (now - start) if now > start else 0.0
 
 
 def _console() -> Console:
     from rich.console import Console
 
-    class Calm(Console):
-        """Leaves the cursor visible: it would stay hidden after Ctrl-Z or a kill."""
+    class VisibleCursorConsole(Console):
+        """Keeps the cursor visible: it would stay hidden after Ctrl-Z or a kill."""
 
         def show_cursor(self, show: bool = True) -> bool:
             return False
 
-    return Calm(
+    return VisibleCursorConsole(
         file=sys.stderr, force_terminal=True, force_interactive=True, highlight=False, emoji=False
     )
 
@@ -147,56 +149,56 @@ def _live(console: Console) -> Live:
     return Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
 
 
-def _line(progress: Progress, speed: float, width: int) -> Table:
-    """Lay out what fits: the least wanted goes first, and the bar takes the room that is left."""
+def _layout(progress: Progress, speed: float, width: int) -> Table:
+    """Lay out the columns that fit; the bar takes the remaining width."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    parts = _parts(progress, speed)
-    for name in _LEAST_WANTED if progress.total else _LEAST_WANTED_OF_UNKNOWN:
-        if _width(parts) > width:
-            parts.pop(name, None)
-    length = min(_LONGEST, _SHORTEST + width - _width(parts))
-    line = Table.grid(padding=(0, _GAP, 0, 0))
-    for _ in parts:
-        line.add_column(no_wrap=True)
-    line.add_row(
+    columns = _columns(progress, speed)
+    for name in _DROP_ORDER if progress.total else _DROP_ORDER_UNKNOWN_TOTAL:
+        if _width(columns) > width:
+            columns.pop(name, None)
+    bar_width = min(_MAX_WIDTH, _MIN_WIDTH + width - _width(columns))
+    row = Table.grid(padding=(0, _GAP, 0, 0))
+    for _ in columns:
+        row.add_column(no_wrap=True)
+    row.add_row(
         *(
-            ProgressBar(progress.total, progress.rows, length)
+            ProgressBar(progress.total, progress.rows, bar_width)
             if name == "bar"
             else Text(text, overflow="crop")
-            for name, text in parts.items()
+            for name, text in columns.items()
         )
     )
-    return line
+    return row
 
 
-def _parts(progress: Progress, speed: float) -> dict[str, str]:
+def _columns(progress: Progress, speed: float) -> dict[str, str]:
     rows, total = progress.rows, progress.total
-    parts = {"phase": progress.phase, "bar": " " * _SHORTEST}
+    columns = {"phase": progress.phase, "bar": " " * _MIN_WIDTH}
     if total:
-        parts["share"] = f"{min(rows, total) * 100 // total:3d}%"
-        parts["rows"] = _rows(rows, total).rjust(len(_rows(total, total)))
+        columns["share"] = f"{min(rows, total) * 100 // total:3d}%"
+        columns["rows"] = _rows(rows, total).rjust(len(_rows(total, total)))
     else:
-        parts["rows"] = _rows(rows, None)
+        columns["rows"] = _rows(rows, None)
     if speed:
-        parts["speed"] = _speed(speed)
+        columns["speed"] = _speed(speed)
         if total and rows < total:
-            parts["left"] = f"{_time((total - rows) / speed)} left"
-    return parts
+            columns["remaining"] = f"{_time((total - rows) / speed)} left"
+    return columns
 
 
-def _width(parts: dict[str, str]) -> int:
-    return sum(map(len, parts.values())) + _GAP * (len(parts) - 1)
+def _width(columns: dict[str, str]) -> int:
+    return sum(map(len, columns.values())) + _GAP * (len(columns) - 1)
 
 
 def _rows(rows: int, total: int | None) -> str:
-    """Write rows as 7 of 900, or 1.2 of 8.0 Mrows."""
+    """Format rows as 7 of 900, or 1.2 of 8.0 Mrows."""
     if max(rows, total or 0) < 1_000_000:
         return f"{rows:,} rows" if total is None else f"{rows:,} of {total:,} rows"
-    many = f"{rows / 1e6:,.1f}"
-    return f"{many} Mrows" if total is None else f"{many} of {total / 1e6:,.1f} Mrows"
+    millions = f"{rows / 1e6:,.1f}"
+    return f"{millions} Mrows" if total is None else f"{millions} of {total / 1e6:,.1f} Mrows"
 
 
 def _speed(speed: float) -> str:

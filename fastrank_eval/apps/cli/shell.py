@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, sections in ``--help``, standard output."""
+"""Share exit codes, sections of ``--help`` and output between commands."""
 
 from __future__ import annotations
 
@@ -28,81 +28,90 @@ __all__ = [
     "check_standard_output",
     "emit",
     "note",
+    "output_file",
     "prepare_process",
-    "rendered",
-    "written_file",
+    "render_text",
 ]
 
 
-_USUAL_WIDTH = 80
-#: Bytes of addresses that libraries take, and each of their threads; little of it is ever used.
-_LEAST_ADDRESSES, _ADDRESSES_OF_A_THREAD = 1_200_000_000, 64_000_000
+_DEFAULT_WIDTH = 80
+#: Bytes of addresses that libraries reserve, and each of their threads. Most stay unused.
+_MIN_ADDRESSES, _ADDRESSES_PER_THREAD = 1_200_000_000, 64_000_000
 #: Names of files that stand for standard output.
 _STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
-_FEW_OBJECTS = 50_000  # a collection for every 700, Python's choice, is a sixth of the start
+#: Python collects garbage after 700 new objects, which takes a sixth of the start.
+_COLLECTION_THRESHOLD = 50_000
 
 
-class _Helpful(click.Command):
-    """A command whose ``--help`` and ``--version`` say so where they cannot be written."""
+class _HelpfulCommand(click.Command):
+    """A command that reports ``--help`` and ``--version`` it cannot write."""
 
     def make_context(self, *args: Any, **keywords: Any) -> click.Context:
-        """Read the arguments; where they ask for help, print it."""
-        with _writing():
+        """Read the arguments and print help if they request it."""
+        with _report_write_errors():
             return super().make_context(*args, **keywords)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, if there is room for what it imports."""
-        if not isinstance(self, click.Group):  # which runs before --help of its commands
+        """Run the command if the address space holds its imports."""
+        if not isinstance(self, click.Group):  # a group runs before --help of its commands
             _check_address_space()
         return super().invoke(ctx)
 
 
-class Shell(_Helpful, click.Group):
-    """Turns what may go wrong into one line and an exit code; anything else is a bug and shows."""
+class Shell(_HelpfulCommand, click.Group):
+    """Turns expected errors into one line and an exit code."""
 
-    command_class = _Helpful
+    command_class = _HelpfulCommand
 
     def main(self, *args: Any, **keywords: Any) -> Any:
-        """Run the program; 2 for help that cannot be written."""
+        """Run the program; exit with 2 if help cannot be written."""
         try:
             return super().main(*args, **keywords)
-        except OutputError as error:  # help of the program itself, before any command is invoked
+        except OutputError as error:  # help of the program, before any command runs
             note(f"error: {error}")
             sys.exit(2)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; 2 for bad input, 130 for an interruption, 141 for a closed pipe."""
+        """Run the command and map errors to exit codes.
+
+        ==== ===============
+        2    bad input
+        130  interruption
+        141  closed pipe
+        ==== ===============
+        """
         try:
             return super().invoke(ctx)
         except FastRankEvalError as error:
             from fastrank_eval.results.format import printable
 
-            _leave(2, f"error: {printable(str(error))}")
+            _exit(2, f"error: {printable(str(error))}")
         except MemoryError:
-            _leave(
+            _exit(
                 1,
                 "error: out of memory; sort the rows by group and pass --presorted or "
                 "--order grouped to stream them, or name fewer --score columns.",
             )
         except KeyboardInterrupt:
-            _leave(130, "interrupted.")
+            _exit(130, "interrupted.")
         except RuntimeError as error:
             if "start new thread" not in str(error):
                 raise
-            _leave(
+            _exit(
                 1,
                 "error: the system starts no further thread; raise the limits of processes and "
                 "memory (ulimit -u, ulimit -v), or pass --threads 1.",
             )
         except BrokenPipeError:
-            _silence(sys.stdout)
-            _leave(141)
+            _discard_output(sys.stdout)
+            _exit(141)
 
 
 def _check_address_space() -> None:
-    """Refuse too low a limit of virtual memory: C++ libraries abort where Python raises.
+    """Refuse a limit of virtual memory that is too low.
 
-    Under a limit, libraries not yet imported are kept from taking addresses that no run uses.
+    C++ libraries abort where Python raises. Under a limit, libraries that are not imported yet
+    are configured to reserve fewer addresses.
     """
     try:
         import resource
@@ -114,9 +123,9 @@ def _check_address_space() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB for each thread
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # 1 GiB at its first use
     processors = os.cpu_count() or 1
-    needed = _LEAST_ADDRESSES + processors * _ADDRESSES_OF_A_THREAD
+    needed = _MIN_ADDRESSES + processors * _ADDRESSES_PER_THREAD
     if limit < needed:
-        _leave(
+        _exit(
             1,
             f"error: virtual memory is limited to {limit // 10**6} MB (ulimit -v), and a run needs "
             f"{-(-needed // 10**6)} MB on {processors} processors; raise the limit, and bound "
@@ -124,8 +133,8 @@ def _check_address_space() -> None:
         )
 
 
-class _Closed(io.StringIO):
-    """Stands for a standard output that the caller has closed."""
+class _ClosedOutput(io.StringIO):
+    """A replacement for a standard output that the caller has closed."""
 
     encoding = "utf-8"
 
@@ -133,8 +142,8 @@ class _Closed(io.StringIO):
         raise OSError(errno.EBADF, "it is closed")
 
 
-class _Sheet(io.StringIO):
-    """Text on its way to standard output: says what that can show."""
+class _TextBuffer(io.StringIO):
+    """A buffer with the encoding of standard output."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -142,12 +151,12 @@ class _Sheet(io.StringIO):
 
 
 class SectionedOption(click.Option):
-    """An option that knows under which heading ``--help`` lists it.
+    """An option with the heading under which ``--help`` lists it.
 
     Parameters
     ----------
     *args, **keywords
-        As of click.Option.
+        As in click.Option.
     section : str
         The heading.
     """
@@ -157,11 +166,11 @@ class SectionedOption(click.Option):
         self.section = section
 
 
-class SectionedCommand(_Helpful):
+class SectionedCommand(_HelpfulCommand):
     """A command whose ``--help`` lists its options by section."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one list of options a section, in the order sections were first used."""
+        """Write one list of options per section, in order of first use."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
@@ -172,33 +181,33 @@ class SectionedCommand(_Helpful):
                 formatter.write_dl(records)
 
 
-def _leave_objects() -> None:
-    """Let the process end without looking for garbage once more: 0.2 s."""
-    if "duckdb" not in sys.modules:  # its bindings would tell the user of leaks
+def _freeze_objects() -> None:
+    """Skip the last garbage collection, which takes 0.2 s."""
+    if "duckdb" not in sys.modules:  # its bindings would print warnings of leaks
         gc.freeze()
 
 
 def prepare_process() -> None:
-    """Make the process start and end fast, and print names of any signs."""
-    # What imports make stays until the end; looking through it for garbage there takes 0.2 s.
-    gc.set_threshold(_FEW_OBJECTS)
-    atexit.register(_leave_objects)
+    """Make the process start and end fast, and accept names in any script."""
+    # Objects made by imports live until the end; collecting garbage among them takes 0.2 s.
+    gc.set_threshold(_COLLECTION_THRESHOLD)
+    atexit.register(_freeze_objects)
     if sys.stdout is None:
-        sys.stdout = _Closed()
+        sys.stdout = _ClosedOutput()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
-def rendered(what: RenderableType, width: int | None = None) -> str:
+def render_text(renderable: RenderableType, width: int | None = None) -> str:
     """Render for standard output, or for a file of a given width.
 
     Parameters
     ----------
     what : rich renderable
     width : int, optional
-        Columns of a file, which gets no colours. By default as wide as the terminal, and
-        coloured if there is one.
+        Columns of a file, which gets no colours. By default the width of the terminal, with
+        colours if there is one.
 
     Returns
     -------
@@ -207,19 +216,19 @@ def rendered(what: RenderableType, width: int | None = None) -> str:
     """
     from rich.console import Console
 
-    sheet = _Sheet()
+    buffer = _TextBuffer()
     console = Console(
-        file=sheet,
+        file=buffer,
         width=width,
         force_terminal=width is None and sys.stdout.isatty(),
     )
-    console.width = console.width or _USUAL_WIDTH  # COLUMNS=0 means that nobody knows
-    console.print(what)
-    return "\n".join(line.rstrip() for line in sheet.getvalue().splitlines()) + "\n"
+    console.width = console.width or _DEFAULT_WIDTH  # COLUMNS=0 means unknown
+    console.print(renderable)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
 def emit(text: str) -> None:
-    """Write to standard output, all of it or an error.
+    """Write all of a text to standard output, or raise.
 
     Parameters
     ----------
@@ -228,35 +237,35 @@ def emit(text: str) -> None:
     Raises
     ------
     OutputError
-        If it cannot be written, such as to a full disk.
+        If it cannot be written, for example to a full disk.
     BrokenPipeError
-        If the reader has gone.
+        If the reader has closed the pipe.
     """
-    with _writing():
+    with _report_write_errors():
         click.echo(text, nl=False)
         sys.stdout.flush()
 
 
-def check_standard_output(instead: str = "--output FILE") -> None:
-    """Refuse a standard output that is closed, before the work for it starts.
+def check_standard_output(alternative: str = "--output FILE") -> None:
+    """Refuse a closed standard output before the work starts.
 
     Parameters
     ----------
     instead : str
-        What names a file instead.
+        The option that names a file.
 
     Raises
     ------
     OutputError
-        If it is.
+        If standard output is closed.
     """
-    if isinstance(sys.stdout, _Closed):
-        raise OutputError(f"standard output is closed; open it, or name a file: {instead}.")
+    if isinstance(sys.stdout, _ClosedOutput):
+        raise OutputError(f"standard output is closed; open it, or name a file: {alternative}.")
 
 
-def written_file(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
-    """Return the file that an option names; None where that is standard output."""
-    return None if given in _STANDARD_OUTPUT else given
+def output_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the file of an option; None for standard output."""
+    return None if value in _STANDARD_OUTPUT else value
 
 
 def check_files(
@@ -265,93 +274,92 @@ def check_files(
     sources: Sequence[str],
     input_format: str | None = None,
 ) -> list[str]:
-    """Refuse files that cannot be written, before the work for them starts.
+    """Refuse files that cannot be written before the work starts.
 
     Parameters
     ----------
     files : mapping of str to str or None
-        By the option that names each.
+        File by option.
     overwrite : bool
         Whether files that exist may be replaced.
     sources : sequence of str
-        What is read, none of which may be written.
+        The inputs. None of them may be written.
     input_format : str, optional
-        The format that every file is read by, whatever its suffix.
+        The format of every source. By default the suffix decides.
 
     Returns
     -------
     list of str
-        Those to be written, the last option's first.
+        The files to write, the last option first.
 
     Raises
     ------
     OutputError
-        If one cannot be written, is part of the input or would be of a later run, or is named
-        twice.
+        If a file cannot be written, is part of the input or of a later input, or is named twice.
     """
     from fastrank_eval._lib.files import check_writable
     from fastrank_eval.io.paths import would_read
 
     options = [option for option in reversed(list(files)) if files[option] is not None]
-    named = [str(files[option]) for option in options]
-    for option, file in zip(options, named, strict=True):
+    paths = [str(files[option]) for option in options]
+    for option, file in zip(options, paths, strict=True):
         if file == "-":
             raise OutputError(f"{option}: must be a file, got '-'; name one.")
-    targets = [check_writable(file, overwrite) for file in named]
+    targets = [check_writable(file, overwrite) for file in paths]
     if len(set(targets)) < len(targets):
-        raise OutputError(f"{' and '.join(files)} both name {named[-1]!r}: name two files.")
-    for file, target in zip(named, targets, strict=True):
-        if target.exists() and any(_holds(source, target) for source in sources):
+        raise OutputError(f"{' and '.join(files)} both name {paths[-1]!r}: name two files.")
+    for file, target in zip(paths, targets, strict=True):
+        if target.exists() and any(_reads(source, target) for source in sources):
             raise OutputError(f"{file!r} is part of the input: name another file.")
-    for option, file, target in zip(options, named, targets, strict=True):
+    for option, file, target in zip(options, paths, targets, strict=True):
         for source in sources:
             if would_read(source, target, input_format, arrow=option == "--save-state"):
                 raise OutputError(
                     f"{option}: must lie outside the input {source!r}, got {file!r}; a later run "
                     "would read it, so name a file in another folder."
                 )
-    return named
+    return paths
 
 
-def _holds(source: str, target: Path) -> bool:
+def _reads(source: str, target: Path) -> bool:
     """Tell whether reading `source` reads the file `target`."""
     import glob
 
     if source == "-":
         return False
-    found = [source] if Path(source).exists() else glob.glob(source, recursive=True)
-    return any(target.is_relative_to(os.path.realpath(path)) for path in found)
+    paths = [source] if Path(source).exists() else glob.glob(source, recursive=True)
+    return any(target.is_relative_to(os.path.realpath(path)) for path in paths)
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def _report_write_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        _silence(sys.stdout)
+        _discard_output(sys.stdout)
         raise OutputError(f"cannot write to standard output: {error.strerror}.") from error
 
 
 def note(text: str) -> None:
-    """Tell something on standard error; nothing depends on whether it is read."""
+    """Print a line to standard error; ignore a failure to write it."""
     try:
         click.echo(text, err=True)
     except OSError:
-        _silence(sys.stderr)
+        _discard_output(sys.stderr)
 
 
-def _leave(code: int, message: str = "") -> NoReturn:
+def _exit(code: int, message: str = "") -> NoReturn:
     if message:
         note(message)
     raise click.exceptions.Exit(code)
 
 
-def _silence(stream: Any) -> None:
-    """Send what is still buffered nowhere, so that the interpreter does not trip over it."""
-    if isinstance(stream, _Closed):
+def _discard_output(stream: Any) -> None:
+    """Redirect a stream to the null device, so that flushing cannot fail."""
+    if isinstance(stream, _ClosedOutput):
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, stream.fileno())
+    os.close(null_device)

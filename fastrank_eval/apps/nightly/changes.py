@@ -1,4 +1,4 @@
-"""Headline numbers that no gate is on and that are not as usual, significantly."""
+"""Find significant and unusual changes of headline numbers without a gate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from itertools import pairwise
 from statistics import median
 
 from fastrank_eval.analysis.attribution import CHANCE, has_chance
-from fastrank_eval.apps.nightly.compare_nights import DAYS, NIGHTS, NORMAL, differing, from_earlier
+from fastrank_eval.apps.nightly.compare_nights import (
+    DAYS,
+    NIGHTS,
+    NORMAL,
+    convention_differences,
+    from_earlier,
+)
 from fastrank_eval.apps.nightly.findings import with_since
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import (
@@ -29,23 +35,23 @@ from fastrank_eval.results.gates import gate
 
 __all__ = ["changes", "usual_movement"]
 
-#: The fewest movements that tell what is usual, and how many deviations are usual.
-_LEAST_MOVEMENTS, _DEVIATIONS = 7, 4.0
-#: A difference that is wide: a share of the value of the baseline, of AUC and GAUC above 0.5.
-_WIDE = 0.25
-_CHANGED = ("better", "worse", "higher", "lower")
+#: The fewest movements for a usual movement, and the number of deviations that are usual.
+_MIN_MOVEMENTS, _DEVIATIONS = 7, 4.0
+#: A wide difference, as a share of the value of the baseline (for AUC and GAUC: less 0.5).
+_WIDE_SHARE = 0.25
+_SIGNIFICANT = ("better", "worse", "higher", "lower")
 
-#: A model and a measure on all rows.
-_Of = tuple[str, str]
+#: A model and a measure.
+_Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class _Earlier:
-    """The values of all rows of a night, and which were worse than the baseline as is not usual."""
+class _EarlierValues:
+    """Values of all rows of an earlier night, and the worse models."""
 
     baseline: str | None
-    values: dict[_Of, NightValue]
-    worse: frozenset[_Of]
+    values: dict[_Key, NightValue]
+    worse: frozenset[_Key]
 
 
 def changes(
@@ -53,185 +59,205 @@ def changes(
     gates: GateTexts,
     requested: Mapping[str, str],
     history: History | None,
-    found_before: Sequence[EarlierFindings],
+    earlier_findings: Sequence[EarlierFindings],
 ) -> list[Finding]:
-    """Find numbers of all rows that have no gate and are not as usual.
+    """Find numbers of all rows without a gate that are not as usual.
 
-    Two kinds of difference are significant, corrected (Holm) over every model and measure on all
-    rows, and larger than usual:
+    Both rules need significance, with p corrected (Holm) over every model and measure on all rows,
+    and a difference that is larger than usual:
 
-    * From the baseline, for the worse. It lies farther from the median difference than the
-      difference usually moves from one night to the next, both on the last 14 nights before it
-      began on which this rule did not find it, however long ago. If there are fewer than eight,
-      what is usual is not known, and it is wider than a quarter of the value of the baseline (of
-      AUC and GAUC: of what that lies above 0.5).
-    * From the latest earlier night of sound rows and equal conventions.
+    * Worse than the baseline. The difference is farther from its median than its usual movement
+      from one night to the next. Both come from the last 14 nights before it began on which this
+      rule did not find it, however old. With fewer than eight such nights, the difference must
+      instead be larger than a quarter of the value of the baseline (for AUC and GAUC: of the value
+      less 0.5).
+    * Changed since the latest earlier night of sound rows and equal conventions.
 
     Parameters
     ----------
     night : Night
     gates : GateTexts
-    asked : mapping of str to str
-        What measures were called whose text is another.
+    requested : mapping of str to str
+        Computed measure by the name that was requested, where they differ.
     history : History or None
-    found_before : sequence of EarlierFindings
+    earlier_findings : sequence of EarlierFindings
         The latest first.
 
     Returns
     -------
     list of Finding
-        Those from the baseline with the date since when; each in the order of the values.
+        Changes from the baseline with their first date, then changes since the night before; each
+        in the order of the values.
     """
-    found = _worse(night, _with_gate(night, requested, gates.fail_if), history, found_before)
-    told = {(one.score, one.measure) for one in found}
+    findings = _worse_than_baseline(
+        night, _gated_keys(night, requested, gates.fail_if), history, earlier_findings
+    )
+    reported = {(one.score, one.measure) for one in findings}
     first = night.date - dt.timedelta(days=DAYS)
-    before = dict(list(_before(night, first, history).items())[-NIGHTS:])
+    before = dict(list(_earlier_values(night, first, history).items())[-NIGHTS:])
     if not before:
-        return found
+        return findings
     date, previous = next(reversed(before.items()))
-    told |= _with_gate(
+    reported |= _gated_keys(
         night, requested, gates.fail_if, gates.fail_if_yesterday, gates.fail_if_last_week
     )
-    now, was = _whole(night), previous.values
-    for line in from_earlier("before", now.values(), was.values(), confidence_of(night)):
-        of = line.score, line.measure
-        # Without a standard error nothing is tested.
-        if of in told or line.verdict not in _CHANGED or math.isnan(line.p_adjusted):
+    now, was = _overall_values(night), previous.values
+    for difference in from_earlier("before", now.values(), was.values(), confidence_of(night)):
+        key = difference.score, difference.measure
+        # Without a standard error there is no test.
+        if (
+            key in reported
+            or difference.verdict not in _SIGNIFICANT
+            or math.isnan(difference.p_adjusted)
+        ):
             continue
-        usual = usual_movement([e.values[of].value for e in before.values() if of in e.values])
-        if abs(line.delta) > usual:
-            change = _finding(line, date.isoformat(), now[of], was[of].value)
-            found.append(replace(change, limit=usual, number=abs(line.delta)))
-    return found
+        usual = usual_movement([e.values[key].value for e in before.values() if key in e.values])
+        if abs(difference.delta) > usual:
+            change = _finding(difference, date.isoformat(), now[key], was[key].value)
+            findings.append(replace(change, limit=usual, number=abs(difference.delta)))
+    return findings
 
 
-def _worse(
+def _worse_than_baseline(
     night: Night,
-    with_gate: Set[_Of],
+    gated: Set[_Key],
     history: History | None,
-    found_before: Sequence[EarlierFindings],
+    earlier_findings: Sequence[EarlierFindings],
 ) -> list[Finding]:
-    """Find what is worse than the baseline by more than is usual."""
-    now, found = _whole(night), []
+    """Find models that are unusually worse than the baseline."""
+    now, findings = _overall_values(night), []
     oldest = next(iter(history.rows()), night.date) if history is not None else night.date
 
     @cache
-    def read(first: dt.date) -> dict[dt.date, _Earlier]:
-        return _before(night, first, history)
+    def read(first: dt.date) -> dict[dt.date, _EarlierValues]:
+        return _earlier_values(night, first, history)
 
-    for line in night.compared:
-        of, base = (line.score, line.measure), (line.baseline, line.measure)
-        if (line.kind, line.slice, line.verdict) != ("baseline", ALL, "worse") or of in with_gate:
+    for difference in night.compared:
+        key, base_key = (
+            (difference.score, difference.measure),
+            (difference.baseline, difference.measure),
+        )
+        if (difference.kind, difference.slice, difference.verdict) != (
+            "baseline",
+            ALL,
+            "worse",
+        ) or key in gated:
             continue
-        change = _finding(line, line.baseline, now[of], now[base].value)
-        (change,) = with_since(night.date, [change], found_before)
-        past = _not_worse(of, base, change.since or night.date, oldest, read)
-        usual = usual_movement(past)
+        change = _finding(difference, difference.baseline, now[key], now[base_key].value)
+        (change,) = with_since(night.date, [change], earlier_findings)
+        usual_deltas = _usual_deltas(key, base_key, change.since or night.date, oldest, read)
+        usual = usual_movement(usual_deltas)
         if math.isnan(usual):
-            chance = CHANCE if has_chance(measure(line.measure)) else 0.0
-            if abs(line.delta) > _WIDE * abs(now[base].value - chance):
-                found.append(change)
+            chance = CHANCE if has_chance(measure(difference.measure)) else 0.0
+            if abs(difference.delta) > _WIDE_SHARE * abs(now[base_key].value - chance):
+                findings.append(change)
             continue
-        moved = line.delta - median(past)
-        # The same way as the difference: for the worse.
-        if abs(moved) > usual and (moved > 0) == (line.delta > 0):
-            found.append(replace(change, limit=usual, number=abs(moved)))
-    return found
+        distance = difference.delta - median(usual_deltas)
+        # The movement has the sign of the difference: the model got worse.
+        if abs(distance) > usual and (distance > 0) == (difference.delta > 0):
+            findings.append(replace(change, limit=usual, number=abs(distance)))
+    return findings
 
 
-def _not_worse(
-    of: _Of,
-    base: _Of,
-    began: dt.date,
+def _usual_deltas(
+    key: _Key,
+    base_key: _Key,
+    since: dt.date,
     oldest: dt.date,
-    read: Callable[[dt.date], Mapping[dt.date, _Earlier]],
+    read: Callable[[dt.date], Mapping[dt.date, _EarlierValues]],
 ) -> list[float]:
-    """Differences of the last nights before a date on which the model was not found worse."""
-    past: list[float] = []
-    # As far back as history goes: the nights just before may all have been worse.
-    while len(past) < NIGHTS and began > oldest:
-        began -= dt.timedelta(days=DAYS)
-        here = [
-            each.values[of].value - each.values[base].value
-            for each in read(began).values()
-            if each.baseline == base[0] and of not in each.worse
-            if of in each.values and base in each.values
+    """Return differences of nights on which a model was not found worse."""
+    deltas: list[float] = []
+    # Go back to the start of history: all recent nights may have been worse.
+    while len(deltas) < NIGHTS and since > oldest:
+        since -= dt.timedelta(days=DAYS)
+        new_deltas = [
+            each.values[key].value - each.values[base_key].value
+            for each in read(since).values()
+            if each.baseline == base_key[0] and key not in each.worse
+            if key in each.values and base_key in each.values
         ]
-        past = [*(delta for delta in here if not math.isnan(delta)), *past]
-    return past[-NIGHTS:]
+        deltas = [*(delta for delta in new_deltas if not math.isnan(delta)), *deltas]
+    return deltas[-NIGHTS:]
 
 
-def _finding(line: NightDifference, against: str, value: NightValue, base: float) -> Finding:
+def _finding(difference: NightDifference, against: str, value: NightValue, base: float) -> Finding:
     return Finding(
-        "change", score=line.score, slice=ALL, measure=line.measure, compared=line.kind,
+        "change", score=difference.score, slice=ALL, measure=difference.measure,
+        compared=difference.kind,
         against=against, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high, base=base,
-        delta=line.delta, delta_ci_low=line.ci_low, delta_ci_high=line.ci_high,
-        p_adjusted=line.p_adjusted, verdict=line.verdict,
+        delta=difference.delta, delta_ci_low=difference.ci_low, delta_ci_high=difference.ci_high,
+        p_adjusted=difference.p_adjusted, verdict=difference.verdict,
     )  # fmt: skip
 
 
 def usual_movement(past: Sequence[float]) -> float:
-    """The largest change from one night to the next that is usual.
+    """Return the largest usual change from one night to the next.
 
-    ``4 * 1.4826 * median(abs(change))``: four standard deviations of changes that are normal, which
-    a few bad nights do not raise.
+    ``4 * 1.4826 * median(abs(change))``: four standard deviations of normal changes. A few bad
+    nights do not raise it.
 
     Parameters
     ----------
     past : sequence of float
-        Values of nights, ascending by date; NaN among them is left out.
+        Values of nights, ascending by date; NaN is left out.
 
     Returns
     -------
     float
-        NaN with fewer than eight.
+        NaN with fewer than eight values.
 
     Examples
     --------
     >>> round(usual_movement([0.70, 0.71, 0.70, 0.72, 0.71, 0.40, 0.71, 0.70]), 4)
     0.0593
     """
-    known = [value for value in past if not math.isnan(value)]
-    moved = [abs(now - was) for was, now in pairwise(known)]
-    if len(moved) < _LEAST_MOVEMENTS:
+    finite = [value for value in past if not math.isnan(value)]
+    movements = [abs(value - previous) for previous, value in pairwise(finite)]
+    if len(movements) < _MIN_MOVEMENTS:
         return math.nan
-    return _DEVIATIONS * NORMAL * median(moved)
+    return _DEVIATIONS * NORMAL * median(movements)
 
 
-def _before(night: Night, first: dt.date, history: History | None) -> dict[dt.date, _Earlier]:
-    """Read the nights of some days from a date that it can be compared with, ascending."""
+def _earlier_values(
+    night: Night, first: dt.date, history: History | None
+) -> dict[dt.date, _EarlierValues]:
+    """Read comparable nights of `DAYS` days from a date, ascending."""
     if history is None:
         return {}
     last = first + dt.timedelta(days=DAYS - 1)
-    found: dict[dt.date, _Earlier] = {}
+    result: dict[dt.date, _EarlierValues] = {}
     for text in night.measures:
         for earlier in history.read(first, last, of=(ALL, text)):
             sound = earlier.quality.rows and earlier.status != "data_quality"
-            if sound and not differing(night, earlier):
+            if sound and not convention_differences(night, earlier):
                 worse = frozenset(
                     (one.score, one.measure)
                     for one in earlier.findings
                     if (one.kind, one.compared) == ("change", "baseline")
                 )
-                new = _Earlier(earlier.baseline, {}, worse)
-                found.setdefault(earlier.date, new).values.update(_whole(earlier))
-    return dict(sorted(found.items()))
+                new = _EarlierValues(earlier.baseline, {}, worse)
+                result.setdefault(earlier.date, new).values.update(_overall_values(earlier))
+    return dict(sorted(result.items()))
 
 
-def _whole(night: Night) -> dict[_Of, NightValue]:
+def _overall_values(night: Night) -> dict[_Key, NightValue]:
     return {(value.score, value.measure): value for value in night.values if value.slice == ALL}
 
 
-def _with_gate(night: Night, requested: Mapping[str, str], *gates: Sequence[str]) -> set[_Of]:
-    """The models and measures on all rows that gates are on: first those of the night itself."""
-    known, found = list(night.measures), set()
-    for at, condition in ((at, text) for at, each in enumerate(gates) for text in each):
+def _gated_keys(night: Night, requested: Mapping[str, str], *gates: Sequence[str]) -> set[_Key]:
+    """Return the models and measures with a gate on all rows.
+
+    The first of `gates` are the conditions on the night itself.
+    """
+    measures, gated = list(night.measures), set()
+    for index, condition in ((index, text) for index, each in enumerate(gates) for text in each):
         for term in terms_of(gate(condition).condition):
             if not isinstance(term, Term) or term.slice != ALL:
                 continue
-            text = find_computed(measure(term.measure), known, requested)
+            text = find_computed(measure(term.measure), measures, requested)
             for score in night.models if term.score is None else [term.score]:
-                # A difference from the baseline says nothing of the baseline itself.
-                if at or term.field not in COMPARISON_FIELDS or score != night.baseline:
-                    found.add((score, str(text)))
-    return found
+                # A gate on a difference from the baseline does not judge the baseline.
+                if index or term.field not in COMPARISON_FIELDS or score != night.baseline:
+                    gated.add((score, str(text)))
+    return gated

@@ -19,8 +19,8 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightValue,
-    Place,
-    places,
+    SliceOfRun,
+    slices_of_run,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
@@ -32,11 +32,11 @@ from fastrank_eval.stats.intervals import normal_quantile, normal_tail, t_quanti
 
 __all__ = [
     "DAYS",
-    "LEAST_NIGHTS",
+    "MIN_NIGHTS",
     "NIGHTS",
     "NORMAL",
     "EarlierNight",
-    "differing",
+    "convention_differences",
     "drift",
     "earlier_nights",
     "from_baseline",
@@ -44,30 +44,30 @@ __all__ = [
 ]
 
 
-#: Nights with rows that are looked back at, of how many days, and the fewest that tell anything.
-NIGHTS, DAYS, LEAST_NIGHTS = 14, 28, 5
-#: Makes the median absolute deviation of a normal distribution its standard deviation.
+#: Earlier nights with rows in use, the days that they come from, and the fewest nights needed.
+NIGHTS, DAYS, MIN_NIGHTS = 14, 28, 5
+#: Scales the median absolute deviation of a normal distribution to its standard deviation.
 NORMAL = 1.4826
-#: Nights that hardly differ give no scale: a deviation is at least this share of the median.
-_LEAST_SHARE = 0.01
+#: The scale is at least this share of the median, for nights that hardly differ.
+_MIN_SHARE = 0.01
 
 
 def drift(value: float, earlier: Sequence[float]) -> float:
-    """Distance from the median of earlier nights in scaled median absolute deviations.
+    """Return the distance from the median in scaled absolute deviations.
 
     ``(value - median) / max(1.4826 MAD, 0.01 abs(median))``: one bad night among the earlier ones
-    moves neither.
+    changes neither median nor MAD.
 
     Parameters
     ----------
     value : float
     earlier : sequence of float
-        NaN among them is left out.
+        Values of earlier nights; NaN is left out.
 
     Returns
     -------
     float
-        NaN of fewer than `LEAST_NIGHTS` numbers, or where all are 0.
+        NaN with fewer than `MIN_NIGHTS` numbers, or if all are 0.
 
     References
     ----------
@@ -78,33 +78,34 @@ def drift(value: float, earlier: Sequence[float]) -> float:
     >>> round(drift(130.0, [100.0, 110.0, 90.0, 100.0, 105.0, 0.0]), 2)
     2.7
     """
-    known = [number for number in earlier if not math.isnan(number)]
-    if len(known) < LEAST_NIGHTS or math.isnan(value):
+    finite = [number for number in earlier if not math.isnan(number)]
+    if len(finite) < MIN_NIGHTS or math.isnan(value):
         return math.nan
-    middle = median(known)
-    scale = NORMAL * median(abs(number - middle) for number in known)
-    scale = max(scale, _LEAST_SHARE * abs(middle))
+    middle = median(finite)
+    scale = NORMAL * median(abs(number - middle) for number in finite)
+    scale = max(scale, _MIN_SHARE * abs(middle))
     return (value - middle) / scale if scale > 0 else math.nan
 
 
-#: Measures of which neither more nor less is better.
+#: Measures without a better direction.
 _WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
 
 def from_baseline(
-    done: Evaluation, values: Sequence[NightValue], confidence: float
+    evaluation: Evaluation, values: Sequence[NightValue], confidence: float
 ) -> list[NightDifference]:
-    """Every other model less the baseline, on the same groups.
+    """Return the differences of all other models from the baseline.
 
-    The standard error is that of two ratios of sums over the same clusters; p-values are of
-    Student's t with one degree of freedom less than groups.
+    Both are values of the same groups. The standard error is that of the difference of two ratios
+    of sums over the same clusters. p-values are from Student's t with one degree of freedom less
+    than groups.
 
     Parameters
     ----------
-    done : Evaluation
-        Of a plan with a baseline; without one there is no difference.
+    evaluation : Evaluation
+        Its plan must have a baseline; without one there is no difference.
     values : sequence of NightValue
-        Of that run; other measures of the plan are left out.
+        Values of that run. Other measures of the plan are left out.
     confidence : float
 
     Returns
@@ -116,52 +117,55 @@ def from_baseline(
     ----------
     Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
     """
-    plan = done.plan
+    plan = evaluation.plan
     if plan.baseline is None:
         return []
-    base, found = plan.roles.scores[plan.baseline], []
-    known = {(v.score, v.by, v.slice, v.measure): v.value for v in values}
-    for place in places(done):
+    base, differences = plan.roles.scores[plan.baseline], []
+    values_by_key = {(v.score, v.by, v.slice, v.measure): v.value for v in values}
+    for slice_of_run in slices_of_run(evaluation):
         for model in plan.rivals:
             score = plan.roles.scores[model]
             for m, measure in enumerate(plan.measures):
-                at = place.by, place.slice, str(measure)
-                if (score, *at) not in known:
+                key = slice_of_run.by, slice_of_run.slice, str(measure)
+                if (score, *key) not in values_by_key:
                     continue
-                mine, theirs = known[base, *at], known[score, *at]
-                delta = theirs - mine
-                # Formulas have slopes only where they have values.
-                missing = math.isnan(delta)
-                sure = Evidence() if missing else _evidence(done, place, model, m)
-                se, groups, degrees = sure.se, sure.support.groups, sure.support.degrees
+                base_value, value = values_by_key[base, *key], values_by_key[score, *key]
+                delta = value - base_value
+                # An undefined value has no slopes for the standard error.
+                undefined = math.isnan(delta)
+                evidence = (
+                    Evidence() if undefined else _evidence(evaluation, slice_of_run, model, m)
+                )
+                se, groups, degrees = evidence.se, evidence.support.groups, evidence.support.degrees
                 test = clustered_t(delta, se, groups, degrees)
-                reach = t_quantile(confidence, degrees) * se if groups > 1 else math.nan
-                line = NightDifference("baseline", score, base, *at, delta, se)
-                found.append(_with_test(line, reach, mine, test.p_value))
-    return _settled(found, confidence)
+                half_width = t_quantile(confidence, degrees) * se if groups > 1 else math.nan
+                difference = NightDifference("baseline", score, base, *key, delta, se)
+                differences.append(_with_test(difference, half_width, base_value, test.p_value))
+    return _with_verdicts(differences, confidence)
 
 
 def from_earlier(
     kind: str, values: Iterable[NightValue], earlier: Iterable[NightValue], confidence: float
 ) -> list[NightDifference]:
-    """Every model less itself on an earlier night, the groups of nights being independent.
+    """Return the differences of models from an earlier night.
 
-    ``se = sqrt(se_1^2 + se_2^2)``; p-values and intervals are of the normal distribution.
+    Groups of two nights are independent: ``se = sqrt(se_1^2 + se_2^2)``. p-values and intervals
+    are from the normal distribution.
 
     Parameters
     ----------
-    kind : {"yesterday", "last_week", "beside"}
+    kind : {"yesterday", "last_week", "before", "other"}
     values, earlier : iterable of NightValue
     confidence : float
 
     Returns
     -------
     list of NightDifference
-        Of what both nights have, with p-values adjusted (Holm) over all rows, and over each
-        slicing.
+        One for each value that both nights have, with p-values adjusted (Holm) over all rows, and
+        over each slicing.
     """
     before = {(v.score, v.by, v.slice, v.measure): v for v in earlier}
-    normal, found = normal_quantile(confidence), []
+    normal, differences = normal_quantile(confidence), []
     for v in values:
         old = before.get((v.score, v.by, v.slice, v.measure))
         if old is None:
@@ -170,88 +174,103 @@ def from_earlier(
         p_value = math.nan
         if se > 0 and not math.isnan(delta):
             p_value = normal_tail(delta / se)
-        line = NightDifference(kind, v.score, v.score, v.by, v.slice, v.measure, delta, se)
-        found.append(_with_test(line, normal * se, old.value, p_value))
-    return _settled(found, confidence)
+        difference = NightDifference(kind, v.score, v.score, v.by, v.slice, v.measure, delta, se)
+        differences.append(_with_test(difference, normal * se, old.value, p_value))
+    return _with_verdicts(differences, confidence)
 
 
-def _evidence(done: Evaluation, place: Place, model: int, m: int) -> Evidence:
-    """Return how sure a model's value less that of the baseline is."""
-    plan, sums = done.plan, place.sums
+def _evidence(evaluation: Evaluation, slice_of_run: SliceOfRun, model: int, m: int) -> Evidence:
+    """Return the standard error of a difference from the baseline."""
+    plan, sums = evaluation.plan, slice_of_run.sums
     measure, baseline = plan.measures[m], plan.baseline
     if baseline is None:
         return Evidence()
     if isinstance(measure, PooledMeasure):
-        by_rows = sums.carriers(place.line)
+        by_rows = sums.carriers(slice_of_run.slice_index)
         return pooled_evidence(
-            place.pools, model, measure, plan.threads, sums.rows(place.line), by_rows
+            slice_of_run.row_states,
+            model,
+            measure,
+            plan.threads,
+            sums.rows(slice_of_run.slice_index),
+            by_rows,
         )
     means = sums.means[baseline], sums.means[model]
-    return group_evidence(measure, m, *means, sums.pairs[model], place.line)
+    return group_evidence(measure, m, *means, sums.pairs[model], slice_of_run.slice_index)
 
 
-def _with_test(line: NightDifference, reach: float, base: float, p_value: float) -> NightDifference:
+def _with_test(
+    difference: NightDifference, half_width: float, base: float, p_value: float
+) -> NightDifference:
     return replace(
-        line,
-        ci_low=line.delta - reach,
-        ci_high=line.delta + reach,
-        relative=line.delta / abs(base) if base else math.nan,
+        difference,
+        ci_low=difference.delta - half_width,
+        ci_high=difference.delta + half_width,
+        relative=difference.delta / abs(base) if base else math.nan,
         p_value=p_value,
     )
 
 
-def _settled(lines: Sequence[NightDifference], confidence: float) -> list[NightDifference]:
-    """Adjust p-values for the number of those that stand together, and say what they mean."""
-    measures = {text: measure_of(text) for text in {line.measure for line in lines}}
-    found: list[NightDifference] = []
-    for _, together in groupby(lines, key=lambda line: line.by):
-        family = list(together)
-        p_values = adjust_p_values(np.array([line.p_value for line in family], np.float64), "holm")
-        for line, p_value in zip(family, p_values.tolist(), strict=True):
-            verdict = _verdict(line, p_value, measures[line.measure], confidence)
-            found.append(replace(line, p_adjusted=p_value, verdict=verdict))
-    return found
+def _with_verdicts(
+    differences: Sequence[NightDifference], confidence: float
+) -> list[NightDifference]:
+    """Adjust p-values over all rows and over each slicing, and add verdicts."""
+    measures = {
+        text: measure_of(text) for text in {difference.measure for difference in differences}
+    }
+    result: list[NightDifference] = []
+    for _, rows in groupby(differences, key=lambda difference: difference.by):
+        family = list(rows)
+        p_values = adjust_p_values(
+            np.array([difference.p_value for difference in family], np.float64), "holm"
+        )
+        for difference, p_value in zip(family, p_values.tolist(), strict=True):
+            verdict = _verdict(difference, p_value, measures[difference.measure], confidence)
+            result.append(replace(difference, p_adjusted=p_value, verdict=verdict))
+    return result
 
 
-def _verdict(line: NightDifference, p_value: float, measure: Measure, confidence: float) -> str:
-    if line.delta and line.ci_low == line.delta == line.ci_high:
-        # All groups agree, so that there is no test, but no doubt either which way it went.
-        return "higher" if line.delta > 0 else "lower"
+def _verdict(
+    difference: NightDifference, p_value: float, measure: Measure, confidence: float
+) -> str:
+    if difference.delta and difference.ci_low == difference.delta == difference.ci_high:
+        # All groups agree: there is no test, but the direction is certain.
+        return "higher" if difference.delta > 0 else "lower"
     if math.isnan(p_value):
         return "not tested"
-    if p_value > 1 - confidence or not line.delta:
+    if p_value > 1 - confidence or not difference.delta:
         return "no difference is shown"
     if measure.name in _WITHOUT_DIRECTION:
-        return "higher" if line.delta > 0 else "lower"
-    return "better" if (line.delta > 0) == measure.higher_is_better else "worse"
+        return "higher" if difference.delta > 0 else "lower"
+    return "better" if (difference.delta > 0) == measure.higher_is_better else "worse"
 
 
-#: What may differ besides that between nights whose numbers mean the same.
-_OF_A_NIGHT = frozenset(RUN_CONVENTIONS) - {"where"} | {"by", "quality", "requested"}
-#: Options of a measure that its value does not depend on.
-_OF_ERRORS = ("se",)
+#: Conventions that may differ between comparable nights.
+_NIGHT_CONVENTIONS = frozenset(RUN_CONVENTIONS) - {"where"} | {"by", "quality", "requested"}
+#: Options of a measure that do not change its value.
+_ERROR_OPTIONS = ("se",)
 
 
 @dataclass(frozen=True)
 class EarlierNight:
-    """A night to compare with, or why there is none.
+    """A night to compare with, or the reason why there is none.
 
     Parameters
     ----------
     night : Night or None
-    why : str
-        Empty where there is one.
-    unlike : bool
-        Whether the night is there, but its numbers cannot be compared.
+    reason : str
+        Empty if there is a night.
+    incomparable : bool
+        Whether the night exists but its numbers cannot be compared.
     """
 
     night: Night | None
-    why: str = ""
-    unlike: bool = False
+    reason: str = ""
+    incomparable: bool = False
 
 
 def earlier_nights(night: Night, history: History | None) -> dict[str, EarlierNight]:
-    """The nights of `EARLIER` as far as their numbers mean the same.
+    """Return the nights of `EARLIER` with comparable numbers.
 
     Parameters
     ----------
@@ -262,28 +281,28 @@ def earlier_nights(night: Night, history: History | None) -> dict[str, EarlierNi
     -------
     dict of str to EarlierNight
     """
-    found = {}
+    result = {}
     for kind, days in EARLIER.items():
         date = night.date - dt.timedelta(days=days)
-        nights = [] if history is None else history.read(date, date, whole_from=night.date)
-        found[kind] = _judged(night, nights[0] if nights else None, date)
-    return found
+        nights = [] if history is None else history.read(date, date, details_from=night.date)
+        result[kind] = _comparable(night, nights[0] if nights else None, date)
+    return result
 
 
-def _judged(night: Night, earlier: Night | None, date: dt.date) -> EarlierNight:
+def _comparable(night: Night, earlier: Night | None, date: dt.date) -> EarlierNight:
     if earlier is None or not earlier.quality.rows:
         return EarlierNight(None, f"history has no rows of {date}")
     if earlier.status == "data_quality":
-        return EarlierNight(None, f"the rows of {date} were not sound", unlike=True)
-    unlike = differing(night, earlier)
-    if unlike:
-        why = f"conventions differ from {date}: {', '.join(unlike)}"
-        return EarlierNight(None, why, unlike=True)
+        return EarlierNight(None, f"the rows of {date} were not sound", incomparable=True)
+    different = convention_differences(night, earlier)
+    if different:
+        reason = f"conventions differ from {date}: {', '.join(different)}"
+        return EarlierNight(None, reason, incomparable=True)
     return EarlierNight(earlier)
 
 
-def differing(night: Night, earlier: Night) -> tuple[str, ...]:
-    """The conventions, columns and options of measures by which two nights differ.
+def convention_differences(night: Night, earlier: Night) -> tuple[str, ...]:
+    """Return the conventions, columns and measure options that differ.
 
     Parameters
     ----------
@@ -292,26 +311,31 @@ def differing(night: Night, earlier: Night) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Their names; none where equal rows would give equal numbers.
+        Empty if equal rows would give equal numbers.
     """
-    mine, theirs = _conventions(night), _conventions(earlier)
-    # Columns are known of nights that this version or a later one has kept.
-    unknown = {"columns"} - (mine.keys() & theirs.keys())
-    found = [
-        name for name in mine | theirs if name not in unknown and mine.get(name) != theirs.get(name)
+    left, right = _conventions(night), _conventions(earlier)
+    # Nights written by an older version do not list their columns.
+    unknown = {"columns"} - (left.keys() & right.keys())
+    different = [
+        name for name in left | right if name not in unknown and left.get(name) != right.get(name)
     ]
-    options, others = _options(night), _options(earlier)
-    return (*found, *(m for m in options if m in others and options[m] != others[m]))
+    options, earlier_options = _options(night), _options(earlier)
+    return (
+        *different,
+        *(m for m in options if m in earlier_options and options[m] != earlier_options[m]),
+    )
 
 
 def _conventions(night: Night) -> dict[str, Any]:
-    return {name: v for name, v in night.conventions.items() if name not in _OF_A_NIGHT}
+    return {name: v for name, v in night.conventions.items() if name not in _NIGHT_CONVENTIONS}
 
 
 def _options(night: Night) -> dict[str, dict[str, Any]]:
-    told = night.conventions.get("measures")
+    options_by_measure = night.conventions.get("measures")
     return {
-        str(measure): {name: value for name, value in how.items() if name not in _OF_ERRORS}
-        for measure, how in (told.items() if isinstance(told, Mapping) else ())
-        if isinstance(how, Mapping)
+        str(measure): {name: value for name, value in options.items() if name not in _ERROR_OPTIONS}
+        for measure, options in (
+            options_by_measure.items() if isinstance(options_by_measure, Mapping) else ()
+        )
+        if isinstance(options, Mapping)
     }

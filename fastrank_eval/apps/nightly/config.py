@@ -1,4 +1,4 @@
-"""The configuration of a nightly report."""
+"""Read the configuration of a nightly report."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fastrank_eval.apps.nightly.config_checks import (
     ConfigErrors,
     Key,
     TableReader,
-    check_together,
+    check_tables,
     choice,
     count,
     names,
-    names_if_any,
     number,
+    optional_names,
     share,
     text,
 )
-from fastrank_eval.apps.nightly.dates import MOST_NIGHTS, dated, dates_in
+from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
 from fastrank_eval.apps.nightly.night import MOST_SCORES, STATES, GateTexts, QualityLimits
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io.paths import would_read
@@ -34,7 +34,7 @@ __all__ = ["EXAMPLE", "TABLES", "NightlyConfig", "read_config"]
 
 
 EXAMPLE = """\
-# What `fastrank-eval nightly` reads, evaluates, compares, keeps and writes.
+# The inputs, measures, limits and outputs of `fastrank-eval nightly`.
 # Relative paths begin at the folder of this file. Keys with a '#' before them are optional and
 # show an example, or the default.
 
@@ -43,8 +43,8 @@ title = "Click prediction"
 [source]
 # {date} is the night: 2026-11-19. {date:%Y%m%d} is 20261119. A path, a folder, a glob, or a list.
 path = "logs/day={date}"
-# format = "parquet"                  # parquet, arrow, csv, tsv; by default the files tell
-# where = "slot <> 'footer'"          # only these rows; {date} may stand here too
+# format = "parquet"                  # parquet, arrow, csv, tsv; by default from the files
+# where = "slot <> 'footer'"          # only these rows; {date} may be used here too
 
 [columns]
 group = "user_id"                     # or a list: ["user_id", "session"]
@@ -66,7 +66,7 @@ measures = ["GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC"]    # AUC(se=None): fast
 # groups = "all"                      # all, with_relevant
 # unretrieved = "error"               # null scores: error, allow
 # unjudged = "error"                  # null labels: error, allow, drop
-# weight_rows = "ignore"              # by default refuse: measures that weights mean nothing for
+# weight_rows = "ignore"              # by default refuse measures that cannot use weights
 # score_type = "given"                # given, float32
 # sampling_rate = 0.1                 # share of the negatives that models were trained on
 # order = "auto"                      # auto, sorted, grouped, scattered
@@ -79,12 +79,13 @@ by = ["slot", "country", "@rows:1,5,20,100"]
 min_groups = 30                       # slices of fewer groups are left out
 
 [gates]
-# Conditions that must not hold (exit code 3): on the night and its differences from the baseline,
+# Conditions that must not hold (exit code 3).
+# On the night and its differences from the baseline:
 fail_if = ["GAUC ci_high < 0.55", "GAUC delta_ci_high < -0.01"]
-# on what each model differs from itself on the night before, and a week before.
+# On the differences of each model from itself on the night before, and a week before:
 # fail_if_yesterday = ["GAUC delta_ci_high < -0.02"]
 # fail_if_last_week = ["GAUC delta_ci_high < -0.02"]
-# and on models that give all rows, or those of a slice, fewer distinct scores; 0 allows any. By
+# The fewest distinct scores that a model may give to all rows or to a slice; 0 allows any. By
 # default one score fails the night, and 2 to 9 for 100 rows or more make it "changed".
 # min_distinct_scores = 2
 
@@ -94,27 +95,27 @@ min_rows = 1000
 min_groups = 30
 max_single_class_share = 0.95
 # min_coverage = 0.05                 # share of the groups that GAUC uses
-# max_tie_rate = 0.2                  # rows that share their score with another of their group
+# max_tie_rate = 0.2                  # share of the rows with a tied score in their group
 # max_null_share = 0.01               # nulls of any column
 # In scaled median absolute deviations of the last 14 nights with rows (of 28 days):
 max_volume_drift = 10.0
 max_ctr_drift = 10.0
-# ties = true                         # false: leave the tie rate out, which takes time
+# ties = true                         # false: skip the tie rate, which takes time
 
 [history]
-file = "history.db"                   # SQLite; docs/HISTORY.md tells its tables
-# report = "nightly"                  # whose nights it keeps; by default the name of this file
-# states = "slices"                   # for weeks: everything, slices, rows, groups
+file = "history.db"                   # SQLite; docs/HISTORY.md describes its tables
+# report = "nightly"                  # name of the report; by default the name of this file
+# states = "slices"                   # kept to merge weeks: everything, slices, rows, groups
 
 [output]
 # folder = "report"                   # a page for each night and index.html; needs [report]
-# nights = 30                         # nights that a page shows
+# nights = 30                         # nights on a page
 """
 
 _FORMATS = ("parquet", "arrow", "csv", "tsv")
 
 
-def _truth(value: Any) -> bool:
+def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
@@ -153,11 +154,11 @@ TABLES: dict[str, dict[str, Key]] = {
         "memory": Key(text),
         "spill_dir": Key(text),
     },
-    "slices": {"by": Key(names_if_any, ()), "min_groups": Key(count(1), 30)},
+    "slices": {"by": Key(optional_names, ()), "min_groups": Key(count(1), 30)},
     "gates": {
-        "fail_if": Key(names_if_any, ()),
-        "fail_if_yesterday": Key(names_if_any, ()),
-        "fail_if_last_week": Key(names_if_any, ()),
+        "fail_if": Key(optional_names, ()),
+        "fail_if_yesterday": Key(optional_names, ()),
+        "fail_if_last_week": Key(optional_names, ()),
         "min_distinct_scores": Key(count(0, MOST_SCORES)),
     },
     "quality": {
@@ -169,14 +170,14 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_null_share": Key(share),
         "max_volume_drift": Key(number(0)),
         "max_ctr_drift": Key(number(0)),
-        "ties": Key(_truth, True),
+        "ties": Key(_boolean, True),
     },
     "history": {
         "file": Key(text, "history.db"),
         "report": Key(text),
         "states": Key(choice(*STATES), "slices"),
     },
-    "output": {"folder": Key(text), "nights": Key(count(1, MOST_NIGHTS), 30)},
+    "output": {"folder": Key(text), "nights": Key(count(1, MAX_NIGHTS), 30)},
 }
 
 
@@ -187,30 +188,30 @@ class NightlyConfig:
     Parameters
     ----------
     file : Path
-        Where it was read from. Relative paths in it begin at its folder.
+        The file. Relative paths in it begin at its folder.
     title : str
     paths : tuple of str
-        Where the rows of a night are, with ``{date}`` in it; see `dates.dated`.
+        Paths of the rows of a night, with ``{date}``; see `dates.fill_date`.
     where : str or None
-        A condition on rows, ``{date}`` too.
+        A condition on rows, also with ``{date}``.
     scores : tuple of str
-        Models.
+        Score columns of the models.
     baseline : str or None
         The model that the others are compared with.
     measures : tuple of str
     options : dict of str to object
-        Other arguments of `evaluate`, by name; those left out are not there.
+        The other arguments of `evaluate` in the file, by name.
     gates : GateTexts
     quality : QualityLimits
     history : Path
     report : str
-        Whose nights the history keeps; by default the name of the file without its suffix.
+        Name of the report in history; by default the name of the file without its suffix.
     states : str
-        What history keeps to merge nights, one of `night_state.STATES`.
+        States kept to merge nights, one of `night.STATES`.
     folder : Path or None
-        Where pages are written; None: none is.
+        Folder of the pages; None for no pages.
     nights : int
-        How many nights a page shows.
+        Number of nights on a page.
     """
 
     file: Path
@@ -230,15 +231,14 @@ class NightlyConfig:
     states: str = "slices"
 
     def sources(self, date: dt.date) -> list[str]:
-        """The paths of a night."""
-        return [_beside(self.file, dated(path, date)) for path in self.paths]
+        """Return the paths of a night."""
+        return [_resolve(self.file, fill_date(path, date)) for path in self.paths]
 
     def source_of(self, path: str | os.PathLike[str]) -> str | None:
-        """Return the path of the source that a file must not lie in, or None.
+        """Return the path of the source that would read a file, or None.
 
-        A night would read the folder or the pattern that the file lies in. Of folders such as
-        ``logs/day={date}`` that is also ``logs``: who reads all nights reads that folder. The
-        folder of the configuration is allowed.
+        A source reads its folder or pattern. For ``logs/day={date}`` that includes ``logs``, which
+        a reader of all nights reads. The folder of the configuration is allowed.
 
         Parameters
         ----------
@@ -246,37 +246,37 @@ class NightlyConfig:
         """
         target = Path(os.path.realpath(path))
         for source in self.paths:
-            every = source
-            for date in dates_in(source):
-                every = every.replace(date, "*")
-            place = dated(every, dt.date.min)
-            places = [place, *self._above_partitions(place)]
-            # With a format given, files of any suffix count.
-            if any(would_read(_beside(self.file, each), target, "parquet") for each in places):
+            pattern = source
+            for date in date_fields(source):
+                pattern = pattern.replace(date, "*")
+            pattern = fill_date(pattern, dt.date.min)
+            paths = [pattern, *self._partition_root(pattern)]
+            # A format makes a source read files of any suffix.
+            if any(would_read(_resolve(self.file, each), target, "parquet") for each in paths):
                 return source
         return None
 
-    def _above_partitions(self, place: str) -> list[str]:
-        """The folder above the first folder ``key=value`` of a path with wildcards, if any."""
-        parts = place.rstrip("/").split("/")
+    def _partition_root(self, path: str) -> list[str]:
+        """Return the folder above the first ``key=value`` with a wildcard."""
+        parts = path.rstrip("/").split("/")
         # A last part with a suffix is a file.
         folders = parts[:-1] if Path(parts[-1]).suffix else parts
-        found = (at for at, part in enumerate(folders) if re.match(r"[^*?\[]+=.*\*", part))
-        first = next(found, None)
+        indices = (index for index, part in enumerate(folders) if re.match(r"[^*?\[]+=.*\*", part))
+        first = next(indices, None)
         if first is None:
             return []
-        above = "/".join(parts[:first]) or ("/" if first else ".")
+        root_path = "/".join(parts[:first]) or ("/" if first else ".")
         own = os.path.realpath(self.file.parent)
-        return [] if os.path.realpath(_beside(self.file, above)) == own else [above]
+        return [] if os.path.realpath(_resolve(self.file, root_path)) == own else [root_path]
 
     def condition(self, date: dt.date) -> str | None:
-        """The condition on the rows of a night."""
-        return None if self.where is None else dated(self.where, date)
+        """Return the condition on the rows of a night."""
+        return None if self.where is None else fill_date(self.where, date)
 
 
 @typed
 def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
-    """Read a configuration and refuse whatever in it could fail later, all at once.
+    """Read a configuration and report all errors in it at once.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     Raises
     ------
     ArgumentError
-        A line for everything that is wrong: file, table, key, value and remedy.
+        One line per error: file, table, key, value and remedy.
     """
     shown = os.fspath(path)
     try:
@@ -307,52 +307,53 @@ def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
     except tomllib.TOMLDecodeError as error:
         raise ArgumentError(f"{shown}: is not TOML: {error}.") from None
     except (ValueError, RecursionError) as error:
-        why = "too many brackets" if isinstance(error, RecursionError) else error
-        raise ArgumentError(f"{shown}: is not TOML that can be read: {why}.") from None
-    complaints = ConfigErrors(shown)
-    reader = TableReader(complaints)
-    known = [name for name in TABLES if name]
+        reason = "too many brackets" if isinstance(error, RecursionError) else error
+        raise ArgumentError(f"{shown}: is TOML that cannot be read: {reason}.") from None
+    errors = ConfigErrors(shown)
+    reader = TableReader(errors)
+    table_names = [name for name in TABLES if name]
     for name, value in content.items():
-        if isinstance(value, dict) and name not in known:
-            why = f"there is no such table.{near(name, known)} Tables are {', '.join(known)}."
-            complaints.add(name, "", None, why)
-    given = {name: reader.table(name, content.get(name), TABLES[name]) for name in known}
-    top = {k: v for k, v in content.items() if k not in known and not isinstance(v, dict)}
-    given[""] = reader.table("", top, TABLES[""])
-    check_together(given, complaints)
-    if complaints.found:
-        raise ArgumentError("\n".join(complaints.found))
-    return _config(Path(path), given)
+        if isinstance(value, dict) and name not in table_names:
+            hint = near(name, table_names)
+            reason = f"there is no such table.{hint} Tables are {', '.join(table_names)}."
+            errors.add(name, "", None, reason)
+    tables = {name: reader.table(name, content.get(name), TABLES[name]) for name in table_names}
+    top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
+    tables[""] = reader.table("", top, TABLES[""])
+    check_tables(tables, errors)
+    if errors.errors:
+        raise ArgumentError("\n".join(errors.errors))
+    return _config(Path(path), tables)
 
 
-def _config(file: Path, given: dict[str, dict[str, Any]]) -> NightlyConfig:
-    evaluated = {k: v for k, v in given["evaluate"].items() if k != "measures"}
-    options = {**given["columns"], **given["slices"], **evaluated}
-    options["format"] = given["source"]["format"]
+def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
+    options_of_evaluate = {k: v for k, v in tables["evaluate"].items() if k != "measures"}
+    options = {**tables["columns"], **tables["slices"], **options_of_evaluate}
+    options["format"] = tables["source"]["format"]
     if not options["by"]:
         del options["by"], options["min_groups"]
     if options["spill_dir"] is not None:
-        options["spill_dir"] = _beside(file, options["spill_dir"])
-    folder = given["output"]["folder"]
+        options["spill_dir"] = _resolve(file, options["spill_dir"])
+    folder = tables["output"]["folder"]
     return NightlyConfig(
         file=file,
-        title=given[""]["title"],
-        paths=given["source"]["path"],
-        where=given["source"]["where"],
-        scores=given["models"]["scores"],
-        baseline=given["models"]["baseline"],
-        measures=given["evaluate"]["measures"],
+        title=tables[""]["title"],
+        paths=tables["source"]["path"],
+        where=tables["source"]["where"],
+        scores=tables["models"]["scores"],
+        baseline=tables["models"]["baseline"],
+        measures=tables["evaluate"]["measures"],
         options={name: value for name, value in options.items() if value is not None},
-        gates=GateTexts(**given["gates"]),
-        quality=QualityLimits(**given["quality"]),
-        history=Path(_beside(file, given["history"]["file"])),
-        report=given["history"]["report"] or file.stem,
-        states=given["history"]["states"],
-        folder=None if folder is None else Path(_beside(file, folder)),
-        nights=given["output"]["nights"],
+        gates=GateTexts(**tables["gates"]),
+        quality=QualityLimits(**tables["quality"]),
+        history=Path(_resolve(file, tables["history"]["file"])),
+        report=tables["history"]["report"] or file.stem,
+        states=tables["history"]["states"],
+        folder=None if folder is None else Path(_resolve(file, folder)),
+        nights=tables["output"]["nights"],
     )
 
 
-def _beside(file: Path, path: str) -> str:
-    """A path that begins at the folder of the configuration, unless it is absolute or a URI."""
+def _resolve(file: Path, path: str) -> str:
+    """Resolve a path from the folder of the configuration; keep a URI."""
     return path if "://" in path else str(file.parent / path)

@@ -1,4 +1,4 @@
-"""Check the configuration."""
+"""Check the keys and tables of a configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
-from fastrank_eval.apps.nightly.dates import check_dated, dated, dates_in, names_date
+from fastrank_eval.apps.nightly.dates import (
+    check_date_fields,
+    date_fields,
+    depends_on_date,
+    fill_date,
+)
 from fastrank_eval.apps.nightly.gates import ComparedRow
 from fastrank_eval.apps.nightly.night import NightValue
 from fastrank_eval.engine.conventions import (
@@ -31,18 +36,18 @@ __all__ = [
     "Key",
     "TableReader",
     "check_gate",
-    "check_together",
+    "check_tables",
     "choice",
     "count",
     "names",
-    "names_if_any",
     "number",
+    "optional_names",
     "share",
     "text",
 ]
 
 
-_SHOWN = 80
+_MAX_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,11 @@ class Key:
     Parameters
     ----------
     read : callable
-        Turns what TOML holds into the value, or raises ValueError with the wanted form.
+        Converts a value of TOML, or raises ValueError with the required form.
     default : object
-        The value where the key is left out.
+        The value if the key is left out.
     required : bool
-        Whether it must not be left out.
+        Whether the key must be present.
     """
 
     read: Callable[[Any], Any]
@@ -66,39 +71,44 @@ class Key:
 
 @dataclass
 class ConfigErrors:
-    """What is wrong with a configuration file; all of it is said at once.
+    """The errors of a configuration file, collected to be reported at once.
 
     Parameters
     ----------
     file : str
-        As the user calls it.
+        The path as the user wrote it.
     """
 
     file: str
-    found: list[str] = field(default_factory=list)
-    #: Of which tables.
+    errors: list[str] = field(default_factory=list)
+    #: Tables with errors.
     tables: set[str] = field(default_factory=set)
 
-    def add(self, table: str, key: str, value: object, why: str) -> None:
-        """Say what is wrong with a key, or with a whole table where there is no key."""
+    def add(self, table: str, key: str, value: object, reason: str) -> None:
+        """Add an error of a key, or of a table if the key is empty."""
         self.tables.add(table or key)
-        place = f"[{table}]" if table else ""
+        key_text = f"[{table}]" if table else ""
         if key:
-            place = f"{place} {key} = {_shown(value)}".strip()
-        self.found.append(f"{self.file}: {place}: {why}")
+            key_text = f"{key_text} {key} = {_shown(value)}".strip()
+        self.errors.append(f"{self.file}: {key_text}: {reason}")
 
-    def unless(
-        self, table: str, key: str, value: object, check: Callable[..., object], *given: object
+    def check(
+        self,
+        table: str,
+        key: str,
+        value: object,
+        function: Callable[..., object],
+        *arguments: object,
     ) -> Any:
-        """Run a check on what is given, the value by default.
+        """Call a function on the arguments or the value; collect its error.
 
         Returns
         -------
         object
-            What the check does; None where it refuses, which becomes a complaint.
+            The result of the function; None if it raised.
         """
         try:
-            return check(*(given or (value,)))
+            return function(*(arguments or (value,)))
         except FastRankEvalError as wrong:
             self.add(table, key, value, str(wrong))
             return None
@@ -109,79 +119,79 @@ class TableReader:
 
     Parameters
     ----------
-    complaints : Complaints
+    errors : ConfigErrors
     """
 
-    def __init__(self, complaints: ConfigErrors) -> None:
-        self._complaints = complaints
+    def __init__(self, errors: ConfigErrors) -> None:
+        self._errors = errors
 
     def table(self, name: str, given: Any, keys: Mapping[str, Key]) -> dict[str, Any]:
-        """The value of every key of a table, defaults among them.
+        """Return the value or default of every key of a table.
 
         Parameters
         ----------
         name : str
             ``""`` for the keys before the first table.
         given : object
-            What TOML holds there; None for nothing.
+            The table in TOML; None if it is missing.
         keys : mapping of str to Key
         """
         where = f"[{name}]" if name else "the top of the file"
         if given is None:
             given = {}
         if not isinstance(given, Mapping):
-            self._complaints.add("", name, given, f"is a table; write [{name}] on a line.")
-            return {key: known.default for key, known in keys.items()}
+            self._errors.add("", name, given, f"must be a table; write [{name}] on a line.")
+            return {key: key_spec.default for key, key_spec in keys.items()}
         for key, value in given.items():
             if key not in keys:
-                why = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
-                self._complaints.add(name, key, value, why)
-        found = {}
-        for key, known in keys.items():
-            found[key] = known.default
+                reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
+                self._errors.add(name, key, value, reason)
+        values = {}
+        for key, key_spec in keys.items():
+            values[key] = key_spec.default
             if key not in given:
-                if known.required:
-                    self._complaints.add(name, "", None, f"the key {key!r} is missing; add it.")
+                if key_spec.required:
+                    self._errors.add(name, "", None, f"the key {key!r} is missing; add it.")
                 continue
             try:
-                found[key] = known.read(given[key])
-            except ValueError as wanted:
-                end = "" if str(wanted).endswith("?") else "."
-                self._complaints.add(name, key, given[key], f"is not {wanted}{end}")
-        return found
+                values[key] = key_spec.read(given[key])
+            except ValueError as form:
+                end = "" if str(form).endswith("?") else "."
+                self._errors.add(name, key, given[key], f"must be {form}{end}")
+        return values
 
 
 def text(value: Any) -> str:
-    """Accept a text that is not empty."""
-    if not _says_something(value):
-        raise ValueError("a text that says something")
+    """Accept a string with content."""
+    if not _has_content(value):
+        raise ValueError("a non-empty string")
     return str(value)
 
 
-def _says_something(value: Any) -> bool:
+def _has_content(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
 def names(value: Any) -> tuple[str, ...]:
-    """Accept a text, or a list of distinct ones, at least one."""
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list) or not given:
-        raise ValueError("a text or a list of texts, at least one")
-    for each in given:
-        if not _says_something(each):
-            raise ValueError(f"a text or a list of texts: {each!r} is none that says something")
-        if given.count(each) > 1:
-            raise ValueError(f"a list of distinct texts: {each!r} stands there twice")
-    return tuple(given)
+    """Accept a string, or a list of at least one string without repeats."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not values:
+        raise ValueError("a string or a list of strings, at least one")
+    for each in values:
+        if not _has_content(each):
+            raise ValueError(f"a string or a list of strings, and {each!r} is no non-empty string")
+        if values.count(each) > 1:
+            raise ValueError(f"a list of distinct strings, and {each!r} occurs twice")
+    return tuple(values)
 
 
-def names_if_any(value: Any) -> tuple[str, ...]:
-    """Accept the same, and an empty list for none."""
+def optional_names(value: Any) -> tuple[str, ...]:
+    """Accept the values of `names`, or an empty list."""
     return () if value == [] else names(value)
 
 
 def choice(*choices: str) -> Callable[[Any], str]:
-    """Accept one of some words."""
+    """Accept one of the choices."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
@@ -192,26 +202,26 @@ def choice(*choices: str) -> Callable[[Any], str]:
     return read
 
 
-def count(least: int, most: int = 10**15) -> Callable[[Any], int]:
-    """Accept a whole number."""
+def count(minimum: int, maximum: int = 10**15) -> Callable[[Any], int]:
+    """Accept an integer from a minimum to a maximum."""
 
     def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"a whole number of at least {least}")
-        if value > most:
-            raise ValueError(f"a whole number of at most {most:,}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ValueError(f"an integer of at least {minimum}")
+        if value > maximum:
+            raise ValueError(f"an integer of at most {maximum:,}")
         return value
 
     return read
 
 
-def number(above: float) -> Callable[[Any], float]:
-    """Accept a finite number above another."""
+def number(bound: float) -> Callable[[Any], float]:
+    """Accept a finite number above a bound."""
 
     def read(value: Any) -> float:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
-        if not fits or not above < value <= sys.float_info.max:
-            raise ValueError(f"a number above {above:g}")
+        if not fits or not bound < value <= sys.float_info.max:
+            raise ValueError(f"a number above {bound:g}")
         return float(value)
 
     return read
@@ -226,37 +236,37 @@ def share(value: Any) -> float:
 
 def _shown(value: object) -> str:
     shown = repr(value)
-    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
 
 
-#: What a night knows of a value and of a difference.
-_KNOWN = {
+#: Fields of values and differences of a night.
+_GATE_FIELDS = {
     *(field.name for field in fields(NightValue)),
     *(field.name for field in fields(ComparedRow)),
     "dropped_share",
 }
 _QUOTED = r'"(?:[^"]|"")*"'
-#: A part of a slice's label: the name, the sign, the value or bin.
-_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
+#: A part of the label of a slice: name, operator, value or bin.
+_LABEL_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
 
 
 def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) -> None:
-    """Refuse a gate on what no night of a report can have.
+    """Refuse a gate on values that no night of a report has.
 
     Parameters
     ----------
     each : Gate
     key : str
-        Of ``[gates]``.
+        The key of ``[gates]``.
     baseline : str or None
     by : sequence of str
-        Slicings, each of which can be read.
+        Valid slicings.
 
     Raises
     ------
     ArgumentError
-        It asks for a difference from a baseline that there is not, for a field that a nightly
-        report does not keep, or for a slice that no slicing gives.
+        The gate needs a missing baseline, a field that a nightly report does not keep, or a slice
+        of no slicing.
     """
     slicings = (
         [tuple(part.name for part in spec.columns) for spec in requested_slicing(by)] if by else []
@@ -264,9 +274,9 @@ def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) ->
     for term in terms_of(each.condition):
         if not isinstance(term, Term):
             continue
-        if term.field not in _KNOWN:
+        if term.field not in _GATE_FIELDS:
             raise ArgumentError(
-                f"a nightly report does not keep {term.field}; ask 'fastrank-eval compare' or "
+                f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
                 "'fastrank-eval evaluate' for it."
             )
         if key == "fail_if" and term.field in COMPARISON_FIELDS:
@@ -279,13 +289,13 @@ def _check_compared(term: Term, baseline: str | None) -> None:
     if baseline is None:
         raise ArgumentError(
             f"{term.field} is a difference from a baseline, and there is none: name one in "
-            "[models]; for differences from earlier nights write the gate in fail_if_yesterday or "
+            "[models]. For differences from earlier nights, write the gate in fail_if_yesterday or "
             "fail_if_last_week."
         )
     if term.score == baseline:
         raise ArgumentError(
-            f"{term.field} is a difference from the baseline, which {baseline!r} is itself; name "
-            "another model, or leave it out for each of them."
+            f"{term.field} is a difference from the baseline, and {baseline!r} is the baseline; "
+            "name another model, or leave it out for every model."
         )
 
 
@@ -295,160 +305,162 @@ def _check_slice(term: Term, slicings: Sequence[tuple[str, ...]], by: Sequence[s
         raise ArgumentError(f"there are no slices, such as {shown}; add the column to [slices] by.")
     if term.slice is None:
         return
-    named = tuple(found[1] for found in _PART.finditer(term.slice))
-    if named not in slicings:
+    columns = tuple(match[1] for match in _LABEL_PART.finditer(term.slice))
+    if columns not in slicings:
         raise ArgumentError(
-            f"no slicing of [slices] gives a slice {term.slice!r}; rows are cut by "
-            f"{' and by '.join(map(repr, by))}."
+            f"no slicing of [slices] gives a slice {term.slice!r}; the slicings are "
+            f"{', '.join(map(repr, by))}."
         )
 
 
-def check_together(given: dict[str, dict[str, Any]], complaints: ConfigErrors) -> None:
-    """Complain of what could fail later, of tables that are right in themselves.
+def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:
+    """Check the tables without errors against each other.
 
     Parameters
     ----------
-    given : dict of str to dict
-        The keys of each table.
-    complaints : Complaints
-        What is wrong with single keys already.
+    tables : dict of str to dict
+        The values of each table by key.
+    errors : ConfigErrors
+        Errors of single keys; new errors are added.
     """
-    wrong = frozenset(complaints.tables)
-    if "source" not in wrong:
-        _check_source(given["source"], complaints)
-    if "models" not in wrong:
-        _check_models(given["models"], complaints)
-    if not wrong & {"models", "columns"}:
-        _check_columns(given["columns"], given["models"]["scores"], complaints)
-    if not wrong & {"evaluate", "columns"}:
-        _check_options(given, complaints)
-    scores = given["models"]["scores"]
+    failed_tables = frozenset(errors.tables)
+    if "source" not in failed_tables:
+        _check_source(tables["source"], errors)
+    if "models" not in failed_tables:
+        _check_models(tables["models"], errors)
+    if not failed_tables & {"models", "columns"}:
+        _check_columns(tables["columns"], tables["models"]["scores"], errors)
+    if not failed_tables & {"evaluate", "columns"}:
+        _check_options(tables, errors)
+    scores = tables["models"]["scores"]
     require = None
-    if "evaluate" not in wrong:
-        columns = None if "columns" in wrong else given["columns"]
-        require = _check_measures(given["evaluate"], columns, scores, complaints)
-    _check_gates(given, wrong, require if "models" not in wrong else None, complaints)
+    if "evaluate" not in failed_tables:
+        columns = None if "columns" in failed_tables else tables["columns"]
+        require = _check_measures(tables["evaluate"], columns, scores, errors)
+    _check_gates(tables, failed_tables, require if "models" not in failed_tables else None, errors)
 
 
 def _check_gates(
-    given: dict[str, dict[str, Any]],
-    wrong: frozenset[str],
+    tables: dict[str, dict[str, Any]],
+    failed_tables: frozenset[str],
     require: Callable[[Gate], None] | None,
-    complaints: ConfigErrors,
+    errors: ConfigErrors,
 ) -> None:
     from fastrank_eval.slicing.parser import requested_slicing
 
-    by, baseline = given["slices"]["by"], given["models"]["baseline"]
-    cut = [complaints.unless("slices", "by", spec, requested_slicing) for spec in by]
-    judged = None not in cut and "slices" not in wrong
-    for key, texts in given["gates"].items():
+    by, baseline = tables["slices"]["by"], tables["models"]["baseline"]
+    slicings = [errors.check("slices", "by", spec, requested_slicing) for spec in by]
+    check_slices = None not in slicings and "slices" not in failed_tables
+    for key, texts in tables["gates"].items():
         for condition in texts if isinstance(texts, tuple) else ():
-            found = complaints.unless("gates", key, condition, gate)
-            if found is None or require is None or not judged:
+            parsed = errors.check("gates", key, condition, gate)
+            if parsed is None or require is None or not check_slices:
                 continue
-            before = len(complaints.found)
-            complaints.unless("gates", key, condition, require, found)
-            if len(complaints.found) == before:
-                complaints.unless("gates", key, condition, check_gate, found, key, baseline, by)
+            errors_before = len(errors.errors)
+            errors.check("gates", key, condition, require, parsed)
+            if len(errors.errors) == errors_before:
+                errors.check("gates", key, condition, check_gate, parsed, key, baseline, by)
 
 
-def _check_source(source: dict[str, Any], complaints: ConfigErrors) -> None:
+def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
     texts = [("path", path) for path in source["path"]]
     texts += [("where", source["where"])] if source["where"] else []
-    failed = len(complaints.found)
+    errors_before = len(errors.errors)
     for key, value in texts:
-        complaints.unless("source", key, value, check_dated)
-    if len(complaints.found) > failed:
+        errors.check("source", key, value, check_date_fields)
+    if len(errors.errors) > errors_before:
         return
     if source["where"]:
         from fastrank_eval.io.filters import condition_of
 
-        sample = dated(source["where"], dt.date(2026, 11, 19))
-        complaints.unless("source", "where", source["where"], condition_of, sample)
-    same = [braces for _, value in texts for braces in dates_in(value)]
-    told = "every night would read the same rows"
-    if same:
-        told = f"several nights would read the same rows, as {same[0]} is the same for them"
-    if not any(names_date(value) for _, value in texts):
-        complaints.add(
+        sample = fill_date(source["where"], dt.date(2026, 11, 19))
+        errors.check("source", "where", source["where"], condition_of, sample)
+    same_fields = [braces for _, value in texts for braces in date_fields(value)]
+    problem = "every night would read the same rows"
+    if same_fields:
+        problem = (
+            f"several nights would read the same rows, as {same_fields[0]} is the same for them"
+        )
+    if not any(depends_on_date(value) for _, value in texts):
+        errors.add(
             "source", "path", list(source["path"]),
-            told + "; write {date} where the night's date stands, "
+            problem + "; write {date} where the night's date stands, "
             "as in 'logs/day={date}/*.parquet', or in where: \"day = '{date}'\".",
         )  # fmt: skip
 
 
-def _check_models(models: dict[str, Any], complaints: ConfigErrors) -> None:
+def _check_models(models: dict[str, Any], errors: ConfigErrors) -> None:
     scores, baseline = models["scores"], models["baseline"]
     if baseline is not None and baseline not in scores:
-        why = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
-        complaints.add("models", "baseline", baseline, why)
+        reason = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
+        errors.add("models", "baseline", baseline, reason)
     elif baseline is not None and len(scores) < 2:
-        why = "there is no other model to compare with it; add one to scores, or leave it out."
-        complaints.add("models", "baseline", baseline, why)
+        reason = "there is no other model to compare with it; add one to scores, or leave it out."
+        errors.add("models", "baseline", baseline, reason)
 
 
-def _check_columns(
-    columns: dict[str, Any], scores: tuple[str, ...], complaints: ConfigErrors
-) -> None:
+def _check_columns(columns: dict[str, Any], scores: tuple[str, ...], errors: ConfigErrors) -> None:
     for part in ("label", "weight"):
         if columns[part] in scores:
-            why = "is a model too, whose scores it cannot be judged by; name another column."
-            complaints.add("columns", part, columns[part], why)
+            reason = "is a model too; name another column."
+            errors.add("columns", part, columns[part], reason)
 
 
-def _check_options(given: dict[str, dict[str, Any]], complaints: ConfigErrors) -> None:
-    options = given["evaluate"]
+def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:
+    options = tables["evaluate"]
     confidence = options["confidence"]
     if confidence >= 1:
-        complaints.add("evaluate", "confidence", confidence, "is not below 1; write 0.95.")
-    if options["ties"] == "item" and given["columns"]["item"] is None:
-        why = "needs the column of item ids; add item to [columns]."
-        complaints.add("evaluate", "ties", "item", why)
+        errors.add("evaluate", "confidence", confidence, "must be below 1; write 0.95.")
+    if options["ties"] == "item" and tables["columns"]["item"] is None:
+        reason = "needs the column of item ids; add item to [columns]."
+        errors.add("evaluate", "ties", "item", reason)
     undefined = options["undefined"]
     if undefined is not None:
-        complaints.unless("evaluate", "undefined", undefined, undefined_policies)
+        errors.check("evaluate", "undefined", undefined, undefined_policies)
     if options["memory"] is not None:
         from fastrank_eval._lib.memory import parse_memory
 
-        complaints.unless("evaluate", "memory", options["memory"], parse_memory)
+        errors.check("evaluate", "memory", options["memory"], parse_memory)
 
 
 def _check_measures(
     options: dict[str, Any],
     columns: dict[str, Any] | None,
     scores: tuple[str, ...],
-    complaints: ConfigErrors,
+    errors: ConfigErrors,
 ) -> Callable[[Gate], None] | None:
-    """What refuses gates on what is not going to be computed; None if measures are wrong."""
-    failed = len(complaints.found)
+    """Check measures; return a check of gates, or None after an error."""
+    errors_before = len(errors.errors)
     for each in options["measures"]:
-        complaints.unless("evaluate", "measures", each, requested_measures)
+        errors.check("evaluate", "measures", each, requested_measures)
     profile, rate = options["profile"], options["sampling_rate"]
     if rate is not None:
-        complaints.unless("evaluate", "sampling_rate", rate, sampling_rate_of)
-    chosen = None
+        errors.check("evaluate", "sampling_rate", rate, sampling_rate_of)
+    profile_conventions = None
     if profile is not None:
-        chosen = complaints.unless("evaluate", "profile", profile, profile_of)
-    if len(complaints.found) > failed:
+        profile_conventions = errors.check("evaluate", "profile", profile, profile_of)
+    if len(errors.errors) > errors_before:
         return None
     requested = requested_measures(list(options["measures"]))
-    measured = measures_in_force(requested, chosen, sampling_rate_of(rate))
-    chosen_or_default = DEFAULTS if chosen is None else {**DEFAULTS, **chosen.choices}
-    force = {name: options[name] or chosen_or_default[name] for name in ("ties", "weight_rows")}
+    measured = measures_in_force(requested, profile_conventions, sampling_rate_of(rate))
+    choices = (
+        DEFAULTS if profile_conventions is None else {**DEFAULTS, **profile_conventions.choices}
+    )
+    conventions = {name: options[name] or choices[name] for name in ("ties", "weight_rows")}
     refuses_weights = columns is not None and columns["weight"] is not None
-    refuses_weights = refuses_weights and force["weight_rows"] == "refuse"
+    refuses_weights = refuses_weights and conventions["weight_rows"] == "refuse"
     for m in measured:
-        refusal = m.refuses(force["ties"])
+        refusal = m.refuses(conventions["ties"])
         if refusal:
-            complaints.add("evaluate", "measures", str(m), f"{refusal}.")
+            errors.add("evaluate", "measures", str(m), f"{refusal}.")
         if refuses_weights and not m.uses_row_weights:
-            why = "is of rank positions, which weights of rows have no meaning for; leave it out, "
-            why += "leave weight out of [columns], or write weight_rows = 'ignore'."
-            complaints.add("evaluate", "measures", str(m), why)
+            reason = "is a measure of rank positions, which cannot use weights of rows; leave it "
+            reason += "out, leave weight out of [columns], or write weight_rows = 'ignore'."
+            errors.add("evaluate", "measures", str(m), reason)
         if columns is not None and m.needs_subtopics and columns["subtopics"] is None:
-            why = "needs the column of subtopics; add subtopics to [columns]."
-            complaints.add("evaluate", "measures", str(m), why)
-    if len(complaints.found) > failed:
+            reason = "needs the column of subtopics; add subtopics to [columns]."
+            errors.add("evaluate", "measures", str(m), reason)
+    if len(errors.errors) > errors_before:
         return None
     texts, renamed = [str(m) for m in measured], requested_names(requested, measured)
 

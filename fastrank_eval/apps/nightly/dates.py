@@ -1,4 +1,4 @@
-"""Dates of nights: as arguments, as ranges, and as ``{date}`` in texts of a configuration."""
+"""Parse dates and date ranges, and fill ``{date}`` in texts."""
 
 from __future__ import annotations
 
@@ -7,41 +7,49 @@ import re
 
 from fastrank_eval._lib.errors import ArgumentError
 
-__all__ = ["MOST_NIGHTS", "check_dated", "date_of", "dated", "dates_in", "names_date", "nights_of"]
+__all__ = [
+    "MAX_NIGHTS",
+    "check_date_fields",
+    "date_fields",
+    "depends_on_date",
+    "fill_date",
+    "parse_date",
+    "parse_date_range",
+]
 
-#: Nights that are run or shown at once.
-MOST_NIGHTS = 3660
-#: Weeks and months before it are dates too.
+#: The most nights of a run or a page.
+MAX_NIGHTS = 3660
+#: Leaves room for the weeks and months before a night.
 _EARLIEST = dt.date(1900, 1, 1)
-#: What C, POSIX and Python know, with the flags of C libraries.
-_FORM = re.compile(r"%[-_0^#EO]?[a-hj-nprstu-zA-DF-IMRSTU-Z%]|[^%]")
+#: Format codes of C, POSIX and Python, with the flags of C libraries.
+_FORMAT_CODE = re.compile(r"%[-_0^#EO]?[a-hj-nprstu-zA-DF-IMRSTU-Z%]|[^%]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _SAMPLE = dt.date(2026, 11, 19)
 
 
-def date_of(text: str, option: str = "--date") -> dt.date:
-    """Read a date.
+def parse_date(text: str, option: str = "--date") -> dt.date:
+    """Parse a date.
 
     Parameters
     ----------
     text : str
         ``"2026-11-19"``.
     option : str
-        What names it, for the message.
+        The option, for the message.
 
     Raises
     ------
     ArgumentError
-        It is none.
+        The text is no date.
 
     Examples
     --------
-    >>> date_of("2026-11-19")
+    >>> parse_date("2026-11-19")
     datetime.date(2026, 11, 19)
     """
     try:
-        if not _DATE.fullmatch(text):  # ISO weeks are dates too, but not ours
+        if not _DATE.fullmatch(text):  # refuse ISO weeks
             raise ValueError
         date = dt.date.fromisoformat(text)
     except ValueError:
@@ -53,15 +61,15 @@ def date_of(text: str, option: str = "--date") -> dt.date:
     return date
 
 
-def nights_of(text: str, option: str = "--backfill") -> list[dt.date]:
-    """Read a range of dates, both ends included.
+def parse_date_range(text: str, option: str = "--backfill") -> list[dt.date]:
+    """Parse a range of dates with both ends.
 
     Parameters
     ----------
     text : str
         ``"2026-11-01..2026-11-19"``.
     option : str
-        What names it, for the message.
+        The option, for the message.
 
     Returns
     -------
@@ -71,33 +79,33 @@ def nights_of(text: str, option: str = "--backfill") -> list[dt.date]:
     Raises
     ------
     ArgumentError
-        It is none, it runs backwards, or it is longer than ten years.
+        The text is no range, runs backwards, or is longer than ten years.
 
     Examples
     --------
-    >>> [str(date) for date in nights_of("2026-11-30..2026-12-01")]
+    >>> [str(date) for date in parse_date_range("2026-11-30..2026-12-01")]
     ['2026-11-30', '2026-12-01']
     """
     first, dots, last = text.partition("..")
     if not dots:
         raise ArgumentError(f"{option} {text!r} is not a range; write 2026-11-01..2026-11-19.")
-    begin, end = date_of(first, option), date_of(last, option)
+    begin, end = parse_date(first, option), parse_date(last, option)
     nights = (end - begin).days + 1
     if nights < 1:
         raise ArgumentError(f"{option} {text!r} runs backwards; write {last}..{first}.")
-    if nights > MOST_NIGHTS:
-        raise ArgumentError(f"{option} {text!r} has {nights:,} nights; {MOST_NIGHTS:,} at most.")
+    if nights > MAX_NIGHTS:
+        raise ArgumentError(f"{option} {text!r} has {nights:,} nights; {MAX_NIGHTS:,} at most.")
     return [begin + dt.timedelta(days=day) for day in range(nights)]
 
 
-def dated(text: str, date: dt.date) -> str:
-    """Put a date where a text says ``{date}``.
+def fill_date(text: str, date: dt.date) -> str:
+    """Replace ``{date}`` in a text by a date.
 
     Parameters
     ----------
     text : str
-        ``{date}`` is 2026-11-19; ``{date:%Y%m%d}`` any other form that ``strftime`` knows; ``{{``
-        and ``}}`` stand for braces.
+        ``{date}`` becomes 2026-11-19, and ``{date:%Y%m%d}`` any other format of ``strftime``.
+        ``{{`` and ``}}`` are braces.
     date : datetime.date
 
     Raises
@@ -107,43 +115,43 @@ def dated(text: str, date: dt.date) -> str:
 
     Examples
     --------
-    >>> dated("logs/day={date}/{date:%Y%m%d}.parquet", date_of("2026-02-01"))
+    >>> fill_date("logs/day={date}/{date:%Y%m%d}.parquet", parse_date("2026-02-01"))
     'logs/day=2026-02-01/20260201.parquet'
     """
-    return _PLACE.sub(lambda found: _placed(found, text, date), text)
+    return _FIELD.sub(lambda match: _format_field(match, text, date), text)
 
 
-def names_date(text: str) -> bool:
-    """Whether the date of a night makes a difference to a text."""
-    return dated(text, _SAMPLE) != dated(text, _SAMPLE + dt.timedelta(days=1))
+def depends_on_date(text: str) -> bool:
+    """Tell whether a text changes with the date of the night."""
+    return fill_date(text, _SAMPLE) != fill_date(text, _SAMPLE + dt.timedelta(days=1))
 
 
-def dates_in(text: str) -> list[str]:
-    """Where a text names a date, as it stands there."""
-    return [found[0] for found in _PLACE.finditer(text) if found[1] is not None]
+def date_fields(text: str) -> list[str]:
+    """Return the date fields of a text, such as ``{date:%Y}``."""
+    return [match[0] for match in _FIELD.finditer(text) if match[1] is not None]
 
 
-def check_dated(text: str) -> None:
-    """Refuse a text in which a date cannot be put; see `dated`."""
-    dated(text, _SAMPLE)
+def check_date_fields(text: str) -> None:
+    """Refuse a text with invalid date fields; see `fill_date`."""
+    fill_date(text, _SAMPLE)
 
 
-def _placed(found: re.Match[str], text: str, date: dt.date) -> str:
-    whole, inside = found[0], found[1]
-    if whole in ("{{", "}}"):
-        return whole[0]
-    if inside is None:
+def _format_field(match: re.Match[str], text: str, date: dt.date) -> str:
+    field, content = match[0], match[1]
+    if field in ("{{", "}}"):
+        return field[0]
+    if content is None:
         raise ArgumentError(
-            f"{whole!r} in {text!r} has no counterpart; double it where a brace is meant."
+            f"{field!r} in {text!r} has no counterpart; double it to write a brace."
         )
-    name, colon, form = inside.partition(":")
-    if name != "date" or (colon and not form):
+    name, colon, format_ = content.partition(":")
+    if name != "date" or (colon and not format_):
         raise ArgumentError(
-            f"{whole!r} in {text!r} is not known; write {{date}} or, for instance, {{date:%Y%m%d}}."
+            f"{field!r} in {text!r} is not known; write {{date}} or, for instance, {{date:%Y%m%d}}."
         )
-    if _FORM.sub("", form):
-        raise ArgumentError(f"{whole!r} in {text!r} is no form of dates that strftime knows.")
+    if _FORMAT_CODE.sub("", format_):
+        raise ArgumentError(f"{field!r} in {text!r} is no date format of strftime.")
     try:
-        return date.strftime(form) if form else date.isoformat()
-    except ValueError as wrong:
-        raise ArgumentError(f"{whole!r} in {text!r} is no form of dates: {wrong}.") from None
+        return date.strftime(format_) if format_ else date.isoformat()
+    except ValueError as error:
+        raise ArgumentError(f"{field!r} in {text!r} is no date format: {error}.") from None

@@ -1,4 +1,4 @@
-"""Find what people should know of a night."""
+"""Find failed gates and models with few distinct scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightValue,
-    places,
+    slices_of_run,
 )
 from fastrank_eval.apps.nightly.quality import distinct_scores
 from fastrank_eval.engine.run import Evaluation
@@ -39,24 +39,23 @@ from fastrank_eval.results.gates import Gate, GateFailure, gate, judge
 __all__ = [
     "FewScores",
     "by_importance",
-    "counted_scores",
     "few_scores",
+    "few_scores_outcomes",
     "gate_findings",
-    "outcomes_of_few",
     "score_findings",
     "with_since",
 ]
 
 
-_MOST_NAMED = 5
-#: Without a limit in the configuration: the fewest scores that do not fail a night, the fewest that
-#: are no finding, and the fewest rows for which few scores are a finding.
-_LEAST, _FEW, _ROWS = 2, 10, 100
+_MAX_NAMED = 5
+#: Defaults without a limit in the configuration: the fewest scores that do not fail a night, the
+#: fewest that are no finding, and the fewest rows for a finding.
+_MIN_SCORES, _FEW, _MIN_ROWS = 2, 10, 100
 
 
 @dataclass(frozen=True)
 class FewScores:
-    """The distinct scores of a model on a part of the rows, where there are too few.
+    """The distinct scores of a model on a slice where there are too few.
 
     Parameters
     ----------
@@ -64,9 +63,9 @@ class FewScores:
     scores : tuple of float
         Ascending.
     limit : int
-        The fewest that there should be.
+        The least number of distinct scores.
     fails : bool
-        Whether the night fails; otherwise few scores are a finding only.
+        Whether the night fails; otherwise it only has a finding.
     """
 
     score: str
@@ -78,78 +77,81 @@ class FewScores:
 
     @property
     def condition(self) -> str:
-        """What fails the night, as a gate would be written; empty if nothing does."""
+        """The condition in the form of a gate; empty if it does not fail."""
         return f"distinct scores < {self.limit}" if self.fails else ""
 
 
-def counted_scores(limit: int | None) -> int:
-    """Return where counting distinct scores stops, of the limit in a configuration."""
+def scores_to_count(limit: int | None) -> int:
+    """Return the number of distinct scores to count for a limit."""
     return _FEW if limit is None else limit
 
 
-def few_scores(done: Evaluation, limit: int | None) -> tuple[FewScores, ...]:
+def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[FewScores, ...]:
     """Find the models with fewer distinct scores than a limit.
 
     Parameters
     ----------
     done : Evaluation
-        Of a plan with `distinct_scores` of `counted_scores` of the limit, if it is above 1.
+        Its plan measures `distinct_scores` of `scores_to_count` of the limit, if that is above 1.
     limit : int or None
-        Fewer fail the night; of fewer rows than that, each has to have a score of its own. None:
-        one score fails the night; fewer than ten scores of 100 rows or more are a finding.
+        Fewer scores fail the night; fewer rows than the limit need as many scores as rows. None:
+        one score fails the night, and fewer than ten scores in 100 rows or more are a finding.
 
     Returns
     -------
     tuple of FewScores
-        All rows before slices; no slice of a model that has too few on all rows.
+        All rows before slices. A model with too few scores on all rows has no slices here.
     """
-    told, least = counted_scores(limit), _LEAST if limit is None else limit
-    if told < 2:
+    counted, minimum = scores_to_count(limit), _MIN_SCORES if limit is None else limit
+    if counted < 2:
         return ()
-    key, found = distinct_scores(told).state_key(), []
-    scores, whole = done.plan.roles.scores, dict[str, bool]()
-    for place in places(done):
+    key, few = distinct_scores(counted).state_key(), []
+    scores, failed_models = evaluation.plan.roles.scores, dict[str, bool]()
+    for slice_of_run in slices_of_run(evaluation):
         for model, score in enumerate(scores):
-            state = place.pools.models[model][key]
+            state = slice_of_run.row_states.models[model][key]
             number = len(state.scores)
-            fails = state.rows >= 2 and number < min(least, state.rows)
-            if not fails and (number >= min(told, state.rows) or state.rows < _ROWS):
+            fails = state.rows >= 2 and number < min(minimum, state.rows)
+            if not fails and (number >= min(counted, state.rows) or state.rows < _MIN_ROWS):
                 continue
-            # What is so of all rows is named once.
-            if fails <= whole.get(score, -1):
+            # A model with too few scores on all rows is named once.
+            if fails <= failed_models.get(score, -1):
                 continue
-            if not place.by:
-                whole[score] = fails
+            if not slice_of_run.by:
+                failed_models[score] = fails
             values = tuple(state.scores.tolist())
-            limit_here = least if fails else told
-            found.append(FewScores(score, place.by, place.slice, values, limit_here, fails))
-    return tuple(found)
+            limit_here = minimum if fails else counted
+            few.append(
+                FewScores(score, slice_of_run.by, slice_of_run.slice, values, limit_here, fails)
+            )
+    return tuple(few)
 
 
-def outcomes_of_few(found: Sequence[FewScores]) -> list[GateOutcome]:
-    """The outcome of a gate that failed for each that fails the night; none if there is none."""
-    failing = [few for few in found if few.fails]
+def few_scores_outcomes(few: Sequence[FewScores]) -> list[GateOutcome]:
+    """Return one failed gate for the models that fail, or nothing."""
+    failing = [each for each in few if each.fails]
     if not failing:
         return []
     reasons = [
-        f"{few.score}{f', {few.slice}' if few.by else ''}: {len(few.scores)}" for few in failing
+        f"{each.score}{f', {each.slice}' if each.by else ''}: {len(each.scores)}"
+        for each in failing
     ]
-    left = len(reasons) - _MOST_NAMED
-    shown = [*reasons[:_MOST_NAMED], *([f"{left} more"] if left > 0 else [])]
+    remaining = len(reasons) - _MAX_NAMED
+    shown = [*reasons[:_MAX_NAMED], *([f"{remaining} more"] if remaining > 0 else [])]
     return [GateOutcome(failing[0].condition, False, "; ".join(shown))]
 
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-#: More are not kept; the gates' reasons name them.
-_MOST = 100
+#: The most findings of a gate; its reason names the others.
+_MAX_FINDINGS = 100
 
 
 def gate_findings(
     night: Night, gates: Sequence[JudgedGate], requested: Mapping[str, str]
 ) -> list[Finding]:
-    """Say of each gate that failed where it did, by the numbers that a reader asks for.
+    """Return a finding with its numbers for each failure of a gate.
 
-    Of a gate of several terms these are those of the first part that fails it, and of its first
+    A gate of several terms gets the numbers of the first part that fails, and in it of the first
     term that is a difference.
 
     Parameters
@@ -157,79 +159,85 @@ def gate_findings(
     night : Night
         With its differences.
     gates : sequence of JudgedGate
-    asked : mapping of str to str
-        What measures were called whose text is another.
+    requested : mapping of str to str
+        Computed measure by the name that was requested, where they differ.
     """
-    found: list[Finding] = []
-    for judged in gates:
-        if not judged.outcome.passed:
-            since = f" (since {judged.kind.replace('_', ' ')})"
-            condition = gate(judged.outcome.condition.removesuffix(since)).condition
-            found += [
-                _finding(night, judged, condition, failure, requested)
-                for failure in _worst(night, judged, condition, requested)
+    findings: list[Finding] = []
+    for judged_gate in gates:
+        if not judged_gate.outcome.passed:
+            since = f" (since {judged_gate.kind.replace('_', ' ')})"
+            condition = gate(judged_gate.outcome.condition.removesuffix(since)).condition
+            findings += [
+                _finding(night, judged_gate, condition, failure, requested)
+                for failure in _largest_failures(night, judged_gate, condition, requested)
             ]
-    return found
+    return findings
 
 
-def _worst(
-    night: Night, judged: JudgedGate, condition: Condition, requested: Mapping[str, str]
+def _largest_failures(
+    night: Night, judged_gate: JudgedGate, condition: Condition, requested: Mapping[str, str]
 ) -> Sequence[GateFailure]:
-    """Choose the failures that are kept: of all rows, then by the size of the difference."""
-    if len(judged.failures) <= _MOST:
-        return judged.failures
+    """Choose the failures to report: all rows, then by size."""
+    if len(judged_gate.failures) <= _MAX_FINDINGS:
+        return judged_gate.failures
     texts = {term.measure for term in terms_of(condition) if isinstance(term, Term)}
-    known = list(dict.fromkeys(value.measure for value in night.values))
-    of = {str(find_computed(measure(text), known, requested)) for text in texts}
+    measures = list(dict.fromkeys(value.measure for value in night.values))
+    measure_texts = {str(find_computed(measure(text), measures, requested)) for text in texts}
     values = {(v.score, v.slice, v.measure): v.value for v in night.values}
     sizes: dict[tuple[str, str], float] = {}
-    for line in night.compared:
-        if line.kind == judged.kind and line.measure in of and line.verdict == "worse":
-            place = line.score, line.slice
-            value = values.get((*place, line.measure), math.nan)
-            ends = line.ci_low, line.ci_high
-            size = _share(_least(*ends), value, value - line.delta)
-            # Of several measures the one that is worst.
-            sizes[place] = max(size, sizes.get(place, 0.0))
-    # A gate on all rows too fails there with any of the slices: one of each model stays.
-    whole = any(isinstance(term, Term) and term.slice == ALL for term in terms_of(condition))
-    of_whole = {one.score: one for one in reversed(judged.failures)} if whole else {}
-    worst_first = sorted(
-        judged.failures,
+    for difference in night.compared:
+        if (
+            difference.kind == judged_gate.kind
+            and difference.measure in measure_texts
+            and difference.verdict == "worse"
+        ):
+            key = difference.score, difference.slice
+            value = values.get((*key, difference.measure), math.nan)
+            ends = difference.ci_low, difference.ci_high
+            size = _share(_smallest_difference(*ends), value, value - difference.delta)
+            # The worst of several measures counts.
+            sizes[key] = max(size, sizes.get(key, 0.0))
+    # A gate on slices and all rows also fails on all rows: one failure of each model stays.
+    on_all_rows = any(isinstance(term, Term) and term.slice == ALL for term in terms_of(condition))
+    failure_by_score = (
+        {one.score: one for one in reversed(judged_gate.failures)} if on_all_rows else {}
+    )
+    ordered = sorted(
+        judged_gate.failures,
         key=lambda one: (
-            one is not of_whole.get(one.score),
+            one is not failure_by_score.get(one.score),
             -sizes.get((one.score or "", one.slice or ALL), 0.0),
         ),
     )
-    return worst_first[:_MOST]
+    return ordered[:_MAX_FINDINGS]
 
 
 def score_findings(night: Night, few: Sequence[FewScores]) -> list[Finding]:
-    """Say of models with too few distinct scores what their first measure comes to there."""
-    found = []
-    # What fails the night is kept, however many do not.
-    for each in sorted(few, key=lambda one: not one.fails)[:_MOST]:
+    """Return a finding with the first measure for each model with few scores."""
+    findings = []
+    # Findings that fail the night come first, so that the limit never drops them.
+    for each in sorted(few, key=lambda one: not one.fails)[:_MAX_FINDINGS]:
         finding = Finding("scores", each.condition, each.score, each.by, each.slice)
         finding = replace(finding, limit=float(each.limit), number=float(len(each.scores)))
         if len(each.scores) == 1:
             finding = replace(finding, detail=f"{each.scores[0]:.6g}")
         measured = next(iter(night.measures), "")
-        found.append(_with_numbers(replace(finding, measure=measured), night, "baseline"))
-    return found
+        findings.append(_with_numbers(replace(finding, measure=measured), night, "baseline"))
+    return findings
 
 
 def with_since(
     date: dt.date, findings: Iterable[Finding], earlier: Sequence[EarlierFindings]
 ) -> list[Finding]:
-    """Say since when each is so.
+    """Add the first date and the number of nights to findings.
 
-    Nights of unsound rows, and those that did not judge a gate, end nothing and begin nothing; the
-    former are counted where they failed too.
+    Nights of unsound rows, and nights that did not judge a gate, neither end nor begin a row of
+    nights. The former count if they have the finding.
 
     Parameters
     ----------
     date : datetime.date
-        Of the night.
+        The date of the night.
     findings : iterable of Finding
     earlier : sequence of EarlierFindings
         The latest first.
@@ -238,15 +246,19 @@ def with_since(
 
 
 def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sort findings: the worst first.
+    """Sort findings, the most important first.
 
-    What fails the night before what does not, all rows before slices, gates and changes before few
-    scores before changes for the better, differences of the night before those from an earlier
-    night, the worse before the better; among those by the size of what is wrong. That is the
-    difference that its interval leaves at least (the end nearer to 0; 0 if 0 lies within), as
-    a share of the larger of the two values, so that a large difference that is sure comes before
-    a small or a doubtful one. Of a limit without a difference it is how far the number lies from
-    it, as a share of the larger.
+    The order is, one after the other:
+
+    1. Findings that fail the night, then others.
+    2. All rows, then slices.
+    3. Gates and changes, then few scores, then changes for the better.
+    4. Differences within the night, then differences from an earlier night.
+    5. Worse, then better.
+    6. Size: the end of the interval nearer to 0 (0 if the interval holds 0), as a share of the
+       larger value. So a large and certain difference comes before a small or uncertain one. For
+       a limit without a difference, the distance of the number from the limit, as a share of the
+       larger one.
 
     Parameters
     ----------
@@ -270,66 +282,66 @@ def by_importance(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _size(finding: Finding) -> float:
     if math.isnan(finding.delta):
-        one, other = finding.number, finding.limit
-        least = abs(one - other)
+        value, base = finding.number, finding.limit
+        smallest = abs(value - base)
     else:
-        one, other = finding.value, finding.base
+        value, base = finding.value, finding.base
         ends = finding.delta_ci_low, finding.delta_ci_high
-        least = _least(*ends)
-    return _share(least, one, other)
+        smallest = _smallest_difference(*ends)
+    return _share(smallest, value, base)
 
 
-def _least(low: float, high: float) -> float:
-    """The difference that an interval leaves at least."""
-    known = math.isfinite(low) and math.isfinite(high)
-    return min(abs(low), abs(high)) if known and not low < 0 < high else 0.0
+def _smallest_difference(low: float, high: float) -> float:
+    """Return the smallest absolute difference in an interval."""
+    finite = math.isfinite(low) and math.isfinite(high)
+    return min(abs(low), abs(high)) if finite and not low < 0 < high else 0.0
 
 
-def _share(least: float, one: float, other: float) -> float:
-    largest = max(abs(one), abs(other))
-    return least / largest if largest > 0 and math.isfinite(least / largest) else 0.0
+def _share(smallest: float, value: float, base: float) -> float:
+    largest = max(abs(value), abs(base))
+    return smallest / largest if largest > 0 and math.isfinite(smallest / largest) else 0.0
 
 
 def _finding(
     night: Night,
-    judged: JudgedGate,
+    judged_gate: JudgedGate,
     condition: Condition,
     failure: GateFailure,
     requested: Mapping[str, str],
 ) -> Finding:
-    part = _failing(night, judged.kind, condition, failure, requested)
+    part = _failing_part(night, judged_gate.kind, condition, failure, requested)
     terms = list(terms_of(part))
     measured = [term for term in terms if isinstance(term, Term)]
     differences = [term for term in measured if term.field in COMPARISON_FIELDS]
-    finding = Finding("gate", judged.outcome.condition)
+    finding = Finding("gate", judged_gate.outcome.condition)
     if failure.kind != "holds":
         finding = replace(finding, detail=failure.detail)
-    lead: Term | Count = next(iter([*differences, *measured, *terms]))
-    if isinstance(lead, Term):
-        known = list(dict.fromkeys(value.measure for value in night.values))
-        text = find_computed(measure(lead.measure), known, requested)
-        slice_ = lead.slice or failure.slice or ""
+    lead_term: Term | Count = next(iter([*differences, *measured, *terms]))
+    if isinstance(lead_term, Term):
+        measures = list(dict.fromkeys(value.measure for value in night.values))
+        text = find_computed(measure(lead_term.measure), measures, requested)
+        slice_ = lead_term.slice or failure.slice or ""
         finding = replace(
             finding,
-            score=lead.score or failure.score or "",
+            score=lead_term.score or failure.score or "",
             slice=slice_,
             by=next((v.by for v in night.values if v.slice == slice_), slice_)
             if slice_ != ALL
             else "",
-            measure=lead.measure if text is None else str(text),
+            measure=lead_term.measure if text is None else str(text),
         )
-        finding = _with_numbers(finding, night, judged.kind if differences else "")
-    return _with_limit(finding, part, lead, night, judged.kind)
+        finding = _with_numbers(finding, night, judged_gate.kind if differences else "")
+    return _with_limit(finding, part, lead_term, night, judged_gate.kind)
 
 
-def _failing(
+def _failing_part(
     night: Night,
     kind: str,
     condition: Condition,
     failure: GateFailure,
     requested: Mapping[str, str],
 ) -> Condition:
-    """The part of a condition that says most of a failure."""
+    """Return the part of a condition that explains a failure best."""
     if isinstance(condition, Or):
         for part in condition.parts:
             verdict = judge(
@@ -337,17 +349,17 @@ def _failing(
                 rows=night.quality.rows, groups=night.quality.groups,
                 baseline=night.baseline if kind == "baseline" else None, requested=requested,
             )  # fmt: skip
-            places = [(one.score, one.slice) for one in verdict.failures]
+            keys = [(one.score, one.slice) for one in verdict.failures]
             if any(
-                score in (None, failure.score) and part_ in (None, failure.slice)
-                for score, part_ in places
+                score in (None, failure.score) and slice_ in (None, failure.slice)
+                for score, slice_ in keys
             ):
-                return _failing(night, kind, part, failure, requested)
+                return _failing_part(night, kind, part, failure, requested)
         return condition
     if isinstance(condition, And):
         parts = list(condition.parts)
         parts.sort(key=lambda part: not any(_is_difference(term) for term in terms_of(part)))
-        return _failing(night, kind, parts[0], failure, requested)
+        return _failing_part(night, kind, parts[0], failure, requested)
     return condition
 
 
@@ -356,46 +368,46 @@ def _is_difference(term: Term | Count) -> bool:
 
 
 def _with_numbers(finding: Finding, night: Night, kind: str) -> Finding:
-    """The value of a finding and, of a kind of difference, what it is compared with."""
+    """Add the value of a finding and its difference of a kind."""
     value = _value_of(night, finding.score, finding.slice, finding.measure)
     if value is not None:
         finding = replace(finding, value=value.value, ci_low=value.ci_low, ci_high=value.ci_high)
-    line = _difference_of(night, kind, finding)
-    if line is None:
+    difference = _difference_of(night, kind, finding)
+    if difference is None:
         return finding
-    against = line.baseline
+    against = difference.baseline
     if kind in EARLIER:
         against = str(night.date - dt.timedelta(days=EARLIER[kind]))
     return replace(
         finding,
         compared=kind,
         against=against,
-        base=finding.value - line.delta,
-        delta=line.delta,
-        delta_ci_low=line.ci_low,
-        delta_ci_high=line.ci_high,
-        p_adjusted=line.p_adjusted,
-        verdict=line.verdict,
+        base=finding.value - difference.delta,
+        delta=difference.delta,
+        delta_ci_low=difference.ci_low,
+        delta_ci_high=difference.ci_high,
+        p_adjusted=difference.p_adjusted,
+        verdict=difference.verdict,
     )
 
 
 def _with_limit(
-    finding: Finding, condition: Condition, lead: Term | Count, night: Night, kind: str
+    finding: Finding, condition: Condition, lead_term: Term | Count, night: Night, kind: str
 ) -> Finding:
-    """The limit of one number that a condition is, if it is one."""
+    """Add limit and number if the condition limits one number."""
     if not isinstance(condition, Compare):
         return finding
     sides = condition.left, condition.right
-    if lead == condition.left:
+    if lead_term == condition.left:
         operator, limit = condition.operator, _constant(sides[1])
-    elif lead == condition.right:
+    elif lead_term == condition.right:
         operator, limit = _FLIPPED[condition.operator], _constant(sides[0])
     else:
         return finding
     if limit is None:
         return finding
-    field = lead.of if isinstance(lead, Count) else lead.field
-    number = _number_of(finding, field, isinstance(lead, Count), night, kind)
+    field = lead_term.of if isinstance(lead_term, Count) else lead_term.field
+    number = _limited_number(finding, field, isinstance(lead_term, Count), night, kind)
     return replace(finding, field=field, operator=operator, limit=limit, number=number)
 
 
@@ -408,28 +420,28 @@ def _constant(quantity: object) -> float | None:
     return None
 
 
-def _number_of(finding: Finding, field: str, counted: bool, night: Night, kind: str) -> float:
+def _limited_number(finding: Finding, field: str, counted: bool, night: Night, kind: str) -> float:
     if counted:
         return float(night.quality.rows if field == "rows" else night.quality.groups)
     value = _value_of(night, finding.score, finding.slice, finding.measure)
     if value is not None and field == "dropped_share":
         return (value.groups - value.groups_used) / value.groups if value.groups else math.nan
-    for line in (value, *comparison_rows(night, kind)):
-        if line is not None and hasattr(line, field):
-            place = (line.score, line.slice, line.measure)
-            if place == (finding.score, finding.slice, finding.measure):
-                return float(getattr(line, field))
+    for row in (value, *comparison_rows(night, kind)):
+        if row is not None and hasattr(row, field):
+            key = (row.score, row.slice, row.measure)
+            if key == (finding.score, finding.slice, finding.measure):
+                return float(getattr(row, field))
     return math.nan
 
 
-def _value_of(night: Night, score: str, part: str, text: str) -> NightValue | None:
-    of = score, part, text
-    return next((v for v in night.values if (v.score, v.slice, v.measure) == of), None)
+def _value_of(night: Night, score: str, slice_: str, text: str) -> NightValue | None:
+    key = score, slice_, text
+    return next((v for v in night.values if (v.score, v.slice, v.measure) == key), None)
 
 
 def _difference_of(night: Night, kind: str, finding: Finding) -> NightDifference | None:
-    of = kind, finding.score, finding.slice, finding.measure
-    return next((d for d in night.compared if (d.kind, d.score, d.slice, d.measure) == of), None)
+    key = kind, finding.score, finding.slice, finding.measure
+    return next((d for d in night.compared if (d.kind, d.score, d.slice, d.measure) == key), None)
 
 
 def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindings]) -> Finding:
@@ -437,7 +449,7 @@ def _with_since(date: dt.date, finding: Finding, earlier: Sequence[EarlierFindin
         return finding
     unsound = 0
     for night in earlier:
-        same = next((one for one in night.findings if one.place == finding.place), None)
+        same = next((one for one in night.findings if one.key == finding.key), None)
         if night.status == "data_quality":
             unsound += same is not None
         elif same is not None:

@@ -17,7 +17,7 @@ __all__ = ["ComparedRow", "JudgedGate", "comparison_rows", "gate_outcomes"]
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """A difference, by the names that gates know; see `gate_tree.COMPARISON_FIELDS`."""
+    """A difference with the fields of `gate_parser.COMPARISON_FIELDS`."""
 
     score: str
     slice: str
@@ -32,29 +32,29 @@ class ComparedRow:
 
 
 def comparison_rows(night: Night, kind: str) -> Iterator[ComparedRow]:
-    """The differences of one kind."""
-    for line in night.compared:
-        if line.kind == kind:
+    """Yield the differences of one kind."""
+    for d in night.compared:
+        if d.kind == kind:
             yield ComparedRow(
-                line.score, line.slice, line.measure, line.delta, line.se, line.ci_low,
-                line.ci_high, line.relative, line.p_value, line.p_adjusted,
+                d.score, d.slice, d.measure, d.delta, d.se, d.ci_low,
+                d.ci_high, d.relative, d.p_value, d.p_adjusted,
             )  # fmt: skip
 
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
 class JudgedGate:
-    """What a gate said, and of what.
+    """A gate with its outcome and failures.
 
     Parameters
     ----------
     outcome : GateOutcome
     kind : str
-        Of the differences that it is on.
+        The kind of the differences in its condition.
     failures : tuple of GateFailure
-        Where it failed.
+        Models and slices that failed.
     """
 
     outcome: GateOutcome
@@ -68,18 +68,18 @@ def gate_outcomes(
     requested: Mapping[str, str],
     earlier: Mapping[str, EarlierNight],
 ) -> list[JudgedGate]:
-    """Judge a night.
+    """Judge the gates of a night.
 
     Parameters
     ----------
     night : Night
         With its differences.
     gates : GateTexts
-    asked : mapping of str to str
-        What measures were called whose text is another.
+    requested : mapping of str to str
+        Computed measure by the name that was requested, where they differ.
     earlier : mapping of str to EarlierNight
-        By kind of difference. A gate is not judged by a night that there is not, nor for models,
-        slices and measures that it has not.
+        Earlier night by kind of difference. A gate is not judged without that night, nor for
+        models, slices and measures that it lacks.
 
     Returns
     -------
@@ -94,31 +94,33 @@ def gate_outcomes(
         before, date = earlier[kind], night.date - dt.timedelta(days=days)
         texts = gates.fail_if_yesterday if kind == "yesterday" else gates.fail_if_last_week
         for text in texts:
-            told = f"{text} (since {kind.replace('_', ' ')})"
+            condition = f"{text} (since {kind.replace('_', ' ')})"
             if before.night is None:
-                outcome = GateOutcome(told, True, f"not judged: {before.why}")
+                outcome = GateOutcome(condition, True, f"not judged: {before.reason}")
                 outcomes.append(JudgedGate(outcome, kind))
             else:
                 failures = _failures(text, night, kind, requested)
-                outcome = _since(told, gate(text), failures, night, before.night, requested, date)
-                known = tuple(one for one in failures if one.kind != "no_baseline")
-                outcomes.append(JudgedGate(outcome, kind, known))
+                outcome = _since(
+                    condition, gate(text), failures, night, before.night, requested, date
+                )
+                failures_with_baseline = tuple(one for one in failures if one.kind != "no_baseline")
+                outcomes.append(JudgedGate(outcome, kind, failures_with_baseline))
     return outcomes
 
 
 def _failures(
     text: str, night: Night, kind: str, requested: Mapping[str, str]
 ) -> list[GateFailure]:
-    lines: list[GateRow] = [*night.values, *comparison_rows(night, kind)]
+    records: list[GateRow] = [*night.values, *comparison_rows(night, kind)]
     verdict = judge(
-        [text], lines, rows=night.quality.rows, groups=night.quality.groups,
+        [text], records, rows=night.quality.rows, groups=night.quality.groups,
         baseline=night.baseline if kind == "baseline" else None, requested=requested,
     )  # fmt: skip
     return list(verdict.failures)
 
 
 def _since(
-    told: str,
+    condition: str,
     each: Gate,
     failures: Iterable[GateFailure],
     night: Night,
@@ -126,51 +128,55 @@ def _since(
     requested: Mapping[str, str],
     date: dt.date,
 ) -> GateOutcome:
-    # Where a value has no difference, the earlier night has no value to differ from.
+    # A value without a difference has no counterpart on the earlier night.
     failed = [failure for failure in failures if failure.kind != "no_baseline"]
-    apart = [failure for failure in failures if failure.kind == "no_baseline"]
-    if not apart:
-        return GateOutcome(told, not failed, _reasons(failed))
+    without_baseline = [failure for failure in failures if failure.kind == "no_baseline"]
+    if not without_baseline:
+        return GateOutcome(condition, not failed, _reasons(failed))
     names = list(
-        dict.fromkeys(name for one in apart for name in _new(each, one, before, requested))
+        dict.fromkeys(
+            name
+            for one in without_baseline
+            for name in _missing_values(each, one, before, requested)
+        )
     )
-    left = len(names) - _MOST_NAMED
-    shown = ", ".join([*names[:_MOST_NAMED], *([f"{left} more"] if left > 0 else [])])
-    part = "" if len(apart) >= _places(each, night) else " in part"
-    why = f"not judged{part}: {date} has no {shown}"
-    return GateOutcome(told, not failed, "; ".join(filter(None, [_reasons(failed), why])))
+    remaining = len(names) - _MAX_NAMED
+    shown = ", ".join([*names[:_MAX_NAMED], *([f"{remaining} more"] if remaining > 0 else [])])
+    scope = "" if len(without_baseline) >= _judgements(each, night) else " in part"
+    reason = f"not judged{scope}: {date} has no {shown}"
+    return GateOutcome(condition, not failed, "; ".join(filter(None, [_reasons(failed), reason])))
 
 
-def _new(
+def _missing_values(
     each: Gate, failure: GateFailure, before: Night, requested: Mapping[str, str]
 ) -> Iterator[str]:
-    """What of a gate an earlier night has no value of."""
-    known = {(value.score, value.slice, value.measure) for value in before.values}
-    scores, slices, measures = ({at[i] for at in known} for i in range(3))
+    """Yield the parts of a gate that an earlier night lacks."""
+    keys = {(value.score, value.slice, value.measure) for value in before.values}
+    scores, slices, measures = ({key[i] for key in keys} for i in range(3))
     for term in terms_of(each.condition):
         if not isinstance(term, Term) or term.field not in COMPARISON_FIELDS:
             continue
         score = term.score or str(failure.score)
-        part = term.slice or str(failure.slice)
-        found = find_computed(measure(term.measure), list(measures), requested)
+        slice_ = term.slice or str(failure.slice)
+        measured = find_computed(measure(term.measure), list(measures), requested)
         if score not in scores:
             yield score
-        elif found is None:
+        elif measured is None:
             yield term.measure
-        elif part not in slices:
-            yield part
-        elif (score, part, str(found)) not in known:
-            yield f"{found} of {score} for {part}"
+        elif slice_ not in slices:
+            yield slice_
+        elif (score, slice_, str(measured)) not in keys:
+            yield f"{measured} of {score} for {slice_}"
 
 
-def _places(each: Gate, night: Night) -> int:
-    """For how many models and slices a gate is judged."""
+def _judgements(each: Gate, night: Night) -> int:
+    """Count the models and slices that a gate judges."""
     terms = [term for term in terms_of(each.condition) if isinstance(term, Term)]
     models = {v.score for v in night.values} if any(t.score is None for t in terms) else {""}
-    parts = {""}
+    slices = {""}
     if any(term.slice is None for term in terms):
-        parts = {value.slice for value in night.values if value.slice != "all"}
-    return len(models) * len(parts)
+        slices = {value.slice for value in night.values if value.slice != "all"}
+    return len(models) * len(slices)
 
 
 def _reasons(failures: Iterable[GateFailure]) -> str:
@@ -178,5 +184,5 @@ def _reasons(failures: Iterable[GateFailure]) -> str:
 
 
 def _reason(failure: GateFailure) -> str:
-    place = [part for part in (failure.score, failure.slice) if part is not None]
-    return ": ".join([", ".join(place), failure.detail] if place else [failure.detail])
+    parts = [part for part in (failure.score, failure.slice) if part is not None]
+    return ": ".join([", ".join(parts), failure.detail] if parts else [failure.detail])

@@ -1,4 +1,4 @@
-"""The history of nights, in SQLite."""
+"""Store and read the history of nights in SQLite."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fastrank_eval.apps.nightly.history_schema import (
     COLUMNS,
     MIGRATIONS,
     VERSION,
-    findings_of,
-    night_of,
-    rows_of,
+    night_from_rows,
+    night_rows,
+    parse_findings,
 )
 from fastrank_eval.apps.nightly.night import EarlierFindings, Night, SavedStates
 
@@ -40,7 +40,7 @@ class HistoryErrors:
     path : Path
     readonly : bool
     patience : float
-        Seconds that it is waited for others.
+        Seconds to wait for another run, for the message.
     """
 
     path: Path
@@ -48,18 +48,18 @@ class HistoryErrors:
     patience: float
 
     @contextmanager
-    def told(self, done: str) -> Iterator[None]:
-        """Say what SQLite refuses to be done."""
+    def wrap(self, action: str) -> Iterator[None]:
+        """Wrap errors of SQLite during an action, such as ``"opened"``."""
         try:
             yield
         except sqlite3.Error as error:
-            raise HistoryError(f"{self.path}: cannot be {done}: {self._why(error)}") from error
+            raise HistoryError(f"{self.path}: cannot be {action}: {self._why(error)}") from error
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Say what SQLite refuses to read, and what it gives that no version has written."""
+        """Wrap errors of reading, and of content that no version has written."""
         try:
-            with self.told("read"):
+            with self.wrap("read"):
                 yield
         except FastRankEvalError:
             raise
@@ -73,8 +73,8 @@ class HistoryErrors:
         code = getattr(error, "sqlite_errorname", "")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return (
-                f"another run has held it for more than {self.patience:g} seconds. Wait for its "
-                "end, or end it, and start again."
+                f"another run has locked it for more than {self.patience:g} seconds. Wait until "
+                "it ends, or stop it, and start again."
             )
         if code == "SQLITE_NOTADB":
             return "it is no SQLite database. Name another file."
@@ -86,29 +86,29 @@ class HistoryErrors:
             return "there is no such file; 'fastrank-eval nightly' makes it."
         if self.readonly and code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
             return (
-                "a run was killed while it wrote, or the file may not be read. Open it once with "
-                "the right to write ('fastrank-eval nightly' does), which takes back the half."
+                "a run was killed while it wrote, or the file is not readable. Open it once with "
+                "write permission ('fastrank-eval nightly' does), which undoes the unfinished run."
             )
         return f"{error}."
 
 
 _FIRST, _LAST = dt.date.min, dt.date.max
-#: Tables with one row a night.
-_SINGLE = ("night", "quality", "state")
-#: What SQLite takes as one value.
-_MOST_BYTES = 1_000_000_000
-_OF_WHOLE_NIGHTS = ("difference", "curve")
+#: Tables with one row per night.
+_ONE_ROW_TABLES = ("night", "quality", "state")
+#: The most bytes of a value in SQLite.
+_MAX_BYTES = 1_000_000_000
+_DETAIL_TABLES = ("difference", "curve")
 
 
 class History:
-    """The nights of one report, kept in a file.
+    """The nights of one report in a file.
 
     Parameters
     ----------
     path : path
-        An SQLite database; made if it is not there, brought up to date if it is older.
+        An SQLite database. A missing file is created, and an older one is upgraded.
     readonly : bool
-        Never write, nor make or change the file.
+        Never create or change the file.
     patience : float
         Seconds to wait for another run that is writing.
 
@@ -132,7 +132,7 @@ class History:
         self.path = Path(path)
         self.readonly = readonly
         self._errors = HistoryErrors(self.path, readonly, patience)
-        with self._errors.told("opened"):
+        with self._errors.wrap("opened"):
             mode = "ro" if readonly else "rwc"
             name = quote(os.fsencode(self.path.absolute()), safe="/")
             self._database = sqlite3.connect(
@@ -156,24 +156,24 @@ class History:
         self.close()
 
     def close(self) -> None:
-        """Let the file go; what was written stays."""
+        """Close the file."""
         self._database.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the history alone: all that is written meanwhile is kept, or nothing.
+        """Lock the history and store all writes of the block, or none.
 
-        Readers see the state before it until it ends. Another that writes waits.
+        Readers see the state before the block until it ends. Other writers wait.
 
         Raises
         ------
         HistoryError
-            Another run holds it for longer than the patience given.
+            Another run has the lock for longer than `patience`.
         """
         if self._database.in_transaction:
             yield
             return
-        with self._errors.told("written"):
+        with self._errors.wrap("written"):
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -184,22 +184,22 @@ class History:
                 raise
 
     def claim(self, report: str) -> None:
-        """Make the history that of a report, unless it keeps the nights of another.
+        """Assign the history to a report.
 
         Parameters
         ----------
         report : str
-            What names it, as ``report`` in ``[history]`` of a configuration does.
+            The name of the report: ``report`` in ``[history]`` of a configuration.
 
         Raises
         ------
         HistoryError
-            It keeps nights of a report of another name, which those of this one would replace.
+            The history keeps nights of another report. This report would replace them.
         """
         with self._errors.reading():
-            found = self._database.execute("SELECT name FROM report").fetchone()
+            row = self._database.execute("SELECT name FROM report").fetchone()
             nights = self._database.execute("SELECT 1 FROM night LIMIT 1").fetchone()
-        name = found[0] if found else None
+        name = row[0] if row else None
         if name is not None and name != report and nights:
             raise HistoryError(
                 f"{self.path}: keeps the nights of the report {name!r}, which those of {report!r} "
@@ -213,44 +213,44 @@ class History:
             self._database.execute("DELETE FROM report")
             self._database.execute("INSERT INTO report (name) VALUES (?)", (report,))
 
-    def write(self, night: Night, kept: SavedStates | None = None) -> None:
-        """Keep a night, in place of the one of that date if there is one.
+    def write(self, night: Night, states: SavedStates | None = None) -> None:
+        """Store a night and replace any night of the same date.
 
         Parameters
         ----------
         night : Night
-        kept : SavedStates, optional
-            What it takes to merge the night with others; see `periods.with_periods`.
+        states : SavedStates, optional
+            The states to merge the night with others; see `periods.with_periods`.
         """
-        largest = max(map(len, kept.contents.values()), default=0) if kept is not None else 0
-        if largest > _MOST_BYTES:
+        largest = max(map(len, states.contents.values()), default=0) if states is not None else 0
+        if largest > _MAX_BYTES:
             raise HistoryError(
                 f"{self.path}: cannot keep {largest:,} bytes of states of {night.date}, more than "
-                f'{_MOST_BYTES:,}; keep fewer, as with states = "rows" in [history].'
+                f'{_MAX_BYTES:,}; keep fewer, as with states = "rows" in [history].'
             )
         date = night.date.isoformat()
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         with self.transaction():
             self._database.execute("DELETE FROM night WHERE date = ?", (date,))
-            for table, rows in rows_of(night, now).items():
+            for table, rows in night_rows(night, now).items():
                 columns = ["date", *COLUMNS[table]]
-                keyed = [(date, *row) for row in rows]
-                if table not in _SINGLE:
+                rows_with_keys = [(date, *row) for row in rows]
+                if table not in _ONE_ROW_TABLES:
                     columns.insert(1, "place")
-                    keyed = [(date, place, *row) for place, row in enumerate(rows)]
-                self._database.executemany(_insert(table, columns), keyed)
-            if kept is not None:
+                    rows_with_keys = [(date, index, *row) for index, row in enumerate(rows)]
+                self._database.executemany(_insert(table, columns), rows_with_keys)
+            if states is not None:
                 self._database.executemany(
                     _insert("state", ["date", "kind", "fingerprint", "content"]),
-                    [(date, kind, kept.fingerprint, of) for kind, of in kept.contents.items()],
+                    [(date, kind, states.fingerprint, of) for kind, of in states.contents.items()],
                 )
 
     def dates(self, first: dt.date | None = None, last: dt.date | None = None) -> list[dt.date]:
-        """The nights that are kept from one date to another, both included, ascending."""
+        """Return the dates of the nights from `first` to `last`, ascending."""
         with self._errors.reading():
             rows = self._database.execute(
                 "SELECT date FROM night WHERE date BETWEEN ? AND ? ORDER BY date",
-                _between(first, last),
+                _date_range(first, last),
             )
             return [dt.date.fromisoformat(date) for (date,) in rows]
 
@@ -259,53 +259,55 @@ class History:
         first: dt.date | None = None,
         last: dt.date | None = None,
         *,
-        whole_from: dt.date | None = None,
+        details_from: dt.date | None = None,
         of: tuple[str, str] | None = None,
     ) -> list[Night]:
-        """The nights from one date to another, both included, as they were written.
+        """Read the nights from `first` to `last`.
 
         Parameters
         ----------
         first, last : datetime.date, optional
-            By default all there are.
-        whole_from : datetime.date, optional
-            Nights before this date come without differences and curves, of which a trend needs
-            none: most of the time that reading takes. By default all come whole.
+            By default the first and the last night.
+        details_from : datetime.date, optional
+            Nights before this date have no differences and curves. They take most of the reading
+            time, and trends do not need them. By default all nights have them.
         of : tuple of str, optional
-            A slice and a measure: nights come with values of these alone, and without
-            differences, curves and gates.
+            A slice and a measure: read only their values, and no differences, curves and gates.
 
         Returns
         -------
         list of Night
             Ascending by date.
         """
-        found: dict[str, dict[str, list[Any]]] = {}
+        rows_by_table: dict[str, dict[str, list[Any]]] = {}
         with self._errors.reading(), self._snapshot():
             for table in COLUMNS:
-                order = "date" if table in _SINGLE else "date, place"
+                order = "date" if table in _ONE_ROW_TABLES else "date, place"
                 columns = ", ".join(f'"{name}"' for name in ("date", *COLUMNS[table]))
-                begin, end = _between(first, last)
-                if table in _OF_WHOLE_NIGHTS and whole_from is not None:
-                    begin = max(begin, whole_from.isoformat())
-                requested, given = "date BETWEEN ? AND ?", [begin, end]
+                begin, end = _date_range(first, last)
+                if table in _DETAIL_TABLES and details_from is not None:
+                    begin = max(begin, details_from.isoformat())
+                condition, parameters = "date BETWEEN ? AND ?", [begin, end]
                 if of is not None and table == "value":
-                    requested, given = f"{requested} AND slice = ? AND measure = ?", [*given, *of]
-                elif of is not None and table not in _SINGLE:
+                    condition, parameters = (
+                        f"{condition} AND slice = ? AND measure = ?",
+                        [*parameters, *of],
+                    )
+                elif of is not None and table not in _ONE_ROW_TABLES:
                     continue
                 rows = self._database.execute(
                     f"SELECT {columns} FROM {table} "  # noqa: S608 - names of our own
-                    f"WHERE {requested} ORDER BY {order}",
-                    given,
+                    f"WHERE {condition} ORDER BY {order}",
+                    parameters,
                 )
                 for date, *row in rows:
-                    if date not in found:
-                        found[date] = {name: [] for name in COLUMNS}
-                    found[date][table].append(row)
-            return [night_of(date, rows) for date, rows in found.items()]
+                    if date not in rows_by_table:
+                        rows_by_table[date] = {name: [] for name in COLUMNS}
+                    rows_by_table[date][table].append(row)
+            return [night_from_rows(date, rows) for date, rows in rows_by_table.items()]
 
     def findings(self, before: dt.date, days: int) -> list[EarlierFindings]:
-        """What was found on the nights of some days before a date, the latest first."""
+        """Return the findings of the days before a date, the latest first."""
         with self._errors.reading():
             within = ((before - dt.timedelta(days=days)).isoformat(), before.isoformat())
             skipped: dict[str, set[str]] = {}
@@ -321,12 +323,12 @@ class History:
                 within,
             )
             return [
-                EarlierFindings(status, findings_of(found), frozenset(skipped.get(date, ())))
-                for date, status, found in rows
+                EarlierFindings(status, parse_findings(text), frozenset(skipped.get(date, ())))
+                for date, status, text in rows
             ]
 
     def volumes(self, before: dt.date, nights: int, days: int) -> list[tuple[int, float]]:
-        """Rows and CTR of the last nights with rows, of some days before a date, latest first."""
+        """Return rows and CTR of nights before a date, the latest first."""
         with self._errors.reading():
             first = before - dt.timedelta(days=days)
             rows = self._database.execute(
@@ -334,28 +336,28 @@ class History:
                 "ORDER BY date DESC LIMIT ?",
                 (first.isoformat(), before.isoformat(), nights),
             )
-            return [(number, math.nan if ctr is None else ctr) for number, ctr in rows]
+            return [(row_count, math.nan if ctr is None else ctr) for row_count, ctr in rows]
 
     def rows(self, first: dt.date | None = None, last: dt.date | None = None) -> dict[dt.date, int]:
-        """How many rows each night has, from one date to another, both included."""
+        """Return the number of rows of each night from `first` to `last`."""
         with self._errors.reading():
             rows = self._database.execute(
                 'SELECT date, "rows" FROM quality WHERE date BETWEEN ? AND ? ORDER BY date',
-                _between(first, last),
+                _date_range(first, last),
             )
-            return {dt.date.fromisoformat(date): number for date, number in rows}
+            return {dt.date.fromisoformat(date): row_count for date, row_count in rows}
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
-        """What `write` was given to merge a night; see `night_state.KINDS`."""
+        """Return a saved state of a night; see `run.KINDS`."""
         with self._errors.reading():
-            found = self._database.execute(
+            row = self._database.execute(
                 "SELECT CAST(content AS BLOB) FROM state WHERE date = ? AND kind = ?",
                 (date.isoformat(), kind),
             ).fetchone()
-            return None if found is None else bytes(found[0])
+            return None if row is None else bytes(row[0])
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
-        """The latest night before a date that has the rows of a fingerprint; None without rows."""
+        """Return the latest night before a date with a fingerprint, or None."""
         with self._errors.reading():
             (date,) = self._database.execute(
                 "SELECT max(date) FROM state WHERE fingerprint = ? AND fingerprint <> '' "
@@ -365,24 +367,24 @@ class History:
             return None if date is None else dt.date.fromisoformat(date)
 
     def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
-        """Nights from one date to another whose rows are those of an earlier one, and which."""
+        """Map nights to the earlier night with the same rows."""
         with self._errors.reading():
             rows = self._database.execute(
                 "SELECT late.date, max(early.date) FROM state AS late JOIN state AS early "
                 "ON early.fingerprint = late.fingerprint AND early.date < late.date "
                 "WHERE late.fingerprint <> '' AND late.date BETWEEN ? AND ? GROUP BY late.date",
-                _between(first, last),
+                _date_range(first, last),
             )
-            return {dt.date.fromisoformat(d): dt.date.fromisoformat(other) for d, other in rows}
+            return {dt.date.fromisoformat(d): dt.date.fromisoformat(earlier) for d, earlier in rows}
 
     def state_bytes(self, first: dt.date | None = None, last: dt.date | None = None) -> int:
-        """How much all `state` of these nights would read, found without reading it."""
+        """Return the total bytes of saved states without reading them."""
         with self._errors.reading():
-            (number,) = self._database.execute(
+            (size,) = self._database.execute(
                 "SELECT coalesce(sum(length(content)), 0) FROM state WHERE date BETWEEN ? AND ?",
-                _between(first, last),
+                _date_range(first, last),
             ).fetchone()
-            return int(number)
+            return int(size)
 
     def export(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write every table as Parquet, for programs that do not read SQLite.
@@ -390,8 +392,8 @@ class History:
         Parameters
         ----------
         folder : path
-            Made if it is not there; ``value.parquet`` and the others in it are replaced, where
-            they are tables of a history.
+            Created if missing. Files such as ``value.parquet`` in it are replaced if they are
+            tables of a history.
 
         Returns
         -------
@@ -407,13 +409,13 @@ class History:
             return write_tables(self._database, Path(folder))
 
     def copy(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to another file, which is made."""
-        with self._errors.told("copied"), closing(sqlite3.connect(path)) as made:
-            self._database.backup(made)
+        """Copy the history to a new file."""
+        with self._errors.wrap("copied"), closing(sqlite3.connect(path)) as target:
+            self._database.backup(target)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """See one state of the tables, whoever writes meanwhile."""
+        """Read one state of the tables, even if another run writes."""
         if self._database.in_transaction:
             yield
             return
@@ -424,12 +426,12 @@ class History:
             self._database.execute("ROLLBACK")
 
     def _prepare(self) -> None:
-        with self._errors.reading(), self._errors.told("opened"):
-            # What a commit has promised outlives a loss of power: the journal is gone for good.
+        with self._errors.reading(), self._errors.wrap("opened"):
+            # A commit survives a loss of power: EXTRA also syncs the folder of the journal.
             self._database.execute("PRAGMA synchronous = EXTRA")
-            # A step may make anew a table that others refer to.
+            # A migration may recreate a table that others refer to.
             self._database.execute("PRAGMA foreign_keys = OFF")
-            # In one look: another run may be making the tables.
+            # Read both in one snapshot: another run may be creating the tables.
             with self._snapshot():
                 version = self._version()
         if version < 0:
@@ -448,7 +450,7 @@ class History:
                 f"{VERSION}. Run 'fastrank-eval nightly' on it once, which brings it up to date."
             )
         with self.transaction():
-            # Another run may have done it meanwhile.
+            # Another run may have upgraded the file meanwhile.
             for step in range(self._version(), VERSION):
                 for statement in MIGRATIONS[step].split(";"):
                     if statement.strip():
@@ -459,9 +461,9 @@ class History:
 
     def _version(self) -> int:
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        (mark,) = self._database.execute("PRAGMA application_id").fetchone()
+        (application_id,) = self._database.execute("PRAGMA application_id").fetchone()
         (tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and mark != APPLICATION_ID:
+        if tables and application_id != APPLICATION_ID:
             raise HistoryError(
                 f"{self.path}: is a database of something else, not a history of nights. Name "
                 "another file."
@@ -473,9 +475,9 @@ class History:
 
 def _insert(table: str, columns: list[str]) -> str:
     names = ", ".join(f'"{name}"' for name in columns)
-    places = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608 - names of our own
+    placeholders = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({names}) VALUES ({placeholders})"  # noqa: S608 - names of our own
 
 
-def _between(first: dt.date | None, last: dt.date | None) -> tuple[str, str]:
+def _date_range(first: dt.date | None, last: dt.date | None) -> tuple[str, str]:
     return (first or _FIRST).isoformat(), (last or _LAST).isoformat()

@@ -1,4 +1,4 @@
-"""Tables of the history, their rows, and its files."""
+"""Define the tables of the history and convert nights to rows and back."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ __all__ = [
     "MIGRATIONS",
     "TABLES",
     "VERSION",
-    "findings_of",
-    "night_of",
-    "rows_of",
+    "night_from_rows",
+    "night_rows",
+    "parse_findings",
     "write_tables",
 ]
 
 
-#: Marks the file, so that no other program's database is taken for a history: "frEh".
+#: Marks the file as a history, so that the database of another program is refused: "frEh".
 APPLICATION_ID = 0x66724568
 
 _FIRST = """
@@ -137,19 +137,19 @@ CREATE TABLE state (
 );
 """
 
-# One slice over time reads its own lines only; who asks when a number was computed finds it.
+# The index reads one slice over time. `written_at` is the time when the numbers were computed.
 _SECOND = """
 CREATE INDEX value_over_time ON value (measure, score, slicing, slice, date);
 ALTER TABLE night ADD COLUMN written_at TEXT NOT NULL DEFAULT '';
 """
 
-# Whose nights these are: another report's are not to replace them.
+# The name of the report, so that another report does not replace its nights.
 _THIRD = """
 CREATE TABLE report (name TEXT NOT NULL);
 """
 
-# Sums and scores are kept apart, so that what is not needed is not read; the same rows on two
-# nights are found by their fingerprint. What older versions kept stays, as one state of all.
+# Sums and scores are separate, so that only the needed ones are read. The fingerprint finds equal
+# rows on two nights. The states of older versions stay, as one state of kind 'all'.
 _FOURTH = """
 CREATE TABLE kept_state (
     date TEXT NOT NULL REFERENCES night ON DELETE CASCADE,
@@ -165,8 +165,8 @@ CREATE INDEX state_by_fingerprint ON state (fingerprint, date);
 ALTER TABLE night ADD COLUMN notes TEXT NOT NULL DEFAULT '[]';
 """
 
-# A night may be "changed", and says what is wrong of what since when. SQLite alters no CHECK: the
-# table is made anew, while foreign keys are off.
+# A night may be "changed", and has findings with their first date. SQLite cannot alter a CHECK: the
+# table is created again, while foreign keys are off.
 _FIFTH = """
 CREATE TABLE new_night (
     date TEXT PRIMARY KEY,
@@ -193,17 +193,17 @@ ALTER TABLE new_night RENAME TO night;
 ALTER TABLE quality ADD COLUMN tie_rates TEXT NOT NULL DEFAULT '{}';
 """
 
-#: The statements that lead from each version to the next; a new file takes them all. What has
-#: been released is never edited: a change is a further step.
+#: The statements from each version to the next; a new file runs them all. Released steps are never
+#: edited: a change is a new step.
 MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 VERSION = len(MIGRATIONS)
 
-#: Tables of nights, in the order in which one is written.
+#: Tables of nights, in the order of writing.
 TABLES = ("night", "quality", "value", "difference", "curve", "gate", "state")
 
 Row = Sequence[Any]
 
-#: The columns of each table after the date and, where there are several rows, their place.
+#: The columns of each table after `date` and, in tables with several rows per night, `place`.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "night": (
         "title", "status", "models", "baseline", "measures", "sources", "command", "version",
@@ -222,26 +222,26 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 _VALUE = tuple(field.name for field in fields(NightValue))
 _DIFFERENCE = tuple(field.name for field in fields(NightDifference))
-#: Numbers of which NULL is NaN; the others are never NULL.
+#: Numbers stored as NULL if they are NaN; the others are never NULL.
 _DROPPED = _VALUE.index("dropped")
 _VALUE_FLOATS = slice(_VALUE.index("value"), _VALUE.index("effective_groups") + 1)
 _SHARES = slice(_VALUE.index("rows_share"), _VALUE.index("positives_share") + 1)
 _DELTAS = slice(_DIFFERENCE.index("delta"), _DIFFERENCE.index("p_adjusted") + 1)
 
 
-def rows_of(night: Night, written_at: str) -> dict[str, list[Row]]:
-    """The rows of a night in each table, without its date and their place.
+def night_rows(night: Night, written_at: str) -> dict[str, list[Row]]:
+    """Convert a night to rows of each table, without `date` and `place`.
 
     Parameters
     ----------
     night : Night
     written_at : str
-        When, in UTC.
+        Time of writing, in UTC.
 
     Returns
     -------
     dict of str to list of rows
-        As `COLUMNS` names them; NaN is what SQLite takes for NULL.
+        With the columns of `COLUMNS`. SQLite stores NaN as NULL.
     """
     return {
         "night": [
@@ -257,27 +257,29 @@ def rows_of(night: Night, written_at: str) -> dict[str, list[Row]]:
                 night.seconds,
                 _json(night.conventions),
                 _json(night.notes),
-                _json([_known(finding) for finding in night.findings]),
+                _json([_non_empty_fields(finding) for finding in night.findings]),
                 written_at,
             )
         ],
         "quality": [[_stored(getattr(night.quality, name)) for name in COLUMNS["quality"]]],
         "value": [[_stored(getattr(value, name)) for name in _VALUE] for value in night.values],
-        "difference": [[getattr(line, name) for name in _DIFFERENCE] for line in night.compared],
+        "difference": [
+            [getattr(difference, name) for name in _DIFFERENCE] for difference in night.compared
+        ],
         "curve": [
-            (kind, line.score, line.label, _numbers(line.x), _numbers(line.y))
-            for kind, lines in night.curves.items()
-            for line in lines
+            (kind, curve.score, curve.label, _numbers(curve.x), _numbers(curve.y))
+            for kind, curves in night.curves.items()
+            for curve in curves
         ],
         "gate": [(gate.condition, int(gate.passed), gate.reason) for gate in night.gates],
     }
 
 
-def night_of(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
-    """The night that rows came from; see `rows_of`."""
+def night_from_rows(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
+    """Convert rows to a night; see `night_rows`."""
     ((*night, _),) = rows["night"]
-    title, status, models, baseline, measures, sources, command, version, *others = night
-    seconds, told, notes, findings = others
+    title, status, models, baseline, measures, sources, command, version, *remaining = night
+    seconds, conventions, notes, findings = remaining
     curves: dict[str, list[CurveLine]] = {}
     for kind, score, label, x, y in rows["curve"]:
         curves.setdefault(kind, []).append(CurveLine(score, label, _tuple(x), _tuple(y)))
@@ -291,7 +293,7 @@ def night_of(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         command=command,
         version=version,
         seconds=seconds,
-        conventions=json.loads(told),
+        conventions=json.loads(conventions),
         values=tuple(_value(row) for row in rows["value"]),
         quality=_quality(next(iter(rows["quality"]))),
         compared=tuple(_difference(row) for row in rows["difference"]),
@@ -299,70 +301,73 @@ def night_of(date: str, rows: Mapping[str, Iterable[Row]]) -> Night:
         gates=tuple(GateOutcome(text, bool(passed), why) for text, passed, why in rows["gate"]),
         status=status,
         notes=tuple(json.loads(notes)),
-        findings=findings_of(findings),
+        findings=parse_findings(findings),
     )
 
 
-def findings_of(text: str) -> tuple[Finding, ...]:
-    """The findings that a text holds; those that another version knew more of lose that."""
-    known = {field.name for field in fields(Finding)}
-    found = []
+def parse_findings(text: str) -> tuple[Finding, ...]:
+    """Parse findings from JSON; fields of other versions are left out."""
+    names = {field.name for field in fields(Finding)}
+    findings = []
     for each in json.loads(text):
-        told = {name: value for name, value in each.items() if name in known}
-        if "since" in told:
-            told["since"] = dt.date.fromisoformat(told["since"])
-        found.append(Finding(**told))
-    return tuple(found)
+        values_by_name = {name: value for name, value in each.items() if name in names}
+        if "since" in values_by_name:
+            values_by_name["since"] = dt.date.fromisoformat(values_by_name["since"])
+        findings.append(Finding(**values_by_name))
+    return tuple(findings)
 
 
-def _known(finding: Finding) -> dict[str, Any]:
-    """The fields of a finding that say something."""
-    told = {field.name: getattr(finding, field.name) for field in fields(Finding)}
+def _non_empty_fields(finding: Finding) -> dict[str, Any]:
+    """Return the fields of a finding that are not empty."""
+    values_by_name = {field.name: getattr(finding, field.name) for field in fields(Finding)}
     empty = {
         name
-        for name, value in told.items()
+        for name, value in values_by_name.items()
         if value in ("", None) or (isinstance(value, float) and not math.isfinite(value))
     }
     return {
         name: value.isoformat() if isinstance(value, dt.date) else value
-        for name, value in told.items()
+        for name, value in values_by_name.items()
         if name not in empty
     }
 
 
 def _value(row: Row) -> NightValue:
-    found = list(row)
+    values = list(row)
     for part in (_VALUE_FLOATS, _SHARES):
-        found[part] = _floats(found[part])
-    found[_DROPPED] = dict(_mapping(found[_DROPPED]))
-    return NightValue(*found)
+        values[part] = _floats(values[part])
+    values[_DROPPED] = dict(_mapping(values[_DROPPED]))
+    return NightValue(*values)
 
 
 @lru_cache(maxsize=1 << 12)
 def _mapping(text: str) -> Mapping[str, int]:
-    """What a text holds; many values share theirs."""
-    found: dict[str, int] = json.loads(text)
-    return found
+    """Parse a mapping from JSON; cached, since many values share theirs."""
+    mapping: dict[str, int] = json.loads(text)
+    return mapping
 
 
 def _difference(row: Row) -> NightDifference:
-    found = list(row)
-    found[_DELTAS] = _floats(found[_DELTAS])
-    return NightDifference(*found)
+    values = list(row)
+    values[_DELTAS] = _floats(values[_DELTAS])
+    return NightDifference(*values)
 
 
 def _quality(row: Row) -> NightQuality:
-    found: dict[str, Any] = dict(zip(COLUMNS["quality"], row, strict=True))
-    found["nulls"], found["flags"] = json.loads(found["nulls"]), tuple(json.loads(found["flags"]))
-    found["tie_rates"] = json.loads(found["tie_rates"])
-    known: dict[str, Any] = {k: math.nan if v is None else v for k, v in found.items()}
-    return NightQuality(**known)
+    values: dict[str, Any] = dict(zip(COLUMNS["quality"], row, strict=True))
+    values["nulls"], values["flags"] = (
+        json.loads(values["nulls"]),
+        tuple(json.loads(values["flags"])),
+    )
+    values["tie_rates"] = json.loads(values["tie_rates"])
+    numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in values.items()}
+    return NightQuality(**numbers)
 
 
-def _floats(found: Row) -> Row:
-    if None not in found:
-        return found
-    return [math.nan if number is None else number for number in found]
+def _floats(row: Row) -> Row:
+    if None not in row:
+        return row
+    return [math.nan if number is None else number for number in row]
 
 
 def _stored(value: object) -> Any:
@@ -385,7 +390,7 @@ _KINDS = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64(), "BLO
 
 
 def write_tables(database: sqlite3.Connection, folder: Path) -> list[Path]:
-    """Write each table to a file of its name; see `History.export`."""
+    """Write each table to a Parquet file; see `History.export`."""
     paths = {name: folder / f"{name}.parquet" for name in TABLES}
     for name, path in paths.items():
         if path.is_file() and path.stat().st_size and not _is_table(path, name):
@@ -397,31 +402,33 @@ def write_tables(database: sqlite3.Connection, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot make {str(folder)!r}: {error.strerror or error}.") from error
-    written = []
+    paths_written = []
     for name, path in paths.items():
         with atomic_path(path) as part:
             pq.write_table(_table(database, name), part)
-        written.append(path)
-    return written
+        paths_written.append(path)
+    return paths_written
 
 
 def _is_table(path: Path, name: str) -> bool:
-    """Tell whether a file is this table, as this version or an older one has written it."""
+    """Tell whether a file is this table, written by this or an older version."""
     try:
         names = pq.read_schema(path).names
     except (pa.ArrowException, OSError):
         return False
-    with closing(sqlite3.connect(":memory:")) as made:
+    with closing(sqlite3.connect(":memory:")) as database:
         for step in MIGRATIONS:
-            made.executescript(step)
-            if names == [column for _, column, *_ in made.execute(f"PRAGMA table_info({name})")]:
+            database.executescript(step)
+            if names == [
+                column for _, column, *_ in database.execute(f"PRAGMA table_info({name})")
+            ]:
                 return True
     return False
 
 
 def _table(database: sqlite3.Connection, name: str) -> pa.Table:
-    about = database.execute(f"PRAGMA table_info({name})").fetchall()
-    schema = pa.schema([pa.field(column, _KINDS[kind]) for _, column, kind, *_ in about])
+    column_info = database.execute(f"PRAGMA table_info({name})").fetchall()
+    schema = pa.schema([pa.field(column, _KINDS[kind]) for _, column, kind, *_ in column_info])
     order = "date, place" if "place" in schema.names else "date"
     rows = database.execute(f"SELECT * FROM {name} ORDER BY {order}")  # noqa: S608 - our own names
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)

@@ -1,4 +1,4 @@
-"""A night: its numbers, findings and status."""
+"""Define the types of a night: numbers, findings and status."""
 
 from __future__ import annotations
 
@@ -29,105 +29,108 @@ __all__ = [
     "NightDifference",
     "NightQuality",
     "NightValue",
-    "Place",
     "QualityLimits",
     "SavedStates",
-    "called",
-    "names_shown",
-    "places",
-    "taken",
+    "SliceOfRun",
+    "display_name",
+    "display_names",
+    "slices_of_run",
     "values_of",
+    "with_standard_errors",
 ]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where numbers of a part of the rows are found.
+class SliceOfRun:
+    """A slice of a run with its sums.
 
     Parameters
     ----------
     by : str
-        The slicing, as it was asked for; ``""`` for all rows.
+        The slicing as requested; ``""`` for all rows.
     slice : str
-        ``"all"`` for all rows.
+        The label of the slice; ``"all"`` for all rows.
     sums : Sums
-    line : int
-        Which line of the sums.
-    pools : RowStates
+    slice_index : int
+        Index of the slice in the sums.
+    row_states : RowStates
+        States of measures of all rows.
     """
 
     by: str
     slice: str
     sums: Sums
-    line: int
-    pools: RowStates
+    slice_index: int
+    row_states: RowStates
 
 
-def places(done: Evaluation) -> Iterator[Place]:
-    """All rows, then each slice that is shown."""
-    plan, totals = done.plan, done.totals
-    yield Place("", "all", totals.overall, 0, totals.shared.overall)
+def slices_of_run(evaluation: Evaluation) -> Iterator[SliceOfRun]:
+    """Yield all rows, then each slice of at least `min_groups` groups."""
+    plan, totals = evaluation.plan, evaluation.totals
+    yield SliceOfRun("", "all", totals.overall, 0, totals.shared.overall)
     for slicing, sums, shared in zip(
         plan.slicings, totals.slices, totals.shared.slices, strict=True
     ):
-        found = slicing.slices()
-        for line, label in zip(found.codes.tolist(), found.labels, strict=True):
-            if sums.groups(line) >= plan.min_groups:
-                yield Place(str(slicing.spec), label, sums, line, shared.of(line))
+        encoded = slicing.slices()
+        for slice_index, label in zip(encoded.codes.tolist(), encoded.labels, strict=True):
+            if sums.groups(slice_index) >= plan.min_groups:
+                yield SliceOfRun(
+                    str(slicing.spec), label, sums, slice_index, shared.of(slice_index)
+                )
 
 
-def values_of(done: Evaluation, hidden: frozenset[str]) -> list[NightValue]:
-    """The values of a run, each with the slicing it belongs to.
+def values_of(evaluation: Evaluation, hidden: frozenset[str]) -> list[NightValue]:
+    """Return the values of a run, each with its slicing.
 
     Parameters
     ----------
-    done : Evaluation
+    evaluation : Evaluation
     hidden : frozenset of str
-        Measures that are left out.
+        Measures to leave out.
     """
-    lines = iter(done.summary)
-    many = len(done.plan.roles.scores) * len(done.plan.measures)
+    records = iter(evaluation.summary)
+    count = len(evaluation.plan.roles.scores) * len(evaluation.plan.measures)
     return [
         NightValue(
-            v.score, place.by, v.slice, v.measure, v.value, v.se, v.ci_low, v.ci_high,
+            v.score, part.by, v.slice, v.measure, v.value, v.se, v.ci_low, v.ci_high,
             v.effective_groups, v.groups, v.groups_used, v.rows_share, v.positives_share,
             dict(v.dropped), v.caution,
         )
-        for place in places(done)
-        for v in (next(lines) for _ in range(many))
+        for part in slices_of_run(evaluation)
+        for v in (next(records) for _ in range(count))
         if v.measure not in hidden
     ]  # fmt: skip
 
 
-def taken(requested: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Measures as they are computed: AUC as `compare` takes it, which gives it an interval.
+def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Give AUC the standard error that `compare` computes.
 
     Parameters
     ----------
-    asked : sequence of Measure
-        ``AUC(se=None)`` asks for none.
+    requested : sequence of Measure
+        If one of them names a standard error of AUC, they are returned as they are.
     """
     return (
         tuple(requested) if any(map(_is_clustered, requested)) else with_clustered_errors(requested)
     )
 
 
-def names_shown(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
-    """What a night calls measures by another name than their text, by that text.
+def display_names(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
+    """Map the text of a measure to its name on a night, where they differ.
 
     Parameters
     ----------
-    asked : sequence of Measure
+    requested : sequence of Measure
     used : sequence of Measure
-        As `taken` and the profile left them.
+        The computed measures: the result of `with_standard_errors` under the profile.
     """
     if any(_is_clustered(each) for each in requested):
         return {}
-    return {str(mine): _plain(mine) for mine in used if _is_clustered(mine)}
+    return {str(measure): _plain(measure) for measure in used if _is_clustered(measure)}
 
 
-def called(text: str, measures: Collection[str]) -> str:
-    """What a night of some measures calls the one that is computed as a text says."""
+def display_name(text: str, measures: Collection[str]) -> str:
+    """Return the name that a night uses for a computed measure."""
     if text in measures:
         return text
     plain = _plain(measure_of(text))
@@ -142,17 +145,17 @@ def _is_clustered(measure: Measure) -> bool:
     return isinstance(measure, PooledAUC) and measure.se == "clustered"
 
 
-#: Nights that each night is compared with, by how many days they lie before it.
+#: Earlier nights that each night is compared with, and how many days they lie before it.
 EARLIER = {"yesterday": 1, "last_week": 7}
-#: The kinds of difference in the order in which they are shown.
+#: Kinds of difference, in the order of the page.
 KINDS = ("baseline", *EARLIER)
-#: Periods whose numbers are merged, in days, the night that ends them included.
+#: Periods whose nights are merged, in days, with the last night included.
 PERIODS = {"week": 7, "month": 30}
 
 
 @dataclass(frozen=True)
 class NightValue:
-    """One number of a night with its interval and its coverage; see `MeasureValue`."""
+    """A value of a night with its interval and coverage; see `MeasureValue`."""
 
     score: str
     by: str
@@ -173,7 +176,7 @@ class NightValue:
 
 @dataclass(frozen=True)
 class NightDifference:
-    """A model beside the baseline of the same night, or beside itself on an earlier night.
+    """The difference of a model from the baseline or an earlier night.
 
     Parameters
     ----------
@@ -199,7 +202,7 @@ class NightDifference:
 
 @dataclass(frozen=True)
 class NightQuality:
-    """How sound the rows of a night are.
+    """Counts and flags that show whether the rows of a night are sound.
 
     Parameters
     ----------
@@ -207,20 +210,20 @@ class NightQuality:
     ctr : float
         Positives over rows.
     coverage : float
-        Groups that GAUC, or the first measure, uses over all groups.
+        Share of the groups that GAUC, or else the first measure, uses.
     single_class_share : float
-        Groups whose labels are all alike over all groups.
+        Share of the groups whose labels are all equal.
     tie_rate : float
-        Rows that share their score with another row of their group over all rows, of the baseline.
+        Share of the rows whose score of the baseline is tied within their group.
     tie_rates : mapping of str to float
-        The same of each model.
+        Tie rate of each model.
     nulls : mapping of str to int
-        Nulls of each column that was read.
+        Nulls of each column read.
     volume_drift, ctr_drift : float
         Distance from the median of the last 14 nights with rows (of 28 days), in scaled median
         absolute deviations; NaN with fewer than five.
     flags : tuple of str
-        What is wrong, in words.
+        Descriptions of the problems.
     """
 
     rows: int
@@ -239,7 +242,7 @@ class NightQuality:
 
 @dataclass(frozen=True)
 class CurveLine:
-    """One line of a ROC or calibration picture."""
+    """The curve of a model in a ROC or calibration chart."""
 
     score: str
     label: str
@@ -249,7 +252,7 @@ class CurveLine:
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """What a gate said."""
+    """The outcome of a gate."""
 
     condition: str
     passed: bool
@@ -258,41 +261,53 @@ class GateOutcome:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong or new with one model on one part of the rows; NaN where there is no number.
+    """A problem or change of one model on one slice.
+
+    Numbers that do not exist are NaN.
 
     Parameters
     ----------
     kind : str
-        ``"gate"``: a condition of the configuration holds or cannot be judged. ``"scores"``: there
-        are too few distinct scores. ``"change"``: a number without a gate is not as usual.
+        ``"gate"``: a condition of the configuration is true or cannot be judged. ``"scores"``:
+        there are too few distinct scores. ``"change"``: a number without a gate is not as usual.
     condition : str
-        The gate's text; empty of what does not fail the night.
+        The text of the gate; empty if the finding does not fail the night.
     score, by, slice, measure : str
-        Empty for a gate that is on none.
+        Empty if the gate names none.
     compared : str
-        The kind of the difference that a gate is on, of `KINDS`; ``"baseline"`` or ``"before"``
-        for a change; empty without one.
+        The kind of the difference of a gate, of `KINDS`; ``"baseline"`` or ``"before"`` for a
+        change; empty without a difference.
     against : str
-        The model or the date of the value that it is compared with.
+        The model or the date of the value compared with.
     value, ci_low, ci_high : float
     base : float
         The value compared with.
     delta, delta_ci_low, delta_ci_high, p_adjusted : float
     verdict : str
-        Of the difference; see `NightDifference`.
+        Verdict of the difference; see `NightDifference`.
     field, operator : str
-        Of a gate that is a limit of one number: which number, and how it fails the night.
+        For a gate that limits one number: the name of the number, and the operator that fails the
+        night.
     limit, number : float
-        That limit and that number; of ``"scores"`` the limit and how many there are; of
-        ``"change"`` the usual night-to-night movement and the movement, from the baseline that of
-        the difference; NaN where nights before it are too few.
+        Limit and number:
+
+        ============ =============================== =======================
+        kind         limit                           number
+        ============ =============================== =======================
+        ``"gate"``   limit of the gate               number that it limits
+        ``"scores"`` least number of distinct scores their number
+        ``"change"`` usual night-to-night movement   movement of the value
+        ============ =============================== =======================
+
+        A change from the baseline has the movement of the difference. NaN with too few earlier
+        nights.
     detail : str
-        Why a gate cannot be judged.
+        The reason why a gate cannot be judged.
     since : datetime.date or None
-        The first of the nights in a row that have it, as far as history tells; None of a
-        change from the night before.
+        The first of the consecutive nights with this finding, as far as history goes back; None
+        for a change from the night before.
     nights : int
-        How many nights that is, this one included.
+        Number of these nights, with this one.
     """
 
     kind: str
@@ -321,15 +336,15 @@ class Finding:
     nights: int = 1
 
     @property
-    def place(self) -> tuple[str, ...]:
-        """What it is of; the same on another night if the same is wrong."""
+    def key(self) -> tuple[str, ...]:
+        """The key of the finding, equal on every night with the same finding."""
         of = (self.measure, self.compared) if self.kind == "change" else ()
         return self.kind, self.condition, self.score, self.by, self.slice, *of
 
 
 @dataclass(frozen=True)
 class EarlierFindings:
-    """What was found on an earlier night.
+    """The findings of an earlier night.
 
     Parameters
     ----------
@@ -346,23 +361,23 @@ class EarlierFindings:
 
 @dataclass(frozen=True)
 class Night:
-    """One night, whole.
+    """All results of one night.
 
     Parameters
     ----------
     status : str
         ``"fine"``, ``"changed"``, ``"regression"`` or ``"data_quality"``.
     findings : tuple of Finding
-        What is wrong or new, the most important first.
+        Problems and changes, the most important first.
     notes : tuple of str
-        Which earlier nights it is not compared with, and why.
+        Earlier nights that it is not compared with, and the reasons.
     periods : mapping of str to tuple of NightValue
-        ``"week"``, ``"month"``: the last 7 and 30 nights, this one included, merged. Found from
-        states when nights are read for a page; history keeps none.
+        ``"week"``, ``"month"``: the merged values of the last 7 and 30 nights, with this one.
+        Computed from saved states when a page is made; not stored in history.
     period_nights : mapping of str to tuple of datetime.date
-        Which nights of a period were merged, ascending.
+        The merged nights of each period, ascending.
     period_notes : tuple of str
-        What of nights and slices could not be merged, and why.
+        Nights and slices that could not be merged, and the reasons.
     """
 
     date: dt.date
@@ -390,14 +405,14 @@ class Night:
 
 @dataclass(frozen=True)
 class SavedStates:
-    """The states of a night.
+    """The saved states of a night.
 
     Parameters
     ----------
     contents : mapping of str to bytes
-        By kind, of `State.to_bytes`; kinds that no measure is of are not there.
+        Result of `State.to_bytes` by kind. Kinds without a measure are left out.
     fingerprint : str
-        The same for the same rows, whatever the night; empty without a row.
+        Equal for equal rows on any night; empty without a row.
     """
 
     contents: Mapping[str, bytes] = field(default_factory=dict)
@@ -411,12 +426,13 @@ class GateTexts:
     Parameters
     ----------
     fail_if : tuple of str
-        On the night itself and on its differences from the baseline.
+        Conditions on the night and on its differences from the baseline.
     fail_if_yesterday, fail_if_last_week : tuple of str
-        On the differences of each model from itself on the night before, and a week before.
+        Conditions on the differences of each model from itself on the night before, and a week
+        before.
     min_distinct_scores : int or None
-        The fewest distinct scores that a model may give to all rows, or to those of a slice. None:
-        one score fails the night, and few scores are findings; see `few_scores`.
+        The fewest distinct scores that a model may give to all rows or to a slice. None: one score
+        fails the night, and few scores are findings; see `few_scores`.
     """
 
     fail_if: tuple[str, ...] = ()
@@ -427,17 +443,17 @@ class GateTexts:
 
 @dataclass(frozen=True)
 class QualityLimits:
-    """What the rows of a night must be like; None: no limit.
+    """Limits of the rows of a night; None is no limit.
 
     Parameters
     ----------
     min_rows, min_groups : int
     min_coverage, max_single_class_share, max_tie_rate, max_null_share : float or None
-        Shares, see `NightQuality`; of nulls of any column over all rows.
+        Shares, see `NightQuality`; the last one limits the nulls of each column over all rows.
     max_volume_drift, max_ctr_drift : float or None
-        In scaled median absolute deviations, either way.
+        In scaled median absolute deviations, in both directions.
     ties : bool
-        Find the tie rate, for which every group has to be ordered.
+        Compute the tie rate, which needs every group sorted.
     """
 
     min_rows: int = 1
@@ -455,6 +471,6 @@ class QualityLimits:
 MOST_SCORES = 1000
 
 
-#: What may be kept: everything; of slices only what is summed over groups; nothing of slices; of
-#: all rows only what is summed over groups.
+#: What history keeps: all states; of slices only measures of groups; no slices; no slices and only
+#: measures of groups.
 STATES = ("everything", "slices", "rows", "groups")

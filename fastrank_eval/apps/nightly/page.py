@@ -18,13 +18,13 @@ from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import CurveLine, Night, NightValue
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
-    Line,
     NightSeries,
+    PageRow,
     TopChanges,
     activity_measure,
-    activity_of,
-    counted_of,
+    activity_unit,
     top_changes,
+    values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.sentences import sentences
@@ -34,12 +34,12 @@ from fastrank_eval.apps.nightly.text import (
     ago_exactly,
     amount,
     caution,
+    confidence_text,
     convention,
     count,
     gate_texts,
     how_sure,
     interval,
-    level_of,
     meaning,
     nights_text,
     outcome_of,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 __all__ = [
-    "MOST_SLICES",
+    "MAX_SLICES",
     "check_libraries",
     "night_content",
     "page",
@@ -62,18 +62,18 @@ __all__ = [
 ]
 
 
-#: Lines of a table; larger pages open slowly.
-MOST_SLICES = 500
-_MOST_MOVERS = 6
-_MOST_TRENDS = 8
-_MOST_REASONS = 6
-#: Cards of what was found.
-_MOST_CARDS = 4
+#: The most rows of a table; larger pages open slowly.
+MAX_SLICES = 500
+_MAX_CHANGES = 6
+_MAX_TRENDS = 8
+_MAX_REASONS = 6
+#: The most cards of findings.
+_MAX_CARDS = 4
 _MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": "changed"}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _SECTIONS = (
     ("headline", "Headline numbers"),
-    ("moved", "What moved"),
+    ("changes", "What changed most"),
     ("trends", "Trends"),
     ("slices", "Slices"),
     ("curves", "Curves"),
@@ -84,7 +84,7 @@ _SECTIONS = (
 
 
 def night_content(series: NightSeries) -> dict[str, Any]:
-    """Fill the template of a night.
+    """Return the values for the template of a night.
 
     Parameters
     ----------
@@ -100,27 +100,29 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     night = series.last
     headline = series.headline()
     slices = [(name, series.slices(name)) for name in night.measures]
-    active = activity_of(night.values, activity_measure(night.measures))
+    active = values_by_activity(night.values, activity_measure(night.measures))
     with styled():
-        keys = [charts.key(place) for place in range(len(night.models))]
+        keys = [charts.key(index) for index in range(len(night.models))]
         trends = [
             (
-                charts.trend(f"trend-{place}", measure, series.nights, _past(series, measure)),
+                charts.trend(f"trend-{index}", measure, series.nights, _past(series, measure)),
                 _by_night(series, measure),
             )
-            for place, measure in enumerate(night.measures[:_MOST_TRENDS])
+            for index, measure in enumerate(night.measures[:_MAX_TRENDS])
         ]
         curves = [
-            (drawn, _labels(of))
-            for place, (kind, of) in enumerate(night.curves.items())
-            if (drawn := charts.curve(f"curve-{place}", kind, of, night.models)) is not None
+            (chart, _labels(values))
+            for index, (kind, values) in enumerate(night.curves.items())
+            if (chart := charts.curve(f"curve-{index}", kind, values, night.models)) is not None
         ]
         activity = [
             (
-                charts.activity(f"activity-{place}", _activity_title(by, active), of, night.models),
-                list(_buckets(series, of)),
+                charts.activity(
+                    f"activity-{index}", _activity_title(by, active), values, night.models
+                ),
+                list(_buckets(series, values)),
             )
-            for place, (by, of) in enumerate(active.items())
+            for index, (by, values) in enumerate(active.items())
         ]
         qualities = [each.quality for each in series.nights]
         quality_charts = [
@@ -131,24 +133,22 @@ def night_content(series: NightSeries) -> dict[str, Any]:
         "night": night,
         "series": series,
         "weekday": _DAYS[night.date.weekday()],
-        "level": level_of(night),
-        "told": sentences(night) or [meaning(night)],
+        "level": confidence_text(night),
+        "sentences": sentences(night) or [meaning(night)],
         "gate_texts": _shortened(gate_texts(night)),
         "sections": _SECTIONS,
         "kinds": series.kinds,
         "headline": headline,
         "cards": _cards(series, headline),
-        "moved": _moved(series),
+        "change_boxes": _change_boxes(series),
         "periods": _periods(series),
         "keys": keys,
         "trends": trends,
-        "bare": _without_intervals(series, night.measures[:_MOST_TRENDS]),
+        "bare": _without_intervals(series, night.measures[:_MAX_TRENDS]),
         "edges": charts.edges(series.nights),
-        "untrended": night.measures[_MOST_TRENDS:],
+        "untrended": night.measures[_MAX_TRENDS:],
         "slices": [
-            (measure, lines[:MOST_SLICES], len(lines[MOST_SLICES:]))
-            for measure, lines in slices
-            if lines
+            (measure, rows[:MAX_SLICES], len(rows[MAX_SLICES:])) for measure, rows in slices if rows
         ],
         "activity": activity,
         "curves": curves,
@@ -156,161 +156,171 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     }
 
 
-def _cards(series: NightSeries, headline: Sequence[Line]) -> list[tuple[Line, str]]:
-    """The first measure of each model, then what was found to be wrong, and how to mark it."""
+def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:
+    """Return the cards of headline values and findings, with marks."""
     night = series.last
     marks: dict[tuple[str, str, str], str] = {}
     for one in night.findings:
         mark = _MARKS.get(one.kind, "")
         marks.setdefault((one.score, one.slice, one.measure), mark)
-    first = [line for line in headline if line.value.measure == night.measures[0]]
-    cards = {_of(line): line for line in first}
-    for of in list(marks):
-        line = series.line(*of)
-        if of not in cards and line is not None and len(cards) < len(first) + _MOST_CARDS:
-            cards[of] = line
-    return [(line, marks.get(of, "")) for of, line in cards.items()]
+    first = [row for row in headline if row.value.measure == night.measures[0]]
+    cards = {_key_of(row): row for row in first}
+    for key in list(marks):
+        row = series.row(*key)
+        if key not in cards and row is not None and len(cards) < len(first) + _MAX_CARDS:
+            cards[key] = row
+    return [(row, marks.get(key, "")) for key, row in cards.items()]
 
 
-def _of(line: Line) -> tuple[str, str, str]:
-    return line.value.score, line.value.slice, line.value.measure
+def _key_of(row: PageRow) -> tuple[str, str, str]:
+    return row.value.score, row.value.slice, row.value.measure
 
 
-def _moved(series: NightSeries) -> list[tuple[str, list[tuple[TopChanges, Change]], int]]:
-    """What moved since earlier nights and beside the baseline, and how much more did."""
-    found = top_changes(series.last)
+def _change_boxes(series: NightSeries) -> list[tuple[str, list[tuple[TopChanges, Change]], int]]:
+    """Return the top changes of each box, and the number of others."""
+    changes = top_changes(series.last)
     boxes = []
     for box in ("since", "baseline"):
         if any((kind == "baseline") == (box == "baseline") for kind in series.kinds):
-            here = [m for m in found if (m.difference.kind == "baseline") == (box == "baseline")]
-            shown = [(one, series.change(one.difference)) for one in here[:_MOST_MOVERS]]
-            boxes.append((box, shown, len(here) - len(shown)))
+            changes_of_box = [
+                m for m in changes if (m.difference.kind == "baseline") == (box == "baseline")
+            ]
+            rows = [(one, series.change(one.difference)) for one in changes_of_box[:_MAX_CHANGES]]
+            boxes.append((box, rows, len(changes_of_box) - len(rows)))
     return boxes
 
 
-def _past(series: NightSeries, measure: str, part: str = "all") -> Mapping[str, Any]:
-    return {model: series.past(model, part, measure) for model in series.last.models}
+def _past(series: NightSeries, measure: str, slice_label: str = "all") -> Mapping[str, Any]:
+    return {model: series.past(model, slice_label, measure) for model in series.last.models}
 
 
 def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[tuple[str, str]]]]:
-    """The numbers of a trend and their intervals as text, the last night first."""
+    """Format values and intervals of a trend, the last night first."""
     digits = series.digits(measure)
     columns = _past(series, measure).values()
     rows = [
-        (night.date, [_cell(column[at], digits) for column in columns])
-        for at, night in enumerate(series.nights)
+        (night.date, [_cell(column[index], digits) for column in columns])
+        for index, night in enumerate(series.nights)
     ]
     return rows[::-1]
 
 
 def _without_intervals(series: NightSeries, measures: Sequence[str]) -> list[str]:
-    """Measures whose trends have no band."""
-    sure = {
+    """Return the measures without intervals, whose trends have no band."""
+    with_intervals = {
         value.measure
         for night in series.nights
         for value in night.values
         if value.slice == "all" and math.isfinite(value.ci_low)
     }
-    return [measure for measure in measures if measure not in sure]
+    return [measure for measure in measures if measure not in with_intervals]
 
 
 def _activity_title(by: str, active: Mapping[str, Sequence[NightValue]]) -> str:
-    """What is drawn; with the slicing, where several count the same."""
+    """Return a title, with the slicing if several count the same unit."""
     first = active[by][0]
-    counted = counted_of(first.slice)
-    alike = [each for each, of in active.items() if counted_of(of[0].slice) == counted]
-    title = f"{first.measure} by {counted} of the group"
-    return f"{title}, {by}" if len(alike) > 1 else title
+    unit = activity_unit(first.slice)
+    same_unit = [each for each, values in active.items() if activity_unit(values[0].slice) == unit]
+    title = f"{first.measure} by {unit} of the group"
+    return f"{title}, {by}" if len(same_unit) > 1 else title
 
 
 def _buckets(
     series: NightSeries, values: Sequence[NightValue]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    digits = series.digits(values[0].measure, whole=False)
+    digits = series.digits(values[0].measure, overall=False)
     for bucket in dict.fromkeys(value.slice for value in values):
-        here = {value.score: value for value in values if value.slice == bucket}
+        value_by_model = {value.score: value for value in values if value.slice == bucket}
         yield (
             bucket.lstrip("@"),
-            [_cell(here.get(model), digits) for model in series.last.models],
+            [_cell(value_by_model.get(model), digits) for model in series.last.models],
         )
 
 
-def _labels(lines: Sequence[CurveLine]) -> str:
-    """What is said of the lines of a picture besides whose they are."""
-    said = [
-        line.label if line.score in line.label else f"{line.score}: {line.label}"
-        for line in lines
-        if line.label not in ("", line.score)
+def _labels(curves: Sequence[CurveLine]) -> str:
+    """Return the labels of curves that say more than the name of the model."""
+    labels = [
+        curve.label if curve.score in curve.label else f"{curve.score}: {curve.label}"
+        for curve in curves
+        if curve.label not in ("", curve.score)
     ]
-    return "; ".join(said)
+    return "; ".join(labels)
 
 
 def _periods(
     series: NightSeries,
 ) -> tuple[
     list[tuple[str, str]],
-    list[tuple[Line, list[tuple[str, str]]]],
+    list[tuple[PageRow, list[tuple[str, str]]]],
     list[tuple[str, str, list[tuple[str, str]]]],
 ]:
-    """Longer periods and how many nights they have, their headline, and slices by one measure."""
+    """Return periods, their headline rows and their rows of slices."""
     night = series.last
-    found = [
+    values_by_period = [
         {(value.score, value.slice, value.measure): value for value in values}
         for values in night.periods.values()
     ]
     rows = []
-    for line in series.headline():
-        of = line.value.score, "all", line.value.measure
-        if any(of in by for by in found):
-            digits = series.digits(line.value.measure)
-            rows.append((line, [_cell(by.get(of), digits) for by in found]))
-    places = dict.fromkeys(of for by in found for of in by)
-    parts = []
+    for row in series.headline():
+        key = row.value.score, "all", row.value.measure
+        if any(key in by for by in values_by_period):
+            digits = series.digits(row.value.measure)
+            rows.append((row, [_cell(by.get(key), digits) for by in values_by_period]))
+    keys = dict.fromkeys(key for by in values_by_period for key in by)
+    slice_rows = []
     if night.measures:
-        digits = series.digits(night.measures[0], whole=False)
-        parts = [
-            (part, model, [_cell(by.get((model, part, measure)), digits) for by in found])
-            for model, part, measure in places
-            if part != "all" and measure == night.measures[0]
+        digits = series.digits(night.measures[0], overall=False)
+        slice_rows = [
+            (
+                slice_label,
+                model,
+                [_cell(by.get((model, slice_label, measure)), digits) for by in values_by_period],
+            )
+            for model, slice_label, measure in keys
+            if slice_label != "all" and measure == night.measures[0]
         ]
-    return [(name, period_nights(night, name)) for name in night.periods], rows, parts[:MOST_SLICES]
+    return (
+        [(name, period_nights(night, name)) for name in night.periods],
+        rows,
+        slice_rows[:MAX_SLICES],
+    )
 
 
 def _cell(value: NightValue | None, digits: int) -> tuple[str, str]:
-    """A value and its interval as text."""
+    """Format a value and its interval."""
     if value is None:
         return amount(math.nan, digits), ""
     return amount(value.value, digits), interval(value.ci_low, value.ci_high, digits)
 
 
-def _shortened(told: Sequence[str]) -> list[str]:
-    left = len(told) - _MOST_REASONS
-    return [*told[:_MOST_REASONS], f"and {left} more"] if left > 0 else list(told)
+def _shortened(reasons: Sequence[str]) -> list[str]:
+    remaining = len(reasons) - _MAX_REASONS
+    return [*reasons[:_MAX_REASONS], f"and {remaining} more"] if remaining > 0 else list(reasons)
 
 
 def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None) -> str:
-    """Give the page of a night.
+    """Return the page of a night.
 
     Parameters
     ----------
     nights : sequence of Night
-        The latest is the one shown; the others make its trends.
+        The page shows the latest; the others are for trends.
     note : str
-        What else stands at the foot, such as where the history lies.
+        Text at the foot, such as the path of the history.
     links : Links, optional
-        Where the other pages are.
+        Addresses of the other pages.
 
     Returns
     -------
     str
-        HTML without any request; every text of the nights is escaped.
+        HTML that loads no other file. Every text of the nights is escaped.
 
     Raises
     ------
     ValueError
         If there is no night.
     ArgumentError
-        If a library that draws pages is missing.
+        If a library for pages is missing.
     """
     check_libraries()
     series = NightSeries(nights)
@@ -325,19 +335,19 @@ def write_page(
     overwrite: bool = True,
     links: Links | None = None,
 ) -> None:
-    """Write the page of a night to a file, whole or not at all.
+    """Write the page of a night to a file atomically.
 
     Parameters
     ----------
     nights : sequence of Night
-        As of `page`.
+        As in `page`.
     path : str or path
     note : str
-        As of `page`.
+        As in `page`.
     overwrite : bool
-        Whether a file that is there may be replaced.
+        Whether an existing file may be replaced.
     links : Links, optional
-        As of `page`.
+        As in `page`.
 
     Raises
     ------
@@ -350,12 +360,11 @@ def write_page(
 
 
 def check_libraries() -> None:
-    """Refuse to draw a page without the libraries for it.
+    """Raise unless the libraries for pages are installed.
 
     Raises
     ------
     ArgumentError
-        If one is not installed.
     """
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
@@ -372,14 +381,14 @@ def render(template: str, *, forms: str = "'none'", **content: object) -> str:
     ----------
     template : str
     forms : str
-        As of `policy`.
+        As in `policy`.
     **content : object
-        Texts are escaped, and made printable.
+        Values of the template. Texts are escaped and made printable.
     """
     from markupsafe import Markup
 
-    style, script = _texts()
-    filled = (
+    style, script = _style_and_script()
+    html = (
         _environment()
         .get_template(template)
         .render(
@@ -389,20 +398,21 @@ def render(template: str, *, forms: str = "'none'", **content: object) -> str:
             **content,
         )
     )
-    return _tight(filled) + "\n"
+    return _compact(html) + "\n"
 
 
 @cache
 def policy(forms: str = "'none'") -> str:
-    """What a page may load and run (CSP): its own style and script, known by their hash.
+    """Return the content security policy: own style and script only.
 
     Parameters
     ----------
     forms : str
-        Where forms may lead.
+        Allowed targets of forms.
     """
     style, script = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in _texts()
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in _style_and_script()
     )
     return (
         f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
@@ -411,17 +421,17 @@ def policy(forms: str = "'none'") -> str:
 
 
 @cache
-def _texts() -> tuple[str, str]:
-    """Style and script, as they stand in a page."""
+def _style_and_script() -> tuple[str, str]:
+    """Return the style and the script of a page."""
     folder = files("fastrank_eval.apps.nightly") / "templates"
     style, script = (
-        _tight((folder / name).read_text("utf-8")) for name in ("style.css", "tables.js")
+        _compact((folder / name).read_text("utf-8")) for name in ("style.css", "tables.js")
     )
     return style, script
 
 
-def _tight(text: str) -> str:
-    """Text without empty lines and blanks around lines; tight text stays as it is."""
+def _compact(text: str) -> str:
+    """Remove empty lines and blanks around lines."""
     return "\n".join(line for line in map(str.strip, text.splitlines()) if line)
 
 
@@ -431,7 +441,7 @@ def _environment() -> Environment:
 
     from fastrank_eval.apps.nightly.charts import spark
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("fastrank_eval.apps.nightly", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -439,7 +449,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    made.globals.update(
+    environment.globals.update(
         ago=ago,
         ago_exactly=ago_exactly,
         caution=caution,
@@ -447,18 +457,18 @@ def _environment() -> Environment:
         count=count,
         drift=_drift,
         how_sure=how_sure,
-        key=_key,
+        key=_sort_key,
         nights_text=nights_text,
         outcome_of=outcome_of,
         share=share,
         spark=spark,
         statuses=STATUSES,
     )
-    return made
+    return environment
 
 
-def _key(number: float) -> str:
-    """What a table is sorted by; nothing where there is no number."""
+def _sort_key(number: float) -> str:
+    """Return the sort key of a cell; empty without a number."""
     return f"{number:.6g}" if math.isfinite(number) else ""
 
 

@@ -1,4 +1,4 @@
-"""Rows of the tables of a page."""
+"""Compute the rows of the tables of a page."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from fastrank_eval.results.gates import gate
 
 __all__ = [
     "Change",
-    "Line",
     "NightSeries",
+    "PageRow",
     "TopChanges",
     "activity_measure",
-    "activity_of",
+    "activity_unit",
     "changed_slices",
-    "counted_of",
     "strength",
     "top_changes",
+    "values_by_activity",
 ]
 
 
@@ -42,7 +42,7 @@ _SINCE = " (since "
 
 @dataclass(frozen=True)
 class TopChanges:
-    """A model on a part of the rows that has moved, by the change that says most.
+    """The most important change of a model on a slice.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ class TopChanges:
     alarmed : bool
         Whether a gate failed for it.
     others : int
-        Changes shown of the same model, rows and kind in other measures, or from other nights.
+        Number of other significant changes of the same model and slice, in other measures or from
+        other nights.
     """
 
     difference: NightDifference
@@ -59,11 +60,11 @@ class TopChanges:
 
 
 def top_changes(night: Night) -> list[TopChanges]:
-    """Models on parts of the rows for which a change is shown, what matters most first.
+    """Return the significant changes, the most important first.
 
-    Those for which a gate failed lead, in the measure of that gate; then those that moved in the
-    first measure; then the others. Among them what is worse goes first, then what is surest. The
-    change that stands for a model and a part of the rows is chosen in the same order.
+    The order is: changes for which a gate failed, then changes of the first measure, then others;
+    among them worse before other changes, then by strength. The change of each model and slice is
+    chosen in the same order.
 
     Parameters
     ----------
@@ -71,30 +72,29 @@ def top_changes(night: Night) -> list[TopChanges]:
 
     Returns
     -------
-    list of Moved
-        At most one for each model and part of the rows beside the baseline, and one since earlier
-        nights.
+    list of TopChanges
+        For each model and slice at most one from the baseline and one since earlier nights.
     """
     confidence = confidence_of(night)
     alarms = [_alarm(outcome, night) for outcome in night.gates if not outcome.passed]
-    found: dict[tuple[bool, str, str, str], list[tuple[_Rank, NightDifference]]] = {}
+    changes_by_key: dict[tuple[bool, str, str, str], list[tuple[_Rank, NightDifference]]] = {}
     for one in night.compared:
-        said = verdict_text(one, confidence)
-        if said.shown:
+        verdict = verdict_text(one, confidence)
+        if verdict.shown:
             alarmed = any(alarm(one) for alarm in alarms)
             other = one.measure not in night.measures[:1]
-            rank = not alarmed, other, said.tone != "bad", -strength(one)
-            of = one.kind == "baseline", one.score, one.by, one.slice
-            found.setdefault(of, []).append((rank, one))
-    chosen = []
-    for changes in found.values():
+            rank = not alarmed, other, verdict.tone != "bad", -strength(one)
+            key = one.kind == "baseline", one.score, one.by, one.slice
+            changes_by_key.setdefault(key, []).append((rank, one))
+    ranked = []
+    for changes in changes_by_key.values():
         rank, one = min(changes, key=lambda each: each[0])
-        chosen.append((rank, TopChanges(one, not rank[0], len(changes) - 1)))
-    return [one for _, one in sorted(chosen, key=lambda each: each[0])]
+        ranked.append((rank, TopChanges(one, not rank[0], len(changes) - 1)))
+    return [one for _, one in sorted(ranked, key=lambda each: each[0])]
 
 
 def changed_slices(night: Night) -> list[TopChanges]:
-    """The same without all rows, where those are told apart."""
+    """Return `top_changes` of slices, without those of all rows."""
     return [one for one in top_changes(night) if one.difference.slice != ALL]
 
 
@@ -102,48 +102,48 @@ _Rank = tuple[bool, bool, bool, float]
 
 
 def strength(difference: NightDifference) -> float:
-    """Standard errors that a difference is away from zero; infinitely many where they are zero."""
+    """Return a difference in standard errors; infinite if they are 0."""
     if difference.se > 0:
-        found = abs(difference.delta) / difference.se
-        return found if math.isfinite(found) else 0.0
+        ratio = abs(difference.delta) / difference.se
+        return ratio if math.isfinite(ratio) else 0.0
     return math.inf if difference.se == 0 and abs(difference.delta) > 0 else 0.0
 
 
 def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bool]:
-    """Whether a gate that failed failed for a difference."""
+    """Return a test whether a failed gate failed for a difference."""
     condition, _, since = outcome.condition.rpartition(_SINCE)
     kind = since.removesuffix(")").replace(" ", "_") if condition else "baseline"
     try:
         requested = terms_of(gate(condition or outcome.condition).condition)
-        meant = [(t, _meant(t, night)) for t in requested if isinstance(t, Term)]
+        terms = [(t, _measures_of_term(t, night)) for t in requested if isinstance(t, Term)]
     except FastRankEvalError:  # written by another version
-        meant = []
-    told = outcome.reason.split("; ")
+        terms = []
+    reasons = outcome.reason.split("; ")
 
     def failed(one: NightDifference) -> bool:
-        for term, measures in meant:
+        for term, measures in terms:
             if term.field in COMPARISON_FIELDS and one.kind != kind:
                 continue
             fits = one.measure in measures and term.score in (None, one.score)
             fits &= term.slice == one.slice if term.slice is not None else one.slice != ALL
-            # What a gate leaves open, its reason names: model, slice.
-            named = [one.score] * (term.score is None) + [one.slice] * (term.slice is None)
-            place = ", ".join(named)
-            if fits and (not named or any(text.startswith(f"{place}: ") for text in told)):
+            # The reason names the model and slice that the condition leaves open.
+            names = [one.score] * (term.score is None) + [one.slice] * (term.slice is None)
+            slice_text = ", ".join(names)
+            if fits and (not names or any(text.startswith(f"{slice_text}: ") for text in reasons)):
                 return True
         return False
 
     return failed
 
 
-def _meant(term: Term, night: Night) -> list[str]:
-    """Find the measures that a term is of; a profile may have given them other options."""
+def _measures_of_term(term: Term, night: Night) -> list[str]:
+    """Return the measures of a term; a profile may have changed their options."""
     wanted, measures = measure(term.measure), night.measures
     requested = night.conventions.get("requested")
-    found = find_computed(wanted, measures, requested if isinstance(requested, Mapping) else {})
-    if found is not None or requested:
-        return [] if found is None else [str(found)]
-    # Older nights do not hold the names that were requested.
+    result = find_computed(wanted, measures, requested if isinstance(requested, Mapping) else {})
+    if result is not None or requested:
+        return [] if result is None else [str(result)]
+    # Nights of older versions lack the requested names.
     return [
         text
         for text, one in zip(measures, map(measure, measures), strict=True)
@@ -157,17 +157,17 @@ _ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
 
 @dataclass(frozen=True)
 class Change:
-    """A difference as it is shown."""
+    """A difference as text for a page."""
 
     difference: NightDifference
-    said: VerdictText
+    verdict: VerdictText
     text: str
     interval: str
     p: str = ""
 
     @classmethod
     def of(cls, difference: NightDifference, confidence: float, digits: int) -> Change:
-        """A difference to so many decimals."""
+        """Format a difference to a number of decimals."""
         low, high = difference.ci_low, difference.ci_high
         return cls(
             difference,
@@ -179,28 +179,28 @@ class Change:
 
     @property
     def strength(self) -> float:
-        """Standard errors that the difference is away from zero."""
+        """The difference in standard errors."""
         return strength(self.difference)
 
 
 @dataclass(frozen=True)
-class Line:
-    """A value of the last night with its changes and what it was on the nights before.
+class PageRow:
+    """A value of the last night with its changes and past values.
 
     Parameters
     ----------
     value : NightValue
-    place : int
-        Of the model among the models.
+    model_index : int
+        Index of the model among the models.
     text, interval : str
     changes : dict of str to Change
-        By kind.
+        Changes by kind.
     past : tuple of float
-        Its value on each night, NaN where there is none.
+        The value on each night, NaN without one.
     """
 
     value: NightValue
-    place: int
+    model_index: int
     text: str
     interval: str
     changes: dict[str, Change] = field(default_factory=dict)
@@ -208,25 +208,26 @@ class Line:
 
     @property
     def shown(self) -> bool:
-        """Whether any change is shown."""
-        return any(change.said.shown for change in self.changes.values())
+        """Whether any change is significant."""
+        return any(change.verdict.shown for change in self.changes.values())
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """Lines of a smaller rank have moved more surely; those that moved since lead."""
+        """The sort key: changes since earlier nights first, by strength."""
         since = [change for kind, change in self.changes.items() if kind != "baseline"]
-        top_changes = [change for change in since if change.said.shown]
-        strongest = max((c.strength for c in top_changes or self.changes.values()), default=0.0)
-        return (not top_changes, not self.shown, -strongest)
+        significant = [change for change in since if change.verdict.shown]
+        strongest = max((c.strength for c in significant or self.changes.values()), default=0.0)
+        return (not significant, not self.shown, -strongest)
 
 
 class NightSeries:
-    """Nights looked up by model, slice and measure.
+    """The nights of a page, with lookup by model, slice and measure.
 
     Parameters
     ----------
     nights : sequence of Night
-        The last is the one shown. Put in order of their dates; of two of one date the later counts.
+        Sorted by date; the last of several with the same date counts. The page shows the last
+        night.
 
     Raises
     ------
@@ -241,7 +242,7 @@ class NightSeries:
         self.nights = tuple(by_date[date] for date in sorted(by_date))
         self.last = self.nights[-1]
         self.confidence = confidence_of(self.last)
-        self._found = [
+        self._values = [
             {(value.score, value.slice, value.measure): value for value in night.values}
             for night in self.nights
         ]
@@ -254,70 +255,72 @@ class NightSeries:
 
     @property
     def dates(self) -> list[dt.date]:
-        """Of each night."""
+        """The dates of the nights."""
         return [night.date for night in self.nights]
 
-    def past(self, model: str, part: str, measure: str) -> list[NightValue | None]:
-        """A value on each night."""
-        return [found.get((model, part, measure)) for found in self._found]
+    def past(self, model: str, slice_label: str, measure: str) -> list[NightValue | None]:
+        """Return a value on each night."""
+        return [values.get((model, slice_label, measure)) for values in self._values]
 
-    def digits(self, measure: str, whole: bool = True) -> int:
-        """Decimals of a measure, of all rows or of slices."""
+    def digits(self, measure: str, overall: bool = True) -> int:
+        """Return the decimals of a measure on all rows or on slices."""
         return digits_of(
             value
             for value in self.last.values
-            if value.measure == measure and (value.slice == "all") == whole
+            if value.measure == measure and (value.slice == "all") == overall
         )
 
-    def headline(self) -> list[Line]:
-        """The values of all rows, by measure and model."""
-        places = {measure: place for place, measure in enumerate(self.last.measures)}
-        lines = [
-            self._line(value, self.digits(value.measure))
+    def headline(self) -> list[PageRow]:
+        """Return the rows of values on all rows, by measure and model."""
+        order = {measure: model_index for model_index, measure in enumerate(self.last.measures)}
+        rows = [
+            self._row(value, self.digits(value.measure))
             for value in self.last.values
             if value.slice == "all"
         ]
-        last = len(places)
-        return sorted(lines, key=lambda line: (places.get(line.value.measure, last), line.place))
+        last = len(order)
+        return sorted(rows, key=lambda row: (order.get(row.value.measure, last), row.model_index))
 
-    def slices(self, measure: str) -> list[Line]:
-        """The values of a measure on slices, those that moved most surely first."""
-        digits = self.digits(measure, whole=False)
-        lines = [
-            self._line(value, digits)
+    def slices(self, measure: str) -> list[PageRow]:
+        """Return the rows of a measure on slices, the strongest changes first."""
+        digits = self.digits(measure, overall=False)
+        rows = [
+            self._row(value, digits)
             for value in self.last.values
             if value.slice != "all" and value.measure == measure
         ]
-        return sorted(lines, key=lambda line: line.rank)
+        return sorted(rows, key=lambda row: row.rank)
 
-    def line(self, model: str, part: str, measure: str) -> Line | None:
-        """A value of the last night, if there is one."""
-        value = self._found[-1].get((model, part, measure))
-        return None if value is None else self._line(value, self.digits(measure, part == "all"))
+    def row(self, model: str, slice_label: str, measure: str) -> PageRow | None:
+        """Return the row of a value of the last night, or None."""
+        value = self._values[-1].get((model, slice_label, measure))
+        return (
+            None if value is None else self._row(value, self.digits(measure, slice_label == "all"))
+        )
 
     def change(self, difference: NightDifference) -> Change:
-        """A difference of the last night as it is shown."""
+        """Format a difference of the last night."""
         digits = self.digits(difference.measure, difference.slice == "all")
         return Change.of(difference, self.confidence, digits)
 
-    def _line(self, value: NightValue, digits: int) -> Line:
+    def _row(self, value: NightValue, digits: int) -> PageRow:
         models = self.last.models
-        of = (value.score, value.slice, value.measure)
-        found = {
-            one.kind: Change.of(one, self.confidence, digits) for one in self._changes.get(of, ())
+        key = (value.score, value.slice, value.measure)
+        changes = {
+            one.kind: Change.of(one, self.confidence, digits) for one in self._changes.get(key, ())
         }
-        return Line(
+        return PageRow(
             value,
             models.index(value.score) if value.score in models else len(models),
             amount(value.value, digits),
             interval(value.ci_low, value.ci_high, digits),
-            {kind: found[kind] for kind in self.kinds if kind in found},
-            tuple(math.nan if one is None else one.value for one in self.past(*of)),
+            {kind: changes[kind] for kind in self.kinds if kind in changes},
+            tuple(math.nan if one is None else one.value for one in self.past(*key)),
         )
 
 
 def activity_measure(measures: Sequence[str]) -> str:
-    """The measure that is drawn by how active groups are: GAUC where there is one, else the first.
+    """Return the measure to draw by activity: GAUC, or else the first.
 
     Examples
     --------
@@ -328,29 +331,29 @@ def activity_measure(measures: Sequence[str]) -> str:
     return next(gauc, measures[0] if measures else "")
 
 
-def activity_of(values: Iterable[NightValue], measure: str) -> dict[str, list[NightValue]]:
-    """The values of a measure by how active groups are, where a slicing tells.
+def values_by_activity(values: Iterable[NightValue], measure: str) -> dict[str, list[NightValue]]:
+    """Return the values of a measure on slices by activity of groups.
 
     Returns
     -------
     dict of str to list of NightValue
-        By slicing, whose buckets do not overlap; they ascend.
+        By slicing, with ascending buckets that do not overlap.
     """
-    found: dict[str, list[NightValue]] = {}
+    result: dict[str, list[NightValue]] = {}
     for value in values:
         if value.measure == measure and _ACTIVITY.fullmatch(value.slice):
-            found.setdefault(value.by, []).append(value)
-    for lines in found.values():
-        lines.sort(key=lambda value: _least(value.slice))
-    return found
+            result.setdefault(value.by, []).append(value)
+    for rows in result.values():
+        rows.sort(key=lambda value: _bucket_start(value.slice))
+    return result
 
 
-def counted_of(bucket: str) -> str:
-    """What a bucket of active groups counts: ``"rows"`` or ``"positives"``."""
-    known = _ACTIVITY.fullmatch(bucket)
-    return known[1] if known else ""
+def activity_unit(bucket: str) -> str:
+    """Return what a bucket of activity counts: ``"rows"`` or ``"positives"``."""
+    match = _ACTIVITY.fullmatch(bucket)
+    return match[1] if match else ""
 
 
-def _least(label: str) -> tuple[int, bool]:
-    """Where a bucket begins; ``<2`` lies before ``=2-4``."""
+def _bucket_start(label: str) -> tuple[int, bool]:
+    """Return the sort key of a bucket; ``<2`` comes before ``=2-4``."""
     return int(re.findall(r"\d+", label)[0]), "<" not in label

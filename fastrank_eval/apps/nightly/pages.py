@@ -1,4 +1,4 @@
-"""Write the pages of a folder."""
+"""Write the pages of nights to a folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fastrank_eval.apps.nightly.periods import with_periods
 __all__ = ["LONGEST_QUERY", "FileLinks", "Links", "WebLinks", "check_pages", "write_pages"]
 
 
-#: Characters of an address that the web view answers.
+#: The most characters of a query that the web view answers.
 LONGEST_QUERY = 4000
 
 
 class Links(Protocol):
-    """Addresses of pages; those that are not there are empty."""
+    """Addresses of pages; empty for pages that do not exist."""
 
-    #: What the page is called that `home` leads to.
+    #: The title of the page of `home`.
     home_name: ClassVar[str]
 
     @property
@@ -42,21 +42,21 @@ class Links(Protocol):
         """The night after it."""
 
     def home(self) -> str:
-        """Where to begin."""
+        """Return the address of the first page."""
 
     def night(self, date: dt.date) -> str:
-        """One night."""
+        """Return the address of a night."""
 
-    def beside(self, first: dt.date, second: dt.date) -> str:
-        """Two nights side by side."""
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return the address of a comparison of two nights."""
 
     def slice(self, value: NightValue) -> str:
-        """A measure on a slice over time, up to the night of the value."""
+        """Return the address of a measure on a slice over time."""
 
 
 @dataclass(frozen=True)
 class WebLinks:
-    """Of the web view.
+    """Addresses in the web view.
 
     Parameters
     ----------
@@ -68,19 +68,19 @@ class WebLinks:
     home_name: ClassVar[str] = "All nights"
 
     def home(self) -> str:
-        """All nights."""
+        """Return the address of the list of nights."""
         return "/"
 
     def night(self, date: dt.date) -> str:
-        """Its page."""
+        """Return the address of a night."""
         return f"/night/{date}"
 
-    def beside(self, first: dt.date, second: dt.date) -> str:
-        """Their page."""
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return the address of a comparison of two nights."""
         return f"/beside?{urlencode({'first': first, 'second': second})}"
 
     def slice(self, value: NightValue) -> str:
-        """Its page; empty where a name is too long for an address."""
+        """Return the address of a slice; empty if it would be too long."""
         requested = {"slice": value.slice, "measure": value.measure}
         query = urlencode(requested, errors="replace")
         return f"/slice?{query}" if len(query) <= LONGEST_QUERY else ""
@@ -88,7 +88,7 @@ class WebLinks:
 
 @dataclass(frozen=True)
 class FileLinks:
-    """Of files in one folder, named by their nights.
+    """Addresses of files in one folder, named by their nights.
 
     Parameters
     ----------
@@ -100,113 +100,115 @@ class FileLinks:
     home_name: ClassVar[str] = "Latest night"
 
     def home(self) -> str:
-        """The page of the latest night."""
+        """Return the file of the latest night."""
         return "index.html"
 
     def night(self, date: dt.date) -> str:
-        """Its file."""
+        """Return the file of a night."""
         return f"{date}.html"
 
-    def beside(self, first: dt.date, second: dt.date) -> str:
-        """No file shows two nights."""
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return nothing: no file compares two nights."""
         return ""
 
     def slice(self, value: NightValue) -> str:
-        """No file shows one slice."""
+        """Return nothing: no file shows one slice."""
         return ""
 
 
-#: Stands in every page that was ever written, and in hardly any other file.
-_MARK = b"<footer><p>fastrank_eval "
+#: Text that every page contains, and hardly any other file.
+_PAGE_MARK = b"<footer><p>fastrank_eval "
 
 
 def check_pages(config: NightlyConfig, dates: Iterable[dt.date]) -> None:
-    """Refuse a folder that cannot be had, and missing libraries, before rows are read.
+    """Refuse an invalid folder or missing libraries before rows are read.
 
     Parameters
     ----------
     config : NightlyConfig
     dates : iterable of datetime.date
-        The nights to be run.
+        The nights to run.
 
     Raises
     ------
     ArgumentError
-        If pages are asked for and what draws them is not installed.
+        If pages are requested and their libraries are not installed.
     OutputError
-        If the folder cannot be made, or another file has the name of a page.
+        If the folder cannot be created, or another file has the name of a page.
     """
     if config.folder is None:
         return
-    _pages().check_libraries()
+    _page_module().check_libraries()
     for name in ("index", *dates):
         _check_page(config.folder / f"{name}.html")
-    # Not made yet: a night that fails leaves nothing.
+    # Do not create the folder yet: a night that fails leaves nothing.
     nearest = next(each for each in (config.folder, *config.folder.parents) if each.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return
-    lack = "may not be written" if nearest.is_dir() else "is no folder"
-    raise _cannot_be_made(config, f"{str(nearest)!r} {lack}")
+    problem = "may not be written" if nearest.is_dir() else "is no folder"
+    raise _folder_error(config, f"{str(nearest)!r} {problem}")
 
 
 def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
-    """Write the page of a night, and that of the latest night as ``index.html``.
+    """Write the page of a night, and ``index.html`` of the latest.
 
     Parameters
     ----------
     config : NightlyConfig
     night : Night
-        One that is in the history, with its periods.
+        A night of the history, with its periods.
 
     Returns
     -------
     list of Path
-        None without a folder.
+        Empty without a folder.
 
     Raises
     ------
     FastRankEvalError
-        If one cannot be drawn or written; the night is kept all the same.
+        If a page cannot be drawn or written. The history keeps the night.
     """
     if config.folder is None:
         return []
     try:
         config.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_be_made(config, str(error.strerror or error)) from error
+        raise _folder_error(config, str(error.strerror or error)) from error
     page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
     with closing(History(config.history)) as history:
-        drawn = {night.date: _drawn(config, config.folder, history, night)}
-        _put(page, drawn[night.date])
+        contents = {night.date: _draw_page(config, config.folder, history, night)}
+        _write_page(page, contents[night.date])
         while True:
             latest = history.dates()[-1]
-            if latest not in drawn:
-                (shown,) = history.read(latest, latest)
-                drawn[latest] = _drawn(config, config.folder, history, with_periods(shown, history))
-            # Another run may have kept a later night, whose page is not to be replaced by this.
+            if latest not in contents:
+                (latest_night,) = history.read(latest, latest)
+                contents[latest] = _draw_page(
+                    config, config.folder, history, with_periods(latest_night, history)
+                )
+            # Another run may have stored a later night: do not replace its page.
             with history.transaction():
                 if history.dates()[-1] == latest:
-                    _put(index, drawn[latest])
+                    _write_page(index, contents[latest])
                     return [page, index]
 
 
-def _cannot_be_made(config: NightlyConfig, why: str) -> OutputError:
+def _folder_error(config: NightlyConfig, reason: str) -> OutputError:
     return OutputError(
-        f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: {why}."
+        f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: {reason}."
     )
 
 
-def _drawn(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:
+def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:
     first = last.date - dt.timedelta(days=config.nights - 1)
-    before = history.read(first, last.date - dt.timedelta(days=1), whole_from=last.date)
+    before = history.read(first, last.date - dt.timedelta(days=1), details_from=last.date)
     links = _links(folder, history.dates(), last.date)
-    with TemporaryDirectory() as made:
-        path = Path(made) / "page.html"
+    with TemporaryDirectory() as temporary:
+        path = Path(temporary) / "page.html"
         try:
-            _pages().write_page([*before, last], path, links=links)
+            _page_module().write_page([*before, last], path, links=links)
         except FastRankEvalError:
             raise
-        except Exception as error:  # the night is kept, and others are to be run
+        except Exception as error:  # the history has the night, and other nights follow
             raise OutputError(
                 f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
                 "is a fault of fastrank_eval, not of the rows; please report it."
@@ -215,28 +217,28 @@ def _drawn(config: NightlyConfig, folder: Path, history: History, last: Night) -
 
 
 def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
-    """The nights next to one whose pages are in the folder."""
-    written = [each for each in dates if (folder / f"{each}.html").exists()]
-    before = [each for each in written if each < date]
-    after = [each for each in written if each > date]
+    """Link to the nearest nights with pages in the folder."""
+    with_page = [each for each in dates if (folder / f"{each}.html").exists()]
+    before = [each for each in with_page if each < date]
+    after = [each for each in with_page if each > date]
     return FileLinks(before[-1] if before else None, after[0] if after else None)
 
 
 def _check_page(path: Path) -> None:
     """Refuse to replace a file that is no page."""
-    if path.is_file() and (content := path.read_bytes()) and _MARK not in content:
+    if path.is_file() and (content := path.read_bytes()) and _PAGE_MARK not in content:
         raise OutputError(
             f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
             "which is no page of a night; name another folder, or remove the file."
         )
 
 
-def _put(path: Path, content: bytes) -> None:
+def _write_page(path: Path, content: bytes) -> None:
     _check_page(path)
     with atomic_path(path) as part:
         part.write_bytes(content)
 
 
-def _pages() -> Any:
-    """What draws pages; its libraries are an extra, and slow to import."""
+def _page_module() -> Any:
+    """Import the module of pages, whose libraries are optional and slow."""
     return import_module("fastrank_eval.apps.nightly.page")

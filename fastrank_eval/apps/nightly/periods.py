@@ -1,4 +1,4 @@
-"""Merge nights of a week and a month."""
+"""Merge the nights of a week and a month."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightValue,
     SavedStates,
-    called,
+    display_name,
     values_of,
 )
 from fastrank_eval.apps.nightly.run import KINDS
 from fastrank_eval.apps.nightly.text import confidence_of
 from fastrank_eval.results.state import State
 
-__all__ = ["MOST_SCORES", "Merged", "Merging", "NightStates", "with_periods"]
+__all__ = ["MOST_SCORES", "MergedNights", "NightMerger", "NightStates", "with_periods"]
 
 
-#: Bytes of kept states from which they are added up before others are read.
-AT_ONCE = 1 << 25
+#: Pending bytes of states at which they are merged before more are read.
+MERGE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
-class Merged:
-    """What several nights come to together.
+class MergedNights:
+    """The merged values of several nights.
 
     Parameters
     ----------
     values : tuple of NightValue
-        Of all rows and of each slice.
+        Values of all rows and of each slice.
     dates : tuple of datetime.date
-        Of the nights, ascending.
+        Dates of the nights, ascending.
     notes : tuple of str
-        What could not be merged, and why.
+        Nights and slices that could not be merged, and the reasons.
     """
 
     values: tuple[NightValue, ...] = ()
@@ -46,21 +46,21 @@ class Merged:
     notes: tuple[str, ...] = ()
 
 
-class Merging:
-    """The sum of nights that are added one by one.
+class NightMerger:
+    """Merges the states of nights that are added one by one.
 
-    Nights of other conventions, measures or models than the latest are left out, and so are slices
-    that not all of them cut in the same way, such as those between quantiles of each night.
+    Nights with other conventions, measures or models than the latest are left out. So are slicings
+    that differ between nights, such as those by quantiles of each night.
     """
 
     def __init__(self) -> None:
         self._total: State | None = None
         self._latest: State | None = None
-        self._waiting: list[tuple[dt.date, State]] = []
+        self._pending: list[tuple[dt.date, State]] = []
         self._bytes = 0
         self._dates: list[dt.date] = []
         self._notes: list[str] = []
-        self._gone: set[str] = set()
+        self._dropped: set[str] = set()
 
     def add(self, date: dt.date, content: bytes | None) -> None:
         """Add a night, or note why it is left out.
@@ -68,70 +68,72 @@ class Merging:
         Parameters
         ----------
         date : datetime.date
-            The latest comes first.
+            Dates descend from call to call.
         content : bytes or None
-            Of `State.to_bytes`; None where the night kept nothing.
+            Result of `State.to_bytes`; None if the night has no state.
         """
         if content is None:
-            self._notes.append(f"{date} is left out: it kept nothing to merge; run it again")
+            self._notes.append(f"{date} is left out: it has no saved state; run it again")
             return
         try:
             state = State.from_bytes(content, name=f"the state of {date}")
         except SourceError:
-            why = "what it kept to be merged cannot be read"
-            self._notes.append(f"{date} is left out: {why}; run it again, which replaces it")
+            reason = "its saved state cannot be read"
+            self._notes.append(f"{date} is left out: {reason}; run it again, which replaces it")
             return
-        # Empty nights add nothing, and their columns may be of other types.
+        # Skip empty nights, whose columns may have other types.
         if not state.rows:
             return
-        whole = state.without_slices()
+        overall = state.without_slices()
         try:
             if self._latest is None:
-                self._latest = whole
-            self._latest.check_mergeable(whole)
+                self._latest = overall
+            self._latest.check_mergeable(overall)
         except MergeError as error:
             self._notes.append(f"{date} is left out: {error}")
             return
-        self._waiting.append((date, state))
+        self._pending.append((date, state))
         self._bytes += len(content)
-        if self._bytes >= AT_ONCE:
-            self._settle()
+        if self._bytes >= MERGE_BYTES:
+            self._merge_pending()
 
-    def found(self, confidence: float, min_groups: int = 1) -> Merged:
-        """What all nights come to that were added so far: to the last bit one run over their rows.
+    def result(self, confidence: float, min_groups: int = 1) -> MergedNights:
+        """Return the merged values of all nights so far.
+
+        They equal one run over all rows, to the last bit.
 
         Parameters
         ----------
         confidence : float
         min_groups : int
-            Slices of fewer groups are left out.
+            Leave out slices of fewer groups.
         """
-        self._settle()
+        self._merge_pending()
         if self._total is None:
-            return Merged(notes=tuple(self._notes))
-        done = self._total.evaluation(confidence=confidence, min_groups=min_groups)
-        values = values_of(done, frozenset())
-        return Merged(tuple(values), tuple(sorted(self._dates)), tuple(self._notes))
+            return MergedNights(notes=tuple(self._notes))
+        evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
+        values = values_of(evaluation, frozenset())
+        return MergedNights(tuple(values), tuple(sorted(self._dates)), tuple(self._notes))
 
-    def _settle(self) -> None:
-        """Add those up that wait."""
-        if not self._waiting:
+    def _merge_pending(self) -> None:
+        """Merge the pending states into the total."""
+        if not self._pending:
             return
-        held = [] if self._total is None else [self._total]
-        states = self._cut_alike([*held, *(state for _, state in self._waiting)])
+        totals = [] if self._total is None else [self._total]
+        states = self._with_common_slicings([*totals, *(state for _, state in self._pending)])
         first, *others = states
         try:
             self._total = first.merge(*others, allow_repeated=True)
-            self._dates += [date for date, _ in self._waiting]
+            self._dates += [date for date, _ in self._pending]
         except MergeError:
-            self._add_each(first, others, bool(held))
-        self._waiting.clear()
+            self._add_each(first, others, bool(totals))
+        self._pending.clear()
         self._bytes = 0
 
-    def _add_each(self, first: State, others: Sequence[State], held: bool) -> None:
-        """Add them up one by one, without those whose columns are of other types."""
-        dates = iter([date for date, _ in self._waiting])
-        if not held:
+    def _add_each(self, first: State, others: Sequence[State], has_total: bool) -> None:
+        """Merge states one by one and leave out those with other column types."""
+        dates = iter([date for date, _ in self._pending])
+        if not has_total:
             self._dates.append(next(dates))
         self._total = first
         for date, state in zip(dates, others, strict=True):
@@ -141,72 +143,72 @@ class Merging:
             except MergeError as error:
                 self._notes.append(f"{date} is left out: {error}")
 
-    def _cut_alike(self, states: Sequence[State]) -> list[State]:
-        """The states with the slicings that are the same in all of them; notes tell the others."""
-        each = [state.slicings for state in states]
-        for by in dict.fromkeys(by for one in each for by in one):
-            if by in self._gone:
+    def _with_common_slicings(self, states: Sequence[State]) -> list[State]:
+        """Drop slicings that differ between states, with a note for each."""
+        slicings = [state.slicings for state in states]
+        for by in dict.fromkeys(by for slicings_of_state in slicings for by in slicings_of_state):
+            if by in self._dropped:
                 continue
-            if not all(by in one for one in each):
-                why = "not all nights have them"
-            elif any(one[by] != each[0][by] for one in each):
-                why = "their edges are not the same on all nights"
+            if not all(by in slicings_of_state for slicings_of_state in slicings):
+                reason = "not all nights have them"
+            elif any(slicings_of_state[by] != slicings[0][by] for slicings_of_state in slicings):
+                reason = "their edges are not the same on all nights"
             else:
                 continue
-            self._gone.add(by)
-            self._notes.append(f"slices by {by} are left out: {why}")
-        return [_without(state, self._gone) for state in states]
+            self._dropped.add(by)
+            self._notes.append(f"slices by {by} are left out: {reason}")
+        return [_without(state, self._dropped) for state in states]
 
 
-def _without(state: State, gone: set[str]) -> State:
-    others = [by for by in state.slicings if by in gone]
-    return state.without_slices(*others) if others else state
+def _without(state: State, dropped: set[str]) -> State:
+    dropped_here = [by for by in state.slicings if by in dropped]
+    return state.without_slices(*dropped_here) if dropped_here else state
 
 
-#: Scores, of all models, that are merged for a period at most: what that takes grows with them.
+#: The most scores, over all models, to merge for a period. Time and memory grow with them.
 MOST_SCORES = 20_000_000
 
 
 class NightStates(Protocol):
-    """Where the states of nights are: `history.History` or the like."""
+    """A store of the states of nights, such as `history.History`."""
 
     def rows(self, first: dt.date, last: dt.date) -> Mapping[dt.date, int]:
-        """How many rows each night has, from one date to another, both included."""
+        """Return the number of rows of each night from `first` to `last`."""
 
     def repeats(self, first: dt.date, last: dt.date) -> Mapping[dt.date, dt.date]:
-        """Nights whose rows are those of an earlier one, and which."""
+        """Map nights to the earlier night with the same rows."""
 
     def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
-        """The latest night before a date that has the rows of a fingerprint."""
+        """Return the latest night before a date with a fingerprint, or None."""
 
     def state(self, date: dt.date, kind: str) -> bytes | None:
-        """What a night keeps to be merged; see `night_state.KINDS`."""
+        """Return a saved state of a night; see `run.KINDS`."""
 
 
 def with_periods(
     night: Night,
     history: NightStates | None,
-    kept: SavedStates | None = None,
+    states: SavedStates | None = None,
     *,
     confidence: float | None = None,
     min_groups: int | None = None,
 ) -> Night:
-    """The same with the numbers of the week and the month that end with it.
+    """Add the merged values of the week and the month that end with a night.
 
-    A night that cannot be read or merged is left out, and so is one whose rows are those of an
-    earlier night; notes tell why.
+    Nights that cannot be read or merged are left out, and so are nights with the rows of an earlier
+    night. Notes give the reasons.
 
     Parameters
     ----------
     night : Night
     history : NightStates or None
-        Where the nights before it are; None: there are none.
-    kept : SavedStates, optional
-        What the night itself keeps, which the history need not have then.
+        The store of the earlier nights; None without any.
+    states : SavedStates, optional
+        The states of the night itself, if the history may lack them.
     confidence : float, optional
-        By default that of the night.
+        By default the confidence of the night.
     min_groups : int, optional
-        Slices of fewer groups are left out; by default as on the night.
+        Leave out slices of fewer groups; by default as on the night.
     """
     first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
     rows: dict[dt.date, int] = {}
@@ -214,59 +216,59 @@ def with_periods(
     if history is not None:
         rows = dict(history.rows(first, night.date))
         repeats = dict(history.repeats(first, night.date))
-    if kept is not None:
+    if states is not None:
         rows[night.date] = night.quality.rows
         repeats.pop(night.date, None)
-        earlier = None if history is None else history.repeated(kept.fingerprint, night.date)
+        earlier = None if history is None else history.repeated(states.fingerprint, night.date)
         if earlier is not None:
             repeats[night.date] = earlier
 
     def content(date: dt.date, kind: str) -> bytes | None:
-        if kept is not None and date == night.date:
-            return kept.contents.get(kind)
+        if states is not None and date == night.date:
+            return states.contents.get(kind)
         return None if history is None else history.state(date, kind)
 
-    chosen = confidence_of(night) if confidence is None else confidence
-    fewest = _min_groups(night) if min_groups is None else min_groups
+    level = confidence_of(night) if confidence is None else confidence
+    least_groups = _min_groups(night) if min_groups is None else min_groups
     values: dict[str, list[NightValue]] = {name: [] for name in PERIODS}
     dates: dict[str, tuple[dt.date, ...]] = {}
     notes: list[str] = []
     for kind in KINDS:
         if content(night.date, kind) is None and night.quality.rows:
-            # It has no measure of this kind, so that nothing is asked for.
+            # The night has no measure of this kind.
             continue
-        wanted = dict(PERIODS)
+        wanted_periods = dict(PERIODS)
         for name, days in PERIODS.items() if kind == "scores" else ():
             scores = len(night.models) * sum(
-                many for date, many in rows.items() if _within(date, night, days)
+                count for date, count in rows.items() if _within(date, night, days)
             )
             if scores > MOST_SCORES:
-                del wanted[name]
+                del wanted_periods[name]
                 notes.append(_too_many(name, scores))
-        merging = Merging()
-        for ago in range(max(wanted.values(), default=0)):
+        merging = NightMerger()
+        for ago in range(max(wanted_periods.values(), default=0)):
             date = night.date - dt.timedelta(days=ago)
             if rows.get(date) and date not in repeats:
                 merging.add(date, content(date, kind))
-            for name in (name for name, days in wanted.items() if days == ago + 1):
-                found = merging.found(chosen, fewest)
+            for name in (name for name, days in wanted_periods.items() if days == ago + 1):
+                merged = merging.result(level, least_groups)
                 values[name] += [
-                    replace(value, measure=called(value.measure, night.measures))
-                    for value in found.values
+                    replace(value, measure=display_name(value.measure, night.measures))
+                    for value in merged.values
                 ]
-                dates.setdefault(name, found.dates)
-                notes += [f"{name}: {note}" for note in found.notes]
+                dates.setdefault(name, merged.dates)
+                notes += [f"{name}: {note}" for note in merged.notes]
     for date, other in sorted(repeats.items()):
         notes += [
             f"{name}: {date} is left out: its rows are those of {other}"
             for name, days in PERIODS.items()
             if _within(date, night, days)
         ]
-    there = {name: of for name, of in dates.items() if of}
+    dates_by_period = {name: nights for name, nights in dates.items() if nights}
     return replace(
         night,
-        periods={name: _in_order(night, values[name]) for name in there},
-        period_nights=there,
+        periods={name: _in_order(night, values[name]) for name in dates_by_period},
+        period_nights=dates_by_period,
         period_notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -283,18 +285,18 @@ def _too_many(name: str, scores: int) -> str:
 
 
 def _min_groups(night: Night) -> int:
-    told = night.conventions.get("min_groups", 1)
-    return told if isinstance(told, int) else 1
+    value = night.conventions.get("min_groups", 1)
+    return value if isinstance(value, int) else 1
 
 
 def _in_order(night: Night, values: Iterable[NightValue]) -> tuple[NightValue, ...]:
-    """Values of all rows before those of slices, by model and measure."""
-    models = {model: place for place, model in enumerate(night.models)}
-    measures = {measure: place for place, measure in enumerate(night.measures)}
+    """Sort values: all rows by model and measure, then slices."""
+    models = {model: index for index, model in enumerate(night.models)}
+    measures = {measure: index for index, measure in enumerate(night.measures)}
 
-    def place(value: NightValue) -> tuple[int, ...]:
+    def index(value: NightValue) -> tuple[int, ...]:
         if value.slice != "all":
             return (1,)
         return 0, models.get(value.score, 0), measures.get(value.measure, len(measures))
 
-    return tuple(sorted(values, key=place))
+    return tuple(sorted(values, key=index))

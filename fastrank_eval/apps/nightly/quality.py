@@ -1,4 +1,4 @@
-"""Judge the soundness of rows."""
+"""Judge whether the rows of a night are sound."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ __all__ = [
     "UNSCORED",
     "FirstScores",
     "distinct_scores",
-    "judged",
+    "judge_quality",
     "quality_of",
 ]
 
-#: Rows that are looked at together.
+#: Rows per step of a search for distinct scores.
 _BLOCK = 1 << 12
 
 
 class _Count(Measure):
-    """A number of each group, added up over all of them."""
+    """A count per group, summed over groups."""
 
     options = (WEIGHT,)
     formula = "n"
@@ -47,29 +47,29 @@ class _Count(Measure):
     needs_ranks = False
     aggregate = "sum"
     range = (0.0, np.inf)
-    # A count is of rows, whatever they weigh.
+    # Counts ignore the weights of rows.
     uses_row_weights = True
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Keep it out of the registry, which is of what users may ask for."""
+        """Do not register the class: users cannot request it."""
 
     def empty_is_known(self) -> bool:
-        """A group without a click has rows to count too."""
+        """Return False: a group without a click has rows to count."""
         return False
 
     def pass_key(self) -> Hashable:
-        """Each goes over the rows by itself."""
+        """Return a key of its own: every count passes over the rows by itself."""
         return "counts", self.name
 
     @classmethod
     def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
-        """Write the number of each group."""
+        """Write the count of each group."""
         for _, out in zip(measures, outs, strict=True):
             out[:] = cls.of_groups(ranking)
 
     @classmethod
     def of_groups(cls, ranking: Ranking) -> np.ndarray:
-        """The number of each group."""
+        """Return the count of each group."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
@@ -79,7 +79,7 @@ class _TiedRows(_Count):
 
     @classmethod
     def of_groups(cls, ranking: Ranking) -> np.ndarray:
-        """A row is tied if a neighbour in the order by score has its score."""
+        """Count rows with the score of a neighbour in the order by score."""
         score, starts = ranking.scored.score, ranking.scored.starts
         ordered = score[order_by_score(score, starts)]
         same = np.zeros(len(score) + 1, np.bool_)
@@ -91,11 +91,11 @@ class _TiedRows(_Count):
 
 class _SingleClassGroups(_Count):
     name = "SingleClassGroups"
-    summary = "groups whose labels are all alike"
+    summary = "groups whose labels are all equal"
 
     @classmethod
     def of_groups(cls, ranking: Ranking) -> np.ndarray:
-        """1 where no row is positive, or every one."""
+        """Return 1 for groups without a positive row or with only positive rows."""
         positives = ranking.relevant(1.0)
         return (positives == 0) | (positives == ranking.rows)
 
@@ -106,7 +106,7 @@ class _UnscoredRows(_Count):
 
     @classmethod
     def of_groups(cls, ranking: Ranking) -> np.ndarray:
-        """Rows less those that have a score."""
+        """Count the rows without a score."""
         return ranking.rows - ranking.retrieved
 
 
@@ -117,12 +117,12 @@ class _UnjudgedRows(_Count):
 
     @classmethod
     def of_groups(cls, ranking: Ranking) -> np.ndarray:
-        """Rows that nobody judged."""
+        """Count the rows without a label."""
         return ranking.scored.chunk.unjudged_rows()
 
 
 class FirstScores:
-    """The distinct scores of some rows, up to a limit; several threads may add rows.
+    """Distinct scores of rows up to a limit; threads may add rows.
 
     Parameters
     ----------
@@ -141,25 +141,25 @@ class FirstScores:
         self.scores, self.rows = np.empty(0), 0
 
     def add(self, score: np.ndarray) -> None:
-        """Add the scores of rows; few are looked at once the limit is reached."""
+        """Add the scores of rows; stop looking at them once the limit is reached."""
         with self._lock:
             self.rows += len(score)
         for first in range(0, len(score), _BLOCK):
             if len(self.scores) >= self._limit:
                 return
-            found = np.unique(score[first : first + _BLOCK])
+            unique = np.unique(score[first : first + _BLOCK])
             with self._lock:
-                self.scores = np.union1d(self.scores, found)[: self._limit]
+                self.scores = np.union1d(self.scores, unique)[: self._limit]
 
 
-class _OfAllRows(PooledMeasure):
-    """A number of all rows together."""
+class _UnregisteredPooledMeasure(PooledMeasure):
+    """A measure of all rows that users cannot request."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        """Keep it out of the registry, which is of what users may ask for."""
+        """Do not register the class."""
 
 
-class _DistinctScores(_OfAllRows):
+class _DistinctScores(_UnregisteredPooledMeasure):
     name = "DistinctScores"
     summary = "distinct scores, up to a limit"
     formula = "n"
@@ -181,7 +181,7 @@ class _DistinctScores(_OfAllRows):
 
 
 def distinct_scores(limit: int) -> PooledMeasure:
-    """The count of distinct scores that stops at a limit of 2 or more; see `FirstScores`."""
+    """Return a measure that counts distinct scores up to a limit of 2 or more."""
     return _DistinctScores(limit=limit)
 
 
@@ -189,148 +189,148 @@ TIED, SINGLE_CLASS = _TiedRows(), _SingleClassGroups()
 UNSCORED, UNJUDGED = _UnscoredRows(), _UnjudgedRows()
 
 
-def quality_of(done: Evaluation) -> NightQuality:
-    """What a run tells of its rows, as yet without their drift.
+def quality_of(evaluation: Evaluation) -> NightQuality:
+    """Return the quality of the rows of a run, without drift.
 
     Parameters
     ----------
-    done : Evaluation
-        Of a plan with the measures of `row_counts`; what those left out would tell is NaN.
+    evaluation : Evaluation
+        Its plan has the counting measures of this file; numbers of missing ones are NaN.
     """
-    plan, whole = done.plan, done.totals.overall
-    rows, groups, positives = whole.rows(), whole.groups(), whole.positives()
+    plan, totals = evaluation.plan, evaluation.totals.overall
+    rows, groups, positives = totals.rows(), totals.groups(), totals.positives()
     model = plan.baseline or 0
-    single = _counted(done, SINGLE_CLASS, model)
+    single_class_groups = _sum_of(evaluation, SINGLE_CLASS, model)
     if SINGLE_CLASS in plan.measures:
-        # Groups that no measure is to see have no positive row.
-        at = plan.measures.index(SINGLE_CLASS)
-        single = (0 if math.isnan(single) else single) + sum(
-            whole.means[model].dropped(at).values()
+        # Groups that `groups` drops have no positive row, so they are of one class.
+        index = plan.measures.index(SINGLE_CLASS)
+        single_class_groups = (0 if math.isnan(single_class_groups) else single_class_groups) + sum(
+            totals.means[model].dropped(index).values()
         )
     return NightQuality(
         rows=rows,
         groups=groups,
         positives=positives,
         ctr=_share(positives, rows),
-        coverage=_coverage(done, model),
-        single_class_share=_share(single, groups),
-        tie_rate=_share(_counted(done, TIED, model), rows),
-        nulls=_nulls(done),
+        coverage=_coverage(evaluation, model),
+        single_class_share=_share(single_class_groups, groups),
+        tie_rate=_share(_sum_of(evaluation, TIED, model), rows),
+        nulls=_nulls(evaluation),
         tie_rates={
-            score: _share(_counted(done, TIED, at), rows)
-            for at, score in enumerate(plan.roles.scores)
+            score: _share(_sum_of(evaluation, TIED, index), rows)
+            for index, score in enumerate(plan.roles.scores)
             if TIED in plan.measures and rows
         },
     )
 
 
-def judged(
+def judge_quality(
     quality: NightQuality,
     volumes: Sequence[tuple[int, float]],
     limits: QualityLimits,
     repeated: dt.date | None = None,
 ) -> NightQuality:
-    """The same with drift and what is wrong.
+    """Add drift and flags to the quality of a night.
 
     Parameters
     ----------
     quality : NightQuality
     volumes : sequence of (int, float)
-        Rows and CTR of the nights before that have rows.
+        Rows and CTR of the earlier nights with rows.
     limits : QualityLimits
     repeated : datetime.date, optional
-        An earlier night that has the same rows.
+        An earlier night with the same rows.
     """
-    found = replace(
+    judged = replace(
         quality,
         volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in volumes]),
         ctr_drift=drift(quality.ctr, [ctr for _, ctr in volumes]),
     )
     flags = [] if repeated is None else [f"the rows are those of {repeated}"]
-    flags.append(_below("rows", found.rows, limits.min_rows))
-    flags.append(_below("groups", found.groups, limits.min_groups))
-    flags.append(_below("coverage", found.coverage, limits.min_coverage))
+    flags.append(_below_limit("rows", judged.rows, limits.min_rows))
+    flags.append(_below_limit("groups", judged.groups, limits.min_groups))
+    flags.append(_below_limit("coverage", judged.coverage, limits.min_coverage))
     flags.append(
-        _above("share of groups of one class", found.single_class_share,
+        _above_limit("share of groups of one class", judged.single_class_share,
                limits.max_single_class_share)
     )  # fmt: skip
-    for score, rate in found.tie_rates.items():
-        flags.append(_above(f"tie rate of {score!r}", rate, limits.max_tie_rate))
-    for column, nulls in found.nulls.items():
-        share = _share(nulls, found.rows)
-        flags.append(_above(f"share of nulls of {column!r}", share, limits.max_null_share))
-    flags.append(_far("rows", found.volume_drift, limits.max_volume_drift))
-    flags.append(_far("CTR", found.ctr_drift, limits.max_ctr_drift))
-    return replace(found, flags=tuple(flag for flag in flags if flag))
+    for score, rate in judged.tie_rates.items():
+        flags.append(_above_limit(f"tie rate of {score!r}", rate, limits.max_tie_rate))
+    for column, nulls in judged.nulls.items():
+        share = _share(nulls, judged.rows)
+        flags.append(_above_limit(f"share of nulls of {column!r}", share, limits.max_null_share))
+    flags.append(_drift_flag("rows", judged.volume_drift, limits.max_volume_drift))
+    flags.append(_drift_flag("CTR", judged.ctr_drift, limits.max_ctr_drift))
+    return replace(judged, flags=tuple(flag for flag in flags if flag))
 
 
-def _counted(done: Evaluation, counted: Measure, model: int) -> float:
-    if counted not in done.plan.measures:
+def _sum_of(evaluation: Evaluation, measure: Measure, model: int) -> float:
+    if measure not in evaluation.plan.measures:
         return math.nan
-    return done.totals.overall.means[model].sum(done.plan.measures.index(counted))
+    return evaluation.totals.overall.means[model].sum(evaluation.plan.measures.index(measure))
 
 
-def _coverage(done: Evaluation, model: int) -> float:
-    """The share of groups that GAUC uses, or the first measure over groups, or the first."""
-    plan = done.plan
-    of_groups = [m for m in plan.measures if not m.pooled]
-    requested = [m for m in of_groups if m not in (TIED, SINGLE_CLASS, UNSCORED, UNJUDGED)]
+def _coverage(evaluation: Evaluation, model: int) -> float:
+    """Return the share of groups that GAUC, or else another measure, uses."""
+    plan = evaluation.plan
+    grouped = [m for m in plan.measures if not m.pooled]
+    requested = [m for m in grouped if m not in (TIED, SINGLE_CLASS, UNSCORED, UNJUDGED)]
     gauc = [m for m in requested if m.name == "GAUC"]
-    chosen = (gauc or requested or [plan.measures[0]])[0]
+    measure = (gauc or requested or [plan.measures[0]])[0]
     score = plan.roles.scores[model]
-    for line in done.summary:
-        if (line.score, line.slice, line.measure) == (score, "all", str(chosen)):
-            return _share(line.groups_used, line.groups)
+    for record in evaluation.summary:
+        if (record.score, record.slice, record.measure) == (score, "all", str(measure)):
+            return _share(record.groups_used, record.groups)
     return math.nan
 
 
-def _nulls(done: Evaluation) -> dict[str, int]:
-    """Nulls of each column that may hold some, and 0 of those whose nulls are an error."""
-    plan, roles = done.plan, done.plan.roles
-    found = dict.fromkeys((*roles.group, roles.label, *roles.scores), 0)
+def _nulls(evaluation: Evaluation) -> dict[str, int]:
+    """Count the nulls of each column; 0 if nulls of the column are an error."""
+    plan, roles = evaluation.plan, evaluation.plan.roles
+    null_counts = dict.fromkeys((*roles.group, roles.label, *roles.scores), 0)
     if roles.unjudged == "drop":
-        del found[roles.label]
+        del null_counts[roles.label]
     if UNJUDGED in plan.measures:
-        found[roles.label] = _whole(_counted(done, UNJUDGED, 0))
+        null_counts[roles.label] = _to_count(_sum_of(evaluation, UNJUDGED, 0))
     for model, score in enumerate(roles.scores):
         if UNSCORED in plan.measures:
-            found[score] = _whole(_counted(done, UNSCORED, model))
-    for slicing, sums in zip(plan.slicings, done.totals.slices, strict=True):
+            null_counts[score] = _to_count(_sum_of(evaluation, UNSCORED, model))
+    for slicing, sums in zip(plan.slicings, evaluation.totals.slices, strict=True):
         slices = slicing.slices()
         for part in slicing.spec.columns:
             if part.activity:
                 continue
-            null = _null_mask(slices.values[part.name])
-            found[part.column] = sum(
-                sums.rows(line)
-                for line, missing in zip(slices.codes.tolist(), null, strict=True)
-                if missing
+            mask = _null_mask(slices.values[part.name])
+            null_counts[part.column] = sum(
+                sums.rows(slice_index)
+                for slice_index, is_null in zip(slices.codes.tolist(), mask, strict=True)
+                if is_null
             )
-    return found
+    return null_counts
 
 
 def _null_mask(values: pa.Array) -> list[bool]:
-    return [bool(missing) for missing in values.is_null().to_pylist()]
+    return [bool(is_null) for is_null in values.is_null().to_pylist()]
 
 
-def _whole(number: float) -> int:
+def _to_count(number: float) -> int:
     return 0 if math.isnan(number) else round(number)
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else math.nan
+def _share(part: float, total: float) -> float:
+    return part / total if total else math.nan
 
 
-def _below(what: str, value: float, least: float | None) -> str:
-    return f"{what} {value:,.6g}, below {least:,.6g}" if least is not None and value < least else ""
+def _below_limit(name: str, value: float, limit: float | None) -> str:
+    return f"{name} {value:,.6g}, below {limit:,.6g}" if limit is not None and value < limit else ""
 
 
-def _above(what: str, value: float, most: float | None) -> str:
-    return f"{what} {value:.4g}, above {most:.4g}" if most is not None and value > most else ""
+def _above_limit(name: str, value: float, limit: float | None) -> str:
+    return f"{name} {value:.4g}, above {limit:.4g}" if limit is not None and value > limit else ""
 
 
-def _far(what: str, distance: float, most: float | None) -> str:
-    if most is None or math.isnan(distance) or abs(distance) <= most:
+def _drift_flag(name: str, distance: float, limit: float | None) -> str:
+    if limit is None or math.isnan(distance) or abs(distance) <= limit:
         return ""
-    way = "more" if distance > 0 else "less"
-    return f"{what} {abs(distance):.3g} deviations {way} than on the nights before"
+    direction = "more" if distance > 0 else "less"
+    return f"{name} {abs(distance):.3g} deviations {direction} than on the nights before"

@@ -1,4 +1,4 @@
-"""Evaluate nights, and keep them."""
+"""Evaluate nights and store them in history."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.findings import (
     FewScores,
     by_importance,
-    counted_scores,
     few_scores,
+    few_scores_outcomes,
     gate_findings,
-    outcomes_of_few,
     score_findings,
+    scores_to_count,
     with_since,
 )
 from fastrank_eval.apps.nightly.gates import gate_outcomes
@@ -40,9 +40,9 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     SavedStates,
-    names_shown,
-    taken,
+    display_names,
     values_of,
+    with_standard_errors,
 )
 from fastrank_eval.apps.nightly.quality import (
     SINGLE_CLASS,
@@ -50,7 +50,7 @@ from fastrank_eval.apps.nightly.quality import (
     UNJUDGED,
     UNSCORED,
     distinct_scores,
-    judged,
+    judge_quality,
     quality_of,
 )
 from fastrank_eval.engine.plan import Plan
@@ -65,88 +65,100 @@ from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.results.state import State
 from fastrank_eval.stats.score_table import ScoreTable
 
-__all__ = ["KINDS", "NightRun", "check_folder", "curves_of", "nightly", "rehearsed", "states_of"]
+__all__ = [
+    "KINDS",
+    "NightRun",
+    "check_folder",
+    "curves_of",
+    "nightly",
+    "states_of",
+    "with_history_copy",
+]
 
-#: The states of a night: of measures of groups, of measures of all rows that are a few sums, and of
-#: those that are read from the score of every row, which grow with the rows.
+#: Kinds of saved states: measures of groups; measures of all rows that are a few sums; and measures
+#: that read the score of every row, whose states grow with the rows.
 KINDS = ("groups", "sums", "scores")
 
 
 def states_of(
-    done: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
+    evaluation: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
 ) -> SavedStates:
-    """Keep what a run has added up.
+    """Save the states of a run.
 
     Parameters
     ----------
     done : Evaluation
     source : object
-        As `run` was given it.
+        The source of `run`.
     hidden : collection of str
-        Measures of groups that are left out: no other run knows them.
+        Measures to leave out, since no other run has them.
     keep : str
         One of `STATES`.
     """
-    told = [m for m in done.plan.measures if str(m) not in hidden]
-    chosen: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
-    for measure in told:
-        chosen[_kind(measure)].append(measure)
-    sliced = {"groups": ("everything", "slices")}
+    measures = [m for m in evaluation.plan.measures if str(m) not in hidden]
+    measures_by_kind: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
+    for measure in measures:
+        measures_by_kind[_kind_of(measure)].append(measure)
+    sliced_by = {"groups": ("everything", "slices")}
     states = {
-        kind: _state(done, source, measures, keep in sliced.get(kind, ("everything",)))
-        for kind, measures in chosen.items()
+        kind: _state(evaluation, source, measures, keep in sliced_by.get(kind, ("everything",)))
+        for kind, measures in measures_by_kind.items()
         if measures and (keep != "groups" or kind == "groups")
     }
-    prints = [
+    fingerprints = [
         seen.fingerprint for state in states.values() for seen in state.provenance if seen.rows
     ]
-    fingerprint = hashlib.sha256("".join(prints).encode()).hexdigest() if prints else ""
+    fingerprint = hashlib.sha256("".join(fingerprints).encode()).hexdigest() if fingerprints else ""
     return SavedStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
 
 
-def _kind(measure: Measure) -> str:
+def _kind_of(measure: Measure) -> str:
     if not measure.pooled:
         return "groups"
     return "sums" if isinstance(measure, ClusteredMeasure) else "scores"
 
 
-def _state(done: Evaluation, source: object, measures: list[Measure], sliced: bool) -> State:
-    chosen = [done.plan.measures.index(m) for m in measures]
-    plan = replace(done.plan, measures=tuple(measures))
-    if not sliced:
+def _state(
+    evaluation: Evaluation, source: object, measures: list[Measure], keep_slices: bool
+) -> State:
+    indices = [evaluation.plan.measures.index(m) for m in measures]
+    plan = replace(evaluation.plan, measures=tuple(measures))
+    if not keep_slices:
         plan = replace(plan, slicing=None)
-    totals = Totals(plan, done.totals.shared if sliced else _of_all_rows(done, plan))
-    totals.overall = done.totals.overall.of_measures(plan, chosen)
-    if sliced:
-        totals.slices = [sums.of_measures(plan, chosen) for sums in done.totals.slices]
+    totals = Totals(
+        plan, evaluation.totals.shared if keep_slices else _without_slices(evaluation, plan)
+    )
+    totals.overall = evaluation.totals.overall.of_measures(plan, indices)
+    if keep_slices:
+        totals.slices = [sums.of_measures(plan, indices) for sums in evaluation.totals.slices]
     texts = set(map(str, measures))
-    requested = {name: text for name, text in done.requested.items() if text in texts}
-    state = state_of_run(replace(done, plan=plan, totals=totals, requested=requested), source)
-    return state if sliced else state.without_slices()
+    requested = {name: text for name, text in evaluation.requested.items() if text in texts}
+    state = state_of_run(replace(evaluation, plan=plan, totals=totals, requested=requested), source)
+    return state if keep_slices else state.without_slices()
 
 
-def _of_all_rows(done: Evaluation, plan: Plan) -> SharedStates:
-    pools = SharedStates(plan)
-    pools.overall = done.totals.shared.overall
-    return pools
+def _without_slices(evaluation: Evaluation, plan: Plan) -> SharedStates:
+    row_states = SharedStates(plan)
+    row_states.overall = evaluation.totals.shared.overall
+    return row_states
 
 
 _POINTS, _BINS, _DIGITS = 100, 20, 6
 
 
-def draws_curves(measure: Measure) -> bool:
-    """Whether it keeps the score of every row, and which rows are of grade 1 or more."""
+def has_curves(measure: Measure) -> bool:
+    """Tell whether a measure keeps all scores, with grade 1 as positive."""
     return isinstance(measure, PooledAUC) and measure.bins is None and measure.rel == 1
 
 
-def curves_of(done: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
-    """The curves of every model, of the scores that AUC has kept.
+def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
+    """Return the curves of every model from the scores that AUC keeps.
 
     Parameters
     ----------
-    done : Evaluation
-        Without AUC among its measures, or with AUC in bins only, there are no curves; nor is there
-        one of calibration of a model whose scores are no probabilities.
+    evaluation : Evaluation
+        There are no curves without AUC, or with AUC in bins only. A model has no calibration curve
+        if its scores are no probabilities.
 
     Returns
     -------
@@ -154,48 +166,54 @@ def curves_of(done: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
         ``"roc"``: true over false positive rate; ``"calibration"``: observed rate over mean
         prediction, in bins of equally many rows.
     """
-    drawing = [m for m in done.plan.measures if isinstance(m, PooledAUC) and draws_curves(m)]
+    drawing = [m for m in evaluation.plan.measures if isinstance(m, PooledAUC) and has_curves(m)]
     if not drawing:
         return {}
-    # The area under the curve drawn, if there is one of all of it.
+    # Label the curve with the full area, if it is among the measures.
     auc = min(drawing, key=lambda m: m.max_fpr is not None)
-    tables = dict(_tables(done, auc))
-    lines = {
+    tables = dict(_tables(evaluation, auc))
+    curves = {
         "roc": [
-            _roc(score, table, done, auc) for score, table in tables.items() if not table.missing
+            _roc(score, table, evaluation, auc)
+            for score, table in tables.items()
+            if not table.missing
         ],
-        "calibration": [_calibration(score, table, done) for score, table in tables.items()],
+        "calibration": [_calibration(score, table, evaluation) for score, table in tables.items()],
     }
-    found = {kind: tuple(line for line in of if line is not None) for kind, of in lines.items()}
-    return {kind: of for kind, of in found.items() if of}
+    result = {
+        kind: tuple(line for line in lines if line is not None) for kind, lines in curves.items()
+    }
+    return {kind: lines for kind, lines in result.items() if lines}
 
 
-def _tables(done: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
-    for score, pools in zip(done.plan.roles.scores, done.totals.row_states, strict=True):
-        state = pools[auc.state_key()]
+def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
+    for score, row_states in zip(
+        evaluation.plan.roles.scores, evaluation.totals.row_states, strict=True
+    ):
+        state = row_states[auc.state_key()]
         scores = state.scores if auc.se == "clustered" else state
-        yield score, scores.table(partial(in_order, done.plan.threads))
+        yield score, scores.table(partial(in_order, evaluation.plan.threads))
 
 
-def _roc(score: str, table: ScoreTable, done: Evaluation, auc: PooledAUC) -> CurveLine | None:
+def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine | None:
     if not len(table.score):
         return None
     points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
-    called = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
-    label = f"{called} {next(_aucs(done, score, auc)):.4f}"
+    name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
+    label = f"{name} {next(_aucs(evaluation, score, auc)):.4f}"
     return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
 
 
-def _aucs(done: Evaluation, score: str, auc: PooledAUC) -> Iterator[float]:
-    for line in done.summary:
-        if (line.score, line.slice, line.measure) == (score, "all", str(auc)):
-            yield line.value
+def _aucs(evaluation: Evaluation, score: str, auc: PooledAUC) -> Iterator[float]:
+    for record in evaluation.summary:
+        if (record.score, record.slice, record.measure) == (score, "all", str(auc)):
+            yield record.value
 
 
-def _calibration(score: str, table: ScoreTable, done: Evaluation) -> CurveLine | None:
+def _calibration(score: str, table: ScoreTable, evaluation: Evaluation) -> CurveLine | None:
     if not len(table.score) or not table.positive + table.other > 0:
         return None
-    rate = done.meta.conventions["sampling_rate"]
+    rate = evaluation.meta.conventions["sampling_rate"]
     try:
         bins = curve_points.calibration_bins(
             table, score, bins=_BINS, binning="equal-count", confidence=0.95,
@@ -203,8 +221,8 @@ def _calibration(score: str, table: ScoreTable, done: Evaluation) -> CurveLine |
         )  # fmt: skip
     except ColumnError:  # scores that are no probabilities
         return None
-    many = len(bins["mean_prediction"])
-    label = f"ECE {curve_points.expected_error(bins):.4f} ({many} bins of equal count)"
+    count = len(bins["mean_prediction"])
+    label = f"ECE {curve_points.expected_error(bins):.4f} ({count} bins of equal count)"
     return CurveLine(
         score, label, _rounded(bins["mean_prediction"]), _rounded(bins["observed_rate"])
     )
@@ -215,7 +233,7 @@ def _rounded(values: object) -> tuple[float, ...]:
 
 
 def check_folder(history: Path) -> None:
-    """Refuse a history whose folder is not there.
+    """Refuse a history whose folder does not exist.
 
     Raises
     ------
@@ -229,10 +247,10 @@ def check_folder(history: Path) -> None:
 
 
 @contextmanager
-def rehearsed(config: NightlyConfig) -> Iterator[NightlyConfig]:
-    """Give a configuration whose history is a copy, gone afterwards, and that has no pages.
+def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
+    """Yield a configuration without pages on a copy of the history.
 
-    Nights that are kept by it see each other as they would in the history itself.
+    Nights stored in the copy see each other, as they would in the history itself.
 
     Parameters
     ----------
@@ -241,7 +259,7 @@ def rehearsed(config: NightlyConfig) -> Iterator[NightlyConfig]:
     Raises
     ------
     HistoryError, OutputError
-        The history cannot be read, or could not be made.
+        The history cannot be read, or could not be created.
     """
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "history.db"
@@ -254,26 +272,26 @@ def rehearsed(config: NightlyConfig) -> Iterator[NightlyConfig]:
 
 @dataclass(frozen=True)
 class NightRun:
-    """What a run came to.
+    """The results of a run.
 
     Parameters
     ----------
     night : Night
-        As it was kept.
-    kept : SavedStates
-        What was kept to merge it with others.
+        The night as stored.
+    states : SavedStates
+        The states to merge it with other nights.
     """
 
     night: Night
-    kept: SavedStates
+    states: SavedStates
 
 
 @dataclass(frozen=True)
-class _Evaluated:
-    """A night that knows nothing of other nights yet."""
+class _EvaluatedNight:
+    """A night before it is compared with earlier nights."""
 
     night: Night
-    kept: SavedStates
+    states: SavedStates
     requested: dict[str, str]
     confidence: float
     few_scores: tuple[FewScores, ...] = ()
@@ -286,7 +304,7 @@ def nightly(
     dry_run: bool = False,
     progress: Callable[[Progress], object] | None = None,
 ) -> NightRun:
-    """Evaluate a night in one pass over its rows and keep it in history.
+    """Evaluate a night in one pass over its rows and store it in history.
 
     Parameters
     ----------
@@ -295,7 +313,7 @@ def nightly(
     dry_run : bool
         Write nothing.
     progress : callable, optional
-        As `evaluate` takes it.
+        As in `evaluate`.
 
     Returns
     -------
@@ -304,82 +322,86 @@ def nightly(
     Raises
     ------
     FastRankEvalError
-        As `evaluate` does, or if the history cannot be written. Nothing has changed then.
+        As in `evaluate`, or if the history cannot be written. The history is then unchanged.
     """
     if dry_run:
         if not config.history.exists():
             check_folder(config.history)
-            found = _evaluated(config, date, progress)
-            return NightRun(_compared(found, config, None), found.kept)
+            evaluated = _evaluate_night(config, date, progress)
+            return NightRun(_compare_and_judge(evaluated, config, None), evaluated.states)
         with closing(History(config.history, readonly=True)) as history:
             history.claim(config.report)
-            found = _evaluated(config, date, progress)
-            return NightRun(_compared(found, config, history), found.kept)
-    # What cannot be written is found before the rows are read; what they fail leaves nothing.
+            evaluated = _evaluate_night(config, date, progress)
+            return NightRun(_compare_and_judge(evaluated, config, history), evaluated.states)
+    # Check that the history can be written before reading rows. A failed run leaves no new file.
     if config.history.exists():
         with closing(History(config.history)) as history:
             history.claim(config.report)
     else:
-        check_writable(config.history, overwrite=True)  # another run may make it
-    found = _evaluated(config, date, progress)
-    # Two runs at once see each other's nights whole or not at all.
+        check_writable(config.history, overwrite=True)  # another run may create it
+    evaluated = _evaluate_night(config, date, progress)
+    # The transaction shows concurrent runs a complete night or none.
     with closing(History(config.history)) as history, history.transaction():
         history.claim(config.report)
-        night = _compared(found, config, history)
-        history.write(night, found.kept)
-    return NightRun(night, found.kept)
+        night = _compare_and_judge(evaluated, config, history)
+        history.write(night, evaluated.states)
+    return NightRun(night, evaluated.states)
 
 
-def _evaluated(
+def _evaluate_night(
     config: NightlyConfig,
     date: dt.date,
     progress: Callable[[Progress], object] | None,
-) -> _Evaluated:
+) -> _EvaluatedNight:
     requested = requested_measures(list(config.measures))
-    wanted, counted = taken(requested), _counted(config)
-    hidden = frozenset(map(str, counted))
+    measures, quality_measures = with_standard_errors(requested), _quality_measures(config)
+    hidden = frozenset(map(str, quality_measures))
     sources = config.sources(date)
     source = sources[0] if len(sources) == 1 else sources
-    done = run(
+    evaluation = run(
         source,
         score=config.scores,
-        measures=[*wanted, *counted],
+        measures=[*measures, *quality_measures],
         baseline=config.baseline,
         where=config.condition(date),
         per_group=False,
-        keep_scores=any(map(draws_curves, wanted)),
+        keep_scores=any(map(has_curves, measures)),
         progress=progress,
         **config.options,
     )
-    values, confidence = values_of(done, hidden), config.options["confidence"]
+    values, confidence = values_of(evaluation, hidden), config.options["confidence"]
     night = Night(
         date=date,
         title=config.title,
         models=config.scores,
         baseline=config.baseline,
-        measures=tuple(str(m) for m in done.plan.measures if str(m) not in hidden),
+        measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
         sources=tuple(sources),
         command=shlex.join(["fastrank-eval", "nightly", str(config.file), "--date", str(date)]),
-        version=done.meta.version,
-        seconds=done.meta.seconds,
-        conventions=_told(done, config, hidden),
+        version=evaluation.meta.version,
+        seconds=evaluation.meta.seconds,
+        conventions=_conventions_of_run(evaluation, config, hidden),
         values=tuple(values),
-        quality=quality_of(done),
-        compared=tuple(from_baseline(done, values, confidence)),
-        curves=curves_of(done),
+        quality=quality_of(evaluation),
+        compared=tuple(from_baseline(evaluation, values, confidence)),
+        curves=curves_of(evaluation),
     )
-    kept = states_of(done, source, hidden, config.states)
-    shown = names_shown(requested, done.plan.measures)
-    names = {shown.get(name, name): shown.get(text, text) for name, text in done.requested.items()}
-    few = few_scores(done, config.gates.min_distinct_scores)
-    return _Evaluated(_renamed(night, shown, names), kept, names, confidence, few)
+    states = states_of(evaluation, source, hidden, config.states)
+    shown = display_names(requested, evaluation.plan.measures)
+    names = {
+        shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
+    }
+    few = few_scores(evaluation, config.gates.min_distinct_scores)
+    return _EvaluatedNight(_with_display_names(night, shown, names), states, names, confidence, few)
 
 
-def _renamed(night: Night, shown: Mapping[str, str], requested: Mapping[str, str]) -> Night:
-    """Give measures the names that a night shows, and tell which were requested by others."""
+def _with_display_names(
+    night: Night, shown: Mapping[str, str], requested: Mapping[str, str]
+) -> Night:
+    """Rename measures to display names, and list the requested names."""
     measured = night.conventions["measures"]
     if isinstance(measured, Mapping):
-        measured = {shown.get(text, text): how for text, how in measured.items()}
+        measured = {shown.get(text, text): options for text, options in measured.items()}
     return replace(
         night,
         measures=tuple(shown.get(text, text) for text in night.measures),
@@ -390,75 +412,86 @@ def _renamed(night: Night, shown: Mapping[str, str], requested: Mapping[str, str
         },
         values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
         compared=tuple(
-            replace(line, measure=shown.get(line.measure, line.measure)) for line in night.compared
+            replace(difference, measure=shown.get(difference.measure, difference.measure))
+            for difference in night.compared
         ),
     )
 
 
-def _counted(config: NightlyConfig) -> list[Measure]:
-    """What the data quality of a night is found by, of what can be found."""
-    counted: list[Measure] = [SINGLE_CLASS]
+def _quality_measures(config: NightlyConfig) -> list[Measure]:
+    """Return the measures of data quality that the configuration allows."""
+    measures: list[Measure] = [SINGLE_CLASS]
     if config.quality.ties:
-        counted.append(TIED)
+        measures.append(TIED)
     profile = config.options.get("profile")
     for option, measure in (("unjudged", UNJUDGED), ("unretrieved", UNSCORED)):
-        chosen = config.options.get(option)
-        if chosen == "allow" or (chosen is None and profile is not None):
-            counted.append(measure)
-    scores = counted_scores(config.gates.min_distinct_scores)
+        policy = config.options.get(option)
+        if policy == "allow" or (policy is None and profile is not None):
+            measures.append(measure)
+    scores = scores_to_count(config.gates.min_distinct_scores)
     if scores > 1:
-        counted.append(distinct_scores(scores))
-    return counted
+        measures.append(distinct_scores(scores))
+    return measures
 
 
-def _told(done: Evaluation, config: NightlyConfig, hidden: Collection[str]) -> dict[str, object]:
-    """The conventions of the run, which columns it read, what its rows had to be like."""
-    told: dict[str, object] = plain_value(done.meta.conventions)
-    measures = told["measures"]
+def _conventions_of_run(
+    evaluation: Evaluation, config: NightlyConfig, hidden: Collection[str]
+) -> dict[str, object]:
+    """Return the conventions, columns and quality limits of a run."""
+    conventions: dict[str, object] = plain_value(evaluation.meta.conventions)
+    measures = conventions["measures"]
     if isinstance(measures, dict):
-        told["measures"] = {name: how for name, how in measures.items() if name not in hidden}
+        conventions["measures"] = {
+            name: options for name, options in measures.items() if name not in hidden
+        }
     if config.where is not None:
-        told["where"] = config.where
-    given = {name: config.options.get(name) for name in ("group", "label", "item")}
-    told["columns"] = plain_value({name: column for name, column in given.items() if column})
+        conventions["where"] = config.where
+    columns = {name: config.options.get(name) for name in ("group", "label", "item")}
+    conventions["columns"] = plain_value(
+        {name: column for name, column in columns.items() if column}
+    )
     limits = {name: limit for name, limit in asdict(config.quality).items() if limit is not None}
-    told["quality"] = plain_value(limits)
-    return told
+    conventions["quality"] = plain_value(limits)
+    return conventions
 
 
-def _compared(found: _Evaluated, config: NightlyConfig, history: History | None) -> Night:
-    """The night beside those before it, judged."""
-    night = found.night
+def _compare_and_judge(
+    evaluated: _EvaluatedNight, config: NightlyConfig, history: History | None
+) -> Night:
+    """Compare a night with earlier nights and judge its gates and quality."""
+    night = evaluated.night
     compared: list[NightDifference] = list(night.compared)
     earlier = earlier_nights(night, history)
     for kind, before in earlier.items():
         if before.night is not None:
-            compared += from_earlier(kind, night.values, before.night.values, found.confidence)
+            compared += from_earlier(kind, night.values, before.night.values, evaluated.confidence)
     volumes = (
         []
         if history is None
         else history.volumes(night.date, compare_nights.NIGHTS, compare_nights.DAYS)
     )
-    same = None if history is None else history.repeated(found.kept.fingerprint, night.date)
-    quality = judged(night.quality, volumes, config.quality, same)
+    repeated = (
+        None if history is None else history.repeated(evaluated.states.fingerprint, night.date)
+    )
+    quality = judge_quality(night.quality, volumes, config.quality, repeated)
     notes = [
-        f"not compared with {kind.replace('_', ' ')}: {before.why}"
+        f"not compared with {kind.replace('_', ' ')}: {before.reason}"
         for kind, before in earlier.items()
-        if before.unlike
+        if before.incomparable
     ]
     night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
-    judged_gates = gate_outcomes(night, config.gates, found.requested, earlier)
-    gates = [gate.outcome for gate in judged_gates] + outcomes_of_few(found.few_scores)
+    judged_gates = gate_outcomes(night, config.gates, evaluated.requested, earlier)
+    gates = [gate.outcome for gate in judged_gates] + few_scores_outcomes(evaluated.few_scores)
     findings: list[Finding] = []
     if quality.rows:
-        findings += gate_findings(night, judged_gates, found.requested)
-        findings += score_findings(night, found.few_scores)
-    found_before = [] if history is None else history.findings(night.date, compare_nights.DAYS)
-    findings = with_since(night.date, findings, found_before)
+        findings += gate_findings(night, judged_gates, evaluated.requested)
+        findings += score_findings(night, evaluated.few_scores)
+    earlier_findings = [] if history is None else history.findings(night.date, compare_nights.DAYS)
+    findings = with_since(night.date, findings, earlier_findings)
     if quality.rows:
-        findings += changes(night, config.gates, found.requested, history, found_before)
+        findings += changes(night, config.gates, evaluated.requested, history, earlier_findings)
     status = "changed" if any(not finding.condition for finding in findings) else "fine"
     status = status if all(gate.passed for gate in gates) else "regression"
-    # Numbers of rows that are not sound tell nothing of the models.
+    # Numbers of unsound rows do not describe the models.
     status = "data_quality" if quality.flags else status
     return replace(night, gates=tuple(gates), status=status, findings=by_importance(findings))

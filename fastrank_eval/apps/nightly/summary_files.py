@@ -1,4 +1,4 @@
-"""Write nights as JSON and as Markdown."""
+"""Write nights as JSON, Markdown and plain text."""
 
 from __future__ import annotations
 
@@ -20,64 +20,79 @@ from fastrank_eval.apps.nightly.night import (
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
 from fastrank_eval.apps.nightly.sentences import lead, sentences
-from fastrank_eval.apps.nightly.text import ago, confidence_of, gate_texts, level_of, not_judged
+from fastrank_eval.apps.nightly.text import (
+    ago,
+    confidence_of,
+    confidence_text,
+    gate_texts,
+    not_judged,
+)
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.results.format import printable
 
 __all__ = ["SCHEMA", "night_dict", "night_lines", "night_markdown", "nights_json"]
 
 
-#: Raised when a key changes its meaning or goes; new keys may come without.
+#: Increased when a key changes its meaning or is removed; new keys do not change it.
 SCHEMA = 1
-_MOST_MOVED = 20
-_NUMBERS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
-_PLACE = ("kind", "score", "by", "slice", "measure")
-_CHANGE = ("delta", "se", "ci_low", "ci_high", "relative", "p_value", "p_adjusted", "verdict")
+_MAX_CHANGES = 20
+_NUMBER_FIELDS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_KEY_FIELDS = ("kind", "score", "by", "slice", "measure")
+_CHANGE_FIELDS = (
+    "delta",
+    "se",
+    "ci_low",
+    "ci_high",
+    "relative",
+    "p_value",
+    "p_adjusted",
+    "verdict",
+)
 
 
 def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | None = None) -> str:
-    """Write what a run came to.
+    """Write the summary of a run as JSON.
 
     Parameters
     ----------
     nights : sequence of dict
-        Of `night_dict`, or ``{"date", "error"}`` of a night that could not be evaluated.
+        Results of `night_dict`, or ``{"date", "error"}`` for a night that could not be evaluated.
     exit_code : int
     error : str, optional
-        Why no night was run.
+        The reason why no night was run.
 
     Returns
     -------
     str
-        Strictly valid JSON in ASCII; docs/NIGHTLY.md tells its keys.
+        Strictly valid JSON in ASCII; docs/NIGHTLY.md describes its keys.
     """
-    whole = {"schema": SCHEMA, "exit_code": exit_code, "nights": nights}
+    content = {"schema": SCHEMA, "exit_code": exit_code, "nights": nights}
     if error is not None:
-        whole["error"] = error
-    return json.dumps(whole, indent=2, allow_nan=False) + "\n"
+        content["error"] = error
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def night_dict(
     night: Night, page: str | None = None, page_error: str | None = None
 ) -> dict[str, Any]:
-    """What a webhook is told of a night.
+    """Convert a night to the values of a webhook.
 
     Parameters
     ----------
     night : Night
     page : str, optional
-        Where its page is.
+        The path of its page.
     page_error : str, optional
-        Why it has none.
+        The reason why it has no page.
 
     Returns
     -------
     dict
-        Of plain Python values, None for NaN.
+        Plain Python values, None for NaN.
     """
     changes = {(d.kind, d.score, d.by, d.slice, d.measure): d for d in night.compared}
     headline = [v for v in night.values if v.slice == "all"]
-    found = {
+    content = {
         "date": night.date.isoformat(),
         "title": night.title,
         "status": night.status,
@@ -97,9 +112,9 @@ def night_dict(
             for v in headline
         ],
         "top_changes": [
-            {name: getattr(one.difference, name) for name in (*_PLACE, *_CHANGE)}
+            {name: getattr(one.difference, name) for name in (*_KEY_FIELDS, *_CHANGE_FIELDS)}
             | {"gate_failed": one.alarmed, "others": one.others}
-            for one in changed_slices(night)[:_MOST_MOVED]
+            for one in changed_slices(night)[:_MAX_CHANGES]
         ],
         "periods": {
             name: [_value(v) for v in values if v.slice == "all"]
@@ -132,7 +147,7 @@ def night_dict(
         "version": night.version,
         "seconds": night.seconds,
     }
-    plain: dict[str, Any] = plain_value(found)
+    plain: dict[str, Any] = plain_value(content)
     return plain
 
 
@@ -143,12 +158,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _value(value: NightValue) -> dict[str, Any]:
     return {"score": value.score, "measure": value.measure} | {
-        name: getattr(value, name) for name in _NUMBERS
+        name: getattr(value, name) for name in _NUMBER_FIELDS
     }
 
 
 def _change(difference: NightDifference | None) -> dict[str, Any] | None:
-    return None if difference is None else {name: getattr(difference, name) for name in _CHANGE}
+    return (
+        None if difference is None else {name: getattr(difference, name) for name in _CHANGE_FIELDS}
+    )
 
 
 _STATUS = {
@@ -158,47 +175,49 @@ _STATUS = {
     "data_quality": "DATA QUALITY",
 }
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
-#: Slices that are told.
-_MOST_IN_TEXT = 5
-#: Characters that an address keeps.
-_OF_ADDRESSES = "/:?#@!$&'*+,;=%~"
+#: The most slices in text.
+_MAX_CHANGES_IN_TEXT = 5
+#: Characters that an address does not escape.
+_ADDRESS_CHARACTERS = "/:?#@!$&'*+,;=%~"
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@-])")
 
 
 def night_markdown(night: Night, page: str | None = None) -> str:
-    """Lay a night out for chat: status, page, what is wrong, headline numbers, what moved most.
+    """Format a night as Markdown for chat.
 
-    Lists and no tables, which many chats do not show.
+    It has lists and no tables, since many chats do not show tables.
 
     Parameters
     ----------
     night : Night
     page : str, optional
-        Where its page is.
+        The path of its page.
 
     Returns
     -------
     str
-        Names that come from data stand in code spans, so that nothing in them is markup.
+        Names from data are in code spans, so that they contain no markup.
     """
     kinds = [kind for kind in KINDS if any(d.kind == kind for d in night.compared)]
-    whole = [value for value in night.values if value.slice == "all"]
+    overall = [value for value in night.values if value.slice == "all"]
     changes = {(d.kind, d.score, d.measure): d for d in night.compared if d.slice == "all"}
     models = []
-    for model in dict.fromkeys(value.score for value in whole):
+    for model in dict.fromkeys(value.score for value in overall):
         models += [f"**{_code(model)}**", ""]
-        for value in whole:
+        for value in overall:
             if value.score == model:
-                found = {
+                change_texts = {
                     kind: _change_text(changes.get((kind, model, value.measure))) for kind in kinds
                 }
-                told = [f"{change} {_since(kind)}" for kind, change in found.items() if change]
+                shown_changes = [
+                    f"{change} {_since(kind)}" for kind, change in change_texts.items() if change
+                ]
                 number = f"{_number(value.value)} {_span(value)}".rstrip()
-                models.append(f"* {_code(value.measure)} {', '.join([number, *told])}")
+                models.append(f"* {_code(value.measure)} {', '.join([number, *shown_changes])}")
         models.append("")
     quality = night.quality
     status = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
-    link = "" if page is None else f" [page]({quote(page, safe=_OF_ADDRESSES)})"
+    link = "" if page is None else f" [page]({quote(page, safe=_ADDRESS_CHARACTERS)})"
     reason, *others = sentences(night) or [""]
     parts = [
         [f"{status}{link}", ""],
@@ -221,37 +240,37 @@ def night_markdown(night: Night, page: str | None = None) -> str:
 
 
 def _largest_changes(night: Night) -> list[str]:
-    found = changed_slices(night)
-    if not found:
+    changes = changed_slices(night)
+    if not changes:
         return []
-    lines = ["**Slices that moved most**", ""]
-    lines += [f"* {_moved(one)}" for one in found[:_MOST_IN_TEXT]]
-    left = len(found) - _MOST_IN_TEXT
-    return [*lines, f"* and {left} more"] if left > 0 else lines
+    lines = ["**Slices that changed most**", ""]
+    lines += [f"* {_change_line(one)}" for one in changes[:_MAX_CHANGES_IN_TEXT]]
+    remaining = len(changes) - _MAX_CHANGES_IN_TEXT
+    return [*lines, f"* and {remaining} more"] if remaining > 0 else lines
 
 
-def _moved(one: TopChanges) -> str:
+def _change_line(one: TopChanges) -> str:
     d = one.difference
-    also = ["gate failed"] * one.alarmed
-    also += [f"{one.others} more change{'s' * (one.others > 1)}"] * bool(one.others)
+    suffixes = ["gate failed"] * one.alarmed
+    suffixes += [f"{one.others} more change{'s' * (one.others > 1)}"] * bool(one.others)
     return "; ".join(
         [
             f"{_code(d.slice)} of {_code(d.score)}: {_code(d.measure)} {_change_text(d)} "
             f"{_since(d.kind)} [{d.ci_low:+.4g}, {d.ci_high:+.4g}]",
-            *also,
+            *suffixes,
         ]
     )
 
 
 def night_lines(night: Night) -> str:
-    """Tell a night in a few plain lines."""
+    """Format a night as a few plain lines."""
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
-    told = "; ".join(
+    numbers = "; ".join(
         f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
     )
-    lines = [f"{night.date} {_STATUS[night.status]}: {told}"]
-    lines += [f"  {told}" for told in [*sentences(night), *gate_texts(night), *night.notes]]
+    lines = [f"{night.date} {_STATUS[night.status]}: {numbers}"]
+    lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
@@ -266,7 +285,7 @@ def _since(kind: str) -> str:
 
 
 def _legend(night: Night) -> str:
-    level = f"\\[...\\] {level_of(night)} confidence intervals, groups being independent clusters"
+    level = f"\\[...\\] {confidence_text(night)} confidence intervals (groups are clusters)"
     if not night.compared:
         return level
     marks = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
@@ -288,7 +307,7 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A code span that nothing inside it can end."""
+    """Write a code span that its text cannot end."""
     text = printable(text)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""

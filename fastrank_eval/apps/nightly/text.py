@@ -1,4 +1,4 @@
-"""Numbers of a night as people read them, and verdicts as a word with its tone."""
+"""Format the numbers and verdicts of a night as text."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = [
     "amount",
     "caution",
     "confidence_of",
+    "confidence_text",
     "convention",
     "count",
     "digits_of",
     "gate_texts",
     "how_sure",
     "interval",
-    "level_of",
     "meaning",
     "nights_text",
     "not_judged",
@@ -44,7 +44,7 @@ __all__ = [
     "verdict_text",
 ]
 
-#: What each status is called, and what it means where everything was judged.
+#: Name and meaning of each status, if everything was judged.
 STATUSES = {
     "fine": ("Fine", "Every gate passed, and the data are within their limits."),
     "changed": (
@@ -54,11 +54,11 @@ STATUSES = {
     "regression": ("Regression", "A gate failed."),
     "data_quality": ("Data quality", "The data of this night cannot be relied on."),
 }
-#: Limits of drift, and what they are of.
+#: Limits of drift, and the names of the numbers that they limit.
 _DRIFTS = {"max_volume_drift": "rows", "max_ctr_drift": "CTR"}
 _NOT_JUDGED = "not judged"
 NOTHING = "–"
-_FEWEST_DIGITS, _MOST_DIGITS = 2, 6
+_MIN_DIGITS, _MAX_DIGITS = 2, 6
 _MINUS = "\u2212"
 _TONES = {
     "better": "good",
@@ -100,7 +100,7 @@ class VerdictText:
 
 
 def verdict_text(difference: NightDifference, confidence: float = 0.95) -> VerdictText:
-    """Shorten a verdict; where there is none, say whether the interval holds zero.
+    """Shorten a verdict; without one, test whether the interval holds zero.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def verdict_text(difference: NightDifference, confidence: float = 0.95) -> Verdi
     ...     "baseline", "new", "old", "", "all", "GAUC", 0.1, verdict="new is better: +0.1 GAUC"
     ... )
     >>> verdict_text(line)
-    Said(word='better', tone='good')
+    VerdictText(word='better', tone='good')
     """
     text = difference.verdict.strip().removeprefix(f"{difference.score} is ")
     word = text.partition(":")[0].strip().lower()
@@ -119,31 +119,31 @@ def verdict_text(difference: NightDifference, confidence: float = 0.95) -> Verdi
         return VerdictText(word, _TONES[word])
     if math.isnan(difference.delta):
         return VerdictText("not compared", "unknown")
-    p = difference.p_value if math.isnan(difference.p_adjusted) else difference.p_adjusted
-    if not math.isnan(p):
-        clear = p <= 1 - confidence
+    p_value = difference.p_value if math.isnan(difference.p_adjusted) else difference.p_adjusted
+    if not math.isnan(p_value):
+        significant = p_value <= 1 - confidence
     elif math.isfinite(difference.ci_low) and math.isfinite(difference.ci_high):
-        clear = not difference.ci_low <= 0 <= difference.ci_high
+        significant = not difference.ci_low <= 0 <= difference.ci_high
     else:
         return VerdictText("not tested", "unknown")
-    if not clear or not difference.delta:
+    if not significant or not difference.delta:
         return VerdictText("unclear", "none")
     return VerdictText("higher" if difference.delta > 0 else "lower", "shift")
 
 
 def confidence_of(night: Night) -> float:
-    """The confidence of the intervals of a night."""
-    told = night.conventions.get("confidence", 0.95)
-    return float(told) if isinstance(told, int | float) else 0.95
+    """Return the confidence of the intervals of a night."""
+    value = night.conventions.get("confidence", 0.95)
+    return float(value) if isinstance(value, int | float) else 0.95
 
 
-def level_of(night: Night) -> str:
-    """The same in percent."""
+def confidence_text(night: Night) -> str:
+    """Return the confidence of a night in percent."""
     return f"{100 * confidence_of(night):.12g}%"
 
 
 def digits_of(values: Iterable[NightValue]) -> int:
-    """Decimals that show half the narrowest interval to two digits.
+    """Return the decimals that show the smallest half-width to two digits.
 
     Examples
     --------
@@ -157,11 +157,11 @@ def digits_of(values: Iterable[NightValue]) -> int:
     ]
     if not halves:
         return 4
-    return min(max(1 - Decimal(min(halves)).adjusted(), _FEWEST_DIGITS), _MOST_DIGITS)
+    return min(max(1 - Decimal(min(halves)).adjusted(), _MIN_DIGITS), _MAX_DIGITS)
 
 
 def amount(value: float, digits: int, sign: bool = False) -> str:
-    """A number to so many decimals; a dash where it is undefined.
+    """Format a number to some decimals; a dash if it is undefined.
 
     Examples
     --------
@@ -177,14 +177,14 @@ def amount(value: float, digits: int, sign: bool = False) -> str:
 
 
 def interval(low: float, high: float, digits: int, sign: bool = False) -> str:
-    """An interval, empty where there is none."""
+    """Format an interval; empty without one."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f"[{amount(low, digits, sign)}, {amount(high, digits, sign)}]"
 
 
 def p_text(difference: NightDifference) -> str:
-    """The p-value of a difference, as it is corrected; empty where there is none.
+    """Format the corrected p-value of a difference; empty without one.
 
     Examples
     --------
@@ -198,26 +198,28 @@ def p_text(difference: NightDifference) -> str:
     return "p <0.001" if p < 0.001 else f"p {p:.2g}"
 
 
-def caution(found: str | None) -> str:
-    """What is said of a value besides itself: that its interval is rough, or why it has none.
+def caution(name: str | None) -> str:
+    """Format a caution about the interval of a value.
+
+    The interval is rough, or there is none.
 
     Examples
     --------
     >>> caution("pooled"), caution("few_groups"), caution(None)
     ('no interval', 'few groups', '')
     """
-    if found == "pooled":
+    if name == "pooled":
         return "no interval"
-    return (found or "").replace("_", " ")
+    return (name or "").replace("_", " ")
 
 
 def nights_text(number: int) -> str:
-    """How many nights."""
+    """Format a number of nights."""
     return "1 night" if number == 1 else f"{number} nights"
 
 
 def share(value: float, digits: int = 2) -> str:
-    """A share in percent.
+    """Format a share in percent.
 
     Examples
     --------
@@ -230,12 +232,12 @@ def share(value: float, digits: int = 2) -> str:
 
 
 def count(number: float) -> str:
-    """A whole number with its thousands apart."""
+    """Format an integer with separated thousands."""
     return f"{number:,.0f}" if math.isfinite(number) else NOTHING
 
 
 def rough_count(number: float) -> str:
-    """A number in three digits, for axes.
+    """Format a number with three digits, for axes.
 
     Examples
     --------
@@ -249,12 +251,12 @@ def rough_count(number: float) -> str:
 
 
 def ago(kind: str) -> str:
-    """What a kind of change is from."""
+    """Format the reference of a kind of change."""
     return kind.replace("_", " ")
 
 
 def ago_exactly(kind: str, night: Night) -> str:
-    """The model or the night that a kind of change is from."""
+    """Return the model or the date that a kind of change compares with."""
     days = EARLIER.get(kind)
     if days is None:
         return night.baseline or ""
@@ -262,7 +264,7 @@ def ago_exactly(kind: str, night: Night) -> str:
 
 
 def how_sure(level: str) -> str:
-    """What intervals, p-values and verdicts of a page rest on.
+    """Explain the intervals, p-values and verdicts of a page.
 
     Parameters
     ----------
@@ -270,48 +272,51 @@ def how_sure(level: str) -> str:
         Such as ``"95%"``.
     """
     return (
-        f"Each interval is of {level} confidence and takes groups as independent clusters "
-        "(Student's t). Intervals are not adjusted for the number of comparisons; p and the word "
-        "beside a change are (Holm, over all rows and over each slicing), so that a change whose "
-        "interval leaves out zero may be unclear. From the baseline, changes are paired, on the "
-        "same groups; from earlier nights, the nights are taken as independent though users come "
-        "back."
+        f"Each interval has {level} confidence and takes groups as independent clusters "
+        "(Student's t). p and the word next to a change are adjusted for the number of comparisons "
+        "(Holm, over all rows and over each slicing); intervals are not. So a change can be "
+        "unclear although its interval does not contain zero. Changes from the baseline are "
+        "paired, on the same groups. Changes from earlier nights take the nights as independent, "
+        "although users return."
     )
 
 
 def meaning(night: Night) -> str:
-    """What the status of a night means, and what of it was not judged."""
-    _, means = STATUSES.get(night.status, ("", ""))
+    """Explain the status of a night, and list what was not judged."""
+    _, text = STATUSES.get(night.status, ("", ""))
     if night.status != "fine":
-        return means
-    missing = not_judged(night)
-    if missing:
-        return f"Nothing failed of what was judged. Not judged: {'; '.join(missing)}."
-    return means if night.gates else "No gate is set; the data are within their limits."
+        return text
+    unjudged = not_judged(night)
+    if unjudged:
+        return f"Nothing that was judged failed. Not judged: {'; '.join(unjudged)}."
+    return text if night.gates else "No gate is set; the data are within their limits."
 
 
 def not_judged(night: Night) -> list[str]:
-    """Drift that too few earlier nights tell, and gates on earlier nights that are not there."""
+    """List drift and gates that lack earlier nights."""
     limits = night.conventions.get("quality")
-    known = limits if isinstance(limits, Mapping) else _DRIFTS
+    limit_names = limits if isinstance(limits, Mapping) else _DRIFTS
     quality = night.quality
     drifts = zip(_DRIFTS, (quality.volume_drift, quality.ctr_drift), strict=True)
-    found = [_DRIFTS[limit] for limit, z in drifts if limit in known and math.isnan(z)]
-    drift = [f"drift of {' and '.join(found)}, with too few nights before"] if found else []
+    unjudged = [_DRIFTS[limit] for limit, z in drifts if limit in limit_names and math.isnan(z)]
+    drift = [f"drift of {' and '.join(unjudged)}, with too few nights before"] if unjudged else []
     gates = [g for g in night.gates if g.passed and g.reason.startswith(_NOT_JUDGED)]
-    told = (g.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for g in gates)
-    return [*drift, *(f"{gate.condition},{why}" for gate, why in zip(gates, told, strict=True))]
+    reasons = (g.reason.removeprefix(_NOT_JUDGED).removeprefix(":") for g in gates)
+    return [
+        *drift,
+        *(f"{gate.condition},{reason}" for gate, reason in zip(gates, reasons, strict=True)),
+    ]
 
 
 def outcome_of(gate: GateOutcome) -> VerdictText:
-    """What a gate said in a word."""
+    """Return the outcome of a gate in a word."""
     if gate.passed and gate.reason.startswith(f"{_NOT_JUDGED}:"):
         return VerdictText("not judged", "unknown")
     return VerdictText("passed", "good") if gate.passed else VerdictText("failed", "bad")
 
 
 def gate_texts(night: Night) -> list[str]:
-    """The gates that failed, as they were written, with their numbers."""
+    """Return the conditions of failed gates with their numbers."""
     failed = [
         f"{gate.condition}: {gate.reason}" if gate.reason else gate.condition
         for gate in night.gates
@@ -321,7 +326,7 @@ def gate_texts(night: Night) -> list[str]:
 
 
 def period_nights(night: Night, name: str) -> str:
-    """How many nights of a longer period were merged, from which to which; empty if unknown."""
+    """Format number and dates of merged nights; empty if unknown."""
     dates = night.period_nights.get(name)
     if not dates or name not in PERIODS:
         return ""
@@ -330,7 +335,7 @@ def period_nights(night: Night, name: str) -> str:
 
 
 def convention(value: object) -> str:
-    """A convention as a line of text."""
+    """Format a convention as a line of text."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -7,7 +7,7 @@
     return "k" in cell.dataset ? cell.dataset.k : cell.textContent.trim();
   }
 
-  // Cells without a value come last, whichever way the others go.
+  // Cells without a value come last in both directions.
   function compare(a, b, sign) {
     if (a === "" || b === "") return (a === "") - (b === "");
     const x = Number(a), y = Number(b);
@@ -48,19 +48,19 @@
 
   for (const form of document.querySelectorAll("form.filter[data-table]")) {
     const table = document.getElementById(form.dataset.table);
-    const told = form.querySelector("output");
+    const output = form.querySelector("output");
     const rows = [...table.tBodies[0].rows].map((row) => ({ row, name: row.cells[0].textContent.toLowerCase() }));
     function show() {
       const wanted = form.elements.text.value.trim().toLowerCase();
       const model = form.elements.model.value;
-      const moved = form.elements.moved.checked;
-      let left = 0;
+      const changed = form.elements.changed.checked;
+      let shown = 0;
       for (const { row, name } of rows) {
-        const fits = name.includes(wanted) && (!model || row.dataset.m === model) && (!moved || "s" in row.dataset);
+        const fits = name.includes(wanted) && (!model || row.dataset.m === model) && (!changed || "s" in row.dataset);
         row.hidden = !fits;
-        if (fits) left += 1;
+        if (fits) shown += 1;
       }
-      told.textContent = left === rows.length ? `${left} lines` : `${left} of ${rows.length} lines`;
+      output.textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
     }
     form.hidden = false;
     form.addEventListener("input", show);
@@ -68,7 +68,7 @@
     show();
   }
 
-  // Tables of slices are printed; the numbers behind a chart only where they stand open.
+  // Print all tables of slices, but the numbers of a chart only if they are open.
   let closed = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details.more:not([open])")];
