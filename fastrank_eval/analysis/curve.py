@@ -483,7 +483,7 @@ def _summary_values(kind: str, table: ScoreTable, thresholds: Thresholds) -> dic
         return {"AvgPrec": AvgPrec.from_steps(RocSteps.from_table(table)).value}
     if kind == "det":
         return {"EER": curve_points.equal_error_rate(thresholds)}
-    return {"Lift@10%": Lift(top=0.1).of_table(table).value}
+    return {"Lift@10%": Lift(top=0.1).from_table(table).value}
 
 
 def _curve_of_groups(

@@ -245,7 +245,7 @@ class States:
         self._plan = plan
         self._measures: dict[Hashable, PooledMeasure] = {}
         for m in measures:
-            for shared in m.keeps():
+            for shared in m.required_states():
                 self._measures.setdefault(shared.state_key(), shared)
         self._states: dict[Hashable, Any] = {
             key: m.new_state(plan.weighted, plan.threads) for key, m in self._measures.items()

@@ -157,6 +157,6 @@ class Plan:
         by_key: dict[Hashable, PooledMeasure] = {}
         for measure in self.measures:
             if isinstance(measure, PooledMeasure):
-                for owner in measure.keeps():
+                for owner in measure.required_states():
                     by_key.setdefault(owner.state_key(), owner)
         return by_key
