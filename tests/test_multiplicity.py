@@ -133,9 +133,9 @@ def test_power__of_what_has_none__says_so():
     assert math.isnan(minimum_detectable_difference(math.nan))
     with pytest.raises(errors.ArgumentError, match="below 0"):
         minimum_detectable_difference(-1.0)
-    with pytest.raises(errors.ArgumentError, match="degrees=0"):
+    with pytest.raises(errors.ArgumentError, match="degrees: must be at least 1, got 0"):
         minimum_detectable_difference(1.0, degrees=0)
     with pytest.raises(errors.ArgumentError, match="power=1"):
         minimum_detectable_difference(1.0, power=1)
-    with pytest.raises(errors.ArgumentError, match="of 1 groups"):
+    with pytest.raises(errors.ArgumentError, match="groups=1"):
         groups_needed(1.0, 1.0, 1)
