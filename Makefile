@@ -18,17 +18,17 @@ MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 
 # With the JIT off every loop runs in Python: tests that compare kernels with oracles on tiny data.
 # NumPy's scalars warn where compiled integers wrap, as hashes do on purpose.
-KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policies.py \
-	tests/test_seed_examples.py tests/test_groups.py tests/test_entries.py \
-	tests/test_pooled.py tests/test_states.py tests/test_paired_state.py tests/test_words.py \
-	tests/test_group_sums.py tests/test_cluster_moments.py tests/test_clustered_measures.py \
-	tests/test_packed.py tests/test_pooled_measures.py tests/test_decisions.py \
-	tests/test_probability.py tests/test_diversity.py tests/test_trec_diversity.py \
-	tests/test_trec_join.py tests/test_trec_reading.py tests/test_trec_report.py \
-	tests/test_resampling.py tests/test_group_ids.py \
-	tests/test_slices.py::test_any_rows__are_as_alone \
-	tests/test_slices.py::test_dictionaries__with_values_twice_nulls_and_some_of_no_row \
-	tests/test_slices.py::test_presorted
+KERNEL_TESTS := tests/oracles/test_oracles.py tests/engine/test_means.py tests/measures/test_tie_policies.py \
+	tests/measures/test_worked_examples.py tests/groups/test_groups.py tests/groups/test_entries.py \
+	tests/stats/test_scores.py tests/stats/test_states.py tests/stats/test_paired.py tests/io/test_keys.py \
+	tests/stats/test_group_sums.py tests/stats/test_moments.py tests/measures/test_clustered_measures.py \
+	tests/groups/test_packing.py tests/measures/test_pooled.py tests/measures/test_decisions.py \
+	tests/measures/test_probability.py tests/measures/test_diversity.py tests/integrations/trec/test_diversity.py \
+	tests/integrations/trec/test_join.py tests/integrations/trec/test_lines.py tests/integrations/trec/test_report.py \
+	tests/stats/test_resampling.py tests/analysis/test_group_ids.py \
+	tests/engine/test_slices.py::test_any_rows__are_as_alone \
+	tests/engine/test_slices.py::test_dictionaries__with_values_twice_nulls_and_some_of_no_row \
+	tests/engine/test_slices.py::test_presorted
 # Those of them that take long in Python, and whose kernels others reach.
 LONG_IN_PYTHON := counts__are_exact_where_floats or returning_key or \
 	every_pooled_measure__has_the_same_bits or error__is_what_weighing or error__has_the_same_bits or \
@@ -125,14 +125,14 @@ profile: $(VENV)/.test
 
 # With an environment of its own, so that `make test` never comes to need a peer.
 conformance: build/conformance-env/.made
-	$(CONFORMANCE) -m pytest tests/conformance tests/test_neighbours_*.py --require-peers $(PYTEST_ARGS)
+	$(CONFORMANCE) -m pytest tests/conformance tests/integrations/test_*.py --require-peers $(PYTEST_ARGS)
 
 conformance-full: build/conformance-env/.full
 	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/PARITY.md $(PYTEST_ARGS)
 
 # With an environment of its own too: Spark and Ray take most of a gigabyte.
 distributed: build/distributed-env/.made
-	$(DISTRIBUTED) -m pytest tests/distributed tests/test_spark_keys.py --require-engines $(PYTEST_ARGS)
+	$(DISTRIBUTED) -m pytest tests/distributed tests/integrations/spark/test_keys.py --require-engines $(PYTEST_ARGS)
 
 build/conformance-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/conformance-env

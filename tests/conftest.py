@@ -45,7 +45,7 @@ def month_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nightly_folder(month_of_logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder of a nightly report of that month."""
-    from tests.nightly_runs import CONFIG
+    from tests.support.nightly_runs import CONFIG
 
     shutil.copytree(month_of_logs, tmp_path / "logs")
     (tmp_path / "nightly.toml").write_text(CONFIG)
