@@ -2,8 +2,9 @@
 # Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
-# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS, COVERAGE_ARGS, PROFILE_ARGS, TORCH (what pip is told to
-# install for conformance-full: a build without CUDA will do).
+# ROWS (of the demo), WORKERS (processes that run tests), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS,
+# COVERAGE_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for conformance-full: a build
+# without CUDA will do).
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,50 +17,17 @@ ROWS ?= 1000000
 TORCH ?= torch
 MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 
-# With the JIT off every loop runs in Python: tests that compare kernels with oracles on tiny data.
-# NumPy's scalars warn where compiled integers wrap, as hashes do on purpose.
-KERNEL_TESTS := tests/oracles/test_oracles.py tests/engine/test_means.py tests/measures/test_tie_policies.py \
-	tests/measures/test_worked_examples.py tests/groups/test_groups.py tests/groups/test_entries.py \
-	tests/stats/test_scores.py tests/stats/test_states.py tests/stats/test_paired.py tests/io/test_keys.py \
-	tests/stats/test_group_sums.py tests/stats/test_moments.py tests/measures/test_clustered_measures.py \
-	tests/groups/test_packing.py tests/measures/test_pooled.py tests/measures/test_decisions.py \
-	tests/measures/test_probability.py tests/measures/test_diversity.py tests/integrations/trec/test_diversity.py \
-	tests/integrations/trec/test_join.py tests/integrations/trec/test_lines.py tests/integrations/trec/test_report.py \
-	tests/stats/test_resampling.py tests/analysis/test_group_ids.py \
-	tests/engine/test_slices.py::test_any_rows__are_as_alone \
-	tests/engine/test_slices.py::test_dictionaries__with_values_twice_nulls_and_some_of_no_row \
-	tests/engine/test_slices.py::test_presorted
-# Those of them that take long in Python, and whose kernels others reach.
-LONG_IN_PYTHON := counts__are_exact_where_floats or returning_key or \
-	every_pooled_measure__has_the_same_bits or error__is_what_weighing or error__has_the_same_bits or \
-	(test_diversity and (order_of_rows or every_layout or several_models or spilled_rows)) or \
-	(test_tie_policies and (best- or worst- or input-))
-KERNEL_FILES := fastrank_eval/analysis/group_join.py,fastrank_eval/groups/boundaries.py,$\
-	fastrank_eval/groups/diversity.py,fastrank_eval/groups/gather.py,fastrank_eval/groups/judgments.py,$\
-	fastrank_eval/groups/labels.py,fastrank_eval/groups/partition.py,fastrank_eval/groups/ranking.py,$\
-	fastrank_eval/groups/sort.py,fastrank_eval/groups/ties.py,fastrank_eval/io/keys.py,$\
-	fastrank_eval/io/subtopics.py,fastrank_eval/measures/*,fastrank_eval/measures/clustered_sums.py,$\
-	fastrank_eval/stats/auc_variance.py,fastrank_eval/stats/bootstrap.py,fastrank_eval/stats/exact.py,$\
-	fastrank_eval/stats/keyed_sums.py,fastrank_eval/stats/means.py,fastrank_eval/stats/paired.py,$\
-	fastrank_eval/stats/random_numbers.py,fastrank_eval/stats/row_sums.py,$\
-	fastrank_eval/stats/score_blocks.py,fastrank_eval/stats/score_table.py,fastrank_eval/stats/scores.py,$\
-	fastrank_eval/stats/weighted_scores.py,fastrank_eval/integrations/trec/*,$\
-	fastrank_eval/engine/chunk_eval.py
-KERNEL_COVERAGE := 90
-# Files whose tests look at commands, files, pages and texts: what kernels they reach others reach too.
-WITHOUT_KERNELS := bench bench_scale bench_spark changing_inputs classes_command cli cli_endings cli_profiles \
-	csv_safe errors figures gate_option gate_text gates golden_numbers history \
-	history_errors interruptions measure_text month nightly nightly_comparisons nightly_config nightly_output \
-	nightly_pages output \
-	package page_browser parity_page pictures progress readme report_page serve_command slices_options slices_spec sources \
-	sources_faults sources_files sources_memory sources_paths web_requests web_view where where_reading
+# Tests run in WORKERS processes (0: in that of pytest itself). One without tests left takes half of
+# those that wait for another.
+WORKERS ?= auto
+XDIST := -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test lint figures bench bench-scale bench-spark bench-coverage profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
-	@echo "make test         run all tests"
+	@echo "make test         run all tests, on all cores"
 	@echo "make lint         ruff, mypy and the contracts of imports"
 	@echo "make figures      count files, lines and circles, write bench/FIGURES.md"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
@@ -96,8 +64,12 @@ demo: $(VENV)/.report
 	$(BIN)/fastrank-eval nightly build/demo/month/nightly.toml --date 2026-11-24 || test $$? -eq 3
 	@echo "the month's page is build/demo/month/report/index.html"
 
+# Kernels that one of these compiles are there for the next.
+test conformance distributed: export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
+
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
+	$(BIN)/python -m tests.compile_kernels
+	$(BIN)/python -m pytest $(XDIST) --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -156,15 +128,19 @@ pictures: $(VENV)/.test
 	$(BIN)/fastrank-eval plot roc build/demo/impressions.parquet --group user_id --label click \
 		--score score_a,score_b --output docs/roc.svg --overwrite
 
+# With the JIT off every loop runs in Python. NumPy's scalars warn where compiled integers wrap, as
+# hashes do on purpose.
 coverage: $(VENV)/.test
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" \
-		-k "not ($(LONG_IN_PYTHON))" -W "ignore:overflow encountered:RuntimeWarning" $(KERNEL_TESTS)
-	$(BIN)/python -m coverage report --include "$(KERNEL_FILES)" --fail-under $(KERNEL_COVERAGE)
+	$(BIN)/python -m coverage erase
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q $(XDIST) \
+		-m "kernels and not (slow or compiled)" \
+		-W "ignore:overflow encountered:RuntimeWarning" tests $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report
 
 boundscheck: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/numba-boundscheck" \
-		$(BIN)/python -m pytest -q -m "not slow" tests $(PYTEST_ARGS) \
-		$(WITHOUT_KERNELS:%=--ignore tests/test_%.py)
+		$(BIN)/python -m pytest -q $(XDIST) -m "not (slow or browser or no_kernels)" tests $(PYTEST_ARGS)
 
 wheel-demo: $(VENV)/.dev
 	rm -rf build/wheel build/wheel-env

@@ -6,6 +6,8 @@ import pytest
 
 from bench import figures
 
+pytestmark = pytest.mark.no_kernels
+
 
 def test_code_lines__leave_out_docstrings_comments_and_blanks() -> None:
     source = '"""Docs\n\nmore."""\n\n# why\nX = (\n    1,\n)  # one\n\n\n'

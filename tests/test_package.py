@@ -16,6 +16,8 @@ import pytest
 import fastrank_eval
 from tests.public_names import STUB, listed, stub
 
+pytestmark = pytest.mark.no_kernels
+
 HEAVY = ("numba", "numpy", "pandas", "polars", "pyarrow", "rich", "scipy")
 UNUSED = ("duckdb", "pandas", "polars", "pyarrow.dataset", "sklearn")  # Numba imports scipy
 COLUMNS = ["--group", "day,user", "--label", "click", "--score", "pctr"]

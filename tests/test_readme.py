@@ -29,6 +29,8 @@ from fastrank_eval.apps.demo import write_parquet
 from fastrank_eval.apps.demo.month import write_month
 from fastrank_eval.apps.demo.samples import write_samples
 
+pytestmark = pytest.mark.no_kernels
+
 README = Path(__file__).parent.parent / "README.md"
 
 

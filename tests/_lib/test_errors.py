@@ -4,6 +4,8 @@ import pytest
 
 from fastrank_eval._lib import errors
 
+pytestmark = pytest.mark.no_kernels
+
 
 @pytest.mark.parametrize(
     "name",

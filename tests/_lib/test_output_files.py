@@ -14,6 +14,8 @@ import pytest
 from fastrank_eval._lib.errors import OutputError
 from fastrank_eval._lib.files import atomic_path, check_writable
 
+pytestmark = pytest.mark.no_kernels
+
 
 def test_check_writable__new_file__leaves_nothing_behind(tmp_path: Path) -> None:
     assert check_writable(tmp_path / "report.json") == tmp_path.resolve() / "report.json"

@@ -21,6 +21,8 @@ from fastrank_eval._lib.progress import report, reporting_to
 from fastrank_eval.apps.cli.progress_bar import progress_bar
 from tests.support.terminal import shown
 
+pytestmark = pytest.mark.no_kernels
+
 ROWS = {
     "user": [1, 1, 1, 2, 2, 3],
     "click": [1, 0, 0, 0, 1, 0],

@@ -13,6 +13,8 @@ from numba import config
 from fastrank_eval._lib import errors
 from fastrank_eval.analysis.group_join import group_ids
 
+pytestmark = pytest.mark.kernels
+
 law = settings(max_examples=5 if config.DISABLE_JIT else 100, deadline=None, derandomize=True)
 TEXTS = [
     pa.string(),

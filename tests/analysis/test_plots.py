@@ -28,6 +28,8 @@ from fastrank_eval.apps.cli.curves import KINDS as COMMAND_KINDS
 from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.engine.records import Meta
 
+pytestmark = pytest.mark.no_kernels
+
 BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
 HOSTILE = ("$\\frac{a}{b}$ <script>alert('x')</script>", '_hidden & "co"\n', "long " * 30)
 #: What axes and legend say; the names of the models besides.

@@ -11,6 +11,8 @@ from tests.oracles.measures import Row
 from tests.strategies import PER_GROUP, VARIANTS, has_expectation, random_groups
 from tests.support.tables import table_of
 
+pytestmark = pytest.mark.kernels
+
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
 

@@ -8,6 +8,8 @@ import pytest
 from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.measures import measure
 
+pytestmark = pytest.mark.no_kernels
+
 PAGE = (Path(__file__).parents[2] / "docs" / "PARITY.md").read_text(encoding="utf-8")
 AGAIN = "run `make conformance-full`, which writes the page"
 

@@ -216,6 +216,7 @@ def test_a_field_that_is_a_slice_too():
         assert_as_alone(parts_of(LOG, *by.split(",")), by, measures=wanted)
 
 
+@pytest.mark.kernels
 def test_dictionaries__with_values_twice_nulls_and_some_of_no_row():
     values = pa.array(["x", "y", None, "x", "never"])
     table = pa.table(
@@ -257,6 +258,7 @@ def test_layouts__change_no_bit(tmp_path):
             assert bits(found, part) == bits(base, part), (options, part)
 
 
+@pytest.mark.kernels
 def test_presorted():
     keys = [("user", "ascending"), ("score", "descending")]
     table = LOG.sort_by(keys)
@@ -288,6 +290,7 @@ def test_where_and_limit():
         assert bits(evaluate(by="slot"), f"slot={part}") == bits(alone)
 
 
+@pytest.mark.kernels
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_rows__are_as_alone(data):

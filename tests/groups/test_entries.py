@@ -17,6 +17,8 @@ from fastrank_eval.groups.labels import (
 )
 from fastrank_eval.groups.sort import order_by_score
 
+pytestmark = pytest.mark.kernels
+
 SIZES = {
     "one row each": [1] * 40,
     "short": [3, 1, 7, 2, 12, 5] * 9,

@@ -16,6 +16,8 @@ import fastrank_eval
 from fastrank_eval import ColumnError, OrderError
 from fastrank_eval.groups.boundaries import group_starts, number_keys
 
+pytestmark = pytest.mark.kernels
+
 
 def evaluate(source, measures="GAUC,RR", **options):
     roles = {"group": "group", "label": "label", "score": "score", **options}
@@ -288,6 +290,7 @@ def reader(table, rows):
     return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=rows))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("case", list(RETURNS))
 @pytest.mark.parametrize("key", list(TEXT_KEYS))
 def test_returning_key__is_gathered_where_the_source_can_be_read_again(case, key, tmp_path):
@@ -303,6 +306,7 @@ def test_returning_key__is_gathered_where_the_source_can_be_read_again(case, key
         assert result.meta.rows == len(table)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("case", list(RETURNS))
 @pytest.mark.parametrize("key", list(TEXT_KEYS))
 def test_returning_key__of_a_source_read_once_is_gathered_or_named(case, key):
@@ -316,6 +320,7 @@ def test_returning_key__of_a_source_read_once_is_gathered_or_named(case, key):
     assert "scattered" in str(refused.value)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("order", ["grouped", "sorted"])
 @pytest.mark.parametrize("case", list(RETURNS))
 def test_returning_key__is_named_where_contiguous_groups_were_promised(case, order):
@@ -328,6 +333,7 @@ def test_returning_key__is_named_where_contiguous_groups_were_promised(case, ord
             assert f"group={key(numbers[-1])!r}" in str(refused.value)
 
 
+@pytest.mark.compiled
 def test_returning_key__of_several_columns_is_named_whole():
     source = {
         "group": [1, 1, 2, 1],

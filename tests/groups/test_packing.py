@@ -9,6 +9,8 @@ from fastrank_eval import UndefinedError
 from tests.engine.test_engine import exactly
 from tests.strategies import EVERY_KIND
 
+pytestmark = pytest.mark.kernels
+
 ROLES = {"group": "group", "label": "label", "score": "score", "order": "scattered"}
 ROWS = 1500
 LABELS = {"int8": np.int8, "uint8": np.uint8, "bool": np.bool_}

@@ -15,6 +15,8 @@ from pyarrow import csv, ipc, parquet
 import fastrank_eval as fe
 from tests.apps.cli.test_interruptions import SCHEMA, rows
 
+pytestmark = pytest.mark.no_kernels
+
 # ---- inputs that change while they are read ------------------------------------------------------
 
 

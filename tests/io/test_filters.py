@@ -26,6 +26,8 @@ from fastrank_eval.io import open_source
 from tests.support.conditions import Condition, conditions, tables
 from tests.support.source_files import write_ipc, write_stream
 
+pytestmark = pytest.mark.no_kernels
+
 LOG = {
     "user": [1, 1, 2, 2, 2, 3, 3],
     "click": [0, 1, 1, 0, 0, 1, 0],

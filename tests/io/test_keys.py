@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder
 
+pytestmark = pytest.mark.kernels
+
 INTERVAL = pa.month_day_nano_interval()
 BYTES = st.binary(max_size=12) | st.binary(
     min_size=MAX_INLINE_BYTES - 2, max_size=MAX_INLINE_BYTES + 4

@@ -19,6 +19,8 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
 from fastrank_eval.io import open_source
 from tests.support.source_files import read, write_parquet
 
+pytestmark = pytest.mark.no_kernels
+
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")
 DAY_19 = ["day = '2026-11-19'", "x >= 0 and day in ('2026-11-19')", pc.field("day") == DAYS[1]]
 

@@ -23,6 +23,8 @@ from tests.support.source_files import (
     write_stream,
 )
 
+pytestmark = pytest.mark.no_kernels
+
 
 @pytest.mark.parametrize("value", [3, None, {1, 2}, object(), 2.5])
 def test_open_source__not_a_source(value: object) -> None:

@@ -14,6 +14,8 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io import open_source
 from tests.support.source_files import failure, read, write_file, write_parquet, write_stream
 
+pytestmark = pytest.mark.no_kernels
+
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.csv", "x.csv.gz"])
 def test_file__of_zero_bytes(tmp_path: Path, name: str) -> None:

@@ -21,6 +21,8 @@ from tests.support.source_files import (
     write_stream,
 )
 
+pytestmark = pytest.mark.no_kernels
+
 FILES = [
     ("x.parquet", "parquet", None),
     ("x.PQ", "parquet", None),

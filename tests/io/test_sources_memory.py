@@ -17,6 +17,8 @@ from fastrank_eval._lib.errors import ColumnError, SourceError
 from fastrank_eval.io import open_source
 from tests.support.source_files import COLUMNS, TABLE, read, write_parquet
 
+pytestmark = pytest.mark.no_kernels
+
 
 class OneArray:
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:

@@ -11,6 +11,8 @@ from fastrank_eval._lib.errors import SourceError
 from fastrank_eval.io import open_source
 from tests.support.source_files import COLUMNS, TABLE, failure, read, write_file, write_parquet
 
+pytestmark = pytest.mark.no_kernels
+
 
 def test_uri__file_scheme(tmp_path: Path) -> None:
     for number in (10, 2):

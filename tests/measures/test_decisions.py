@@ -20,6 +20,8 @@ from tests.oracles.measures import Row, read
 from tests.strategies import DECISION_VARIANTS, GROUP_DECISION_VARIANTS
 from tests.support.tables import table_of
 
+pytestmark = pytest.mark.kernels
+
 TEXTS = tuple(text for texts in GROUP_DECISION_VARIANTS.values() for text in texts)
 EVERY = {**CASES, **WEIGHTED_CASES}
 
@@ -243,6 +245,7 @@ def test_integer_scores__are_numbers_to_a_threshold():
         fastrank_eval.confusion(log | {"s": [2**60, 1, 2]}, label="y", score="s")
 
 
+@pytest.mark.compiled
 def test_counts__are_exact_where_floats_of_32_bits_end():
     rows = (1 << 25) + 3
     score = np.ones(rows, np.float32)

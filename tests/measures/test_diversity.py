@@ -28,6 +28,8 @@ from tests.oracles.diversity import (
 )
 from tests.strategies import COVERING
 
+pytestmark = pytest.mark.kernels
+
 GROUPS = {
     "three subtopics": covering_groups(61, 120),
     "one score": covering_groups(62, 30, levels=1, most_rows=5),
@@ -195,6 +197,7 @@ SMALL = covering_table(covering_groups(71, 9, most_rows=9, unretrieved=0.2))
 LARGE = covering_table(covering_groups(72, 400, most_rows=20, levels=4, unretrieved=0.2))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("ties", ["expected", "item"])
 def test_every_layout__has_the_same_bits(tmp_path, ties):
     options = {"ties": ties, "item": "item" if ties == "item" else None}
@@ -203,6 +206,7 @@ def test_every_layout__has_the_same_bits(tmp_path, ties):
         assert bits(evaluate(source, **options, **cut)) == wanted, cut
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("item", [None, "item"])
 def test_order_of_rows__changes_no_bit(item):
     wanted = bits(evaluate(LARGE, item=item))
@@ -214,6 +218,7 @@ def test_order_of_rows__changes_no_bit(item):
         assert bits(result)[1] == wanted[1]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("item", [None, "item"])
 def test_spilled_rows__have_the_same_bits(spill, item):  # noqa: F811
     mixed = LARGE.take(np.random.default_rng(5).permutation(LARGE.num_rows))
@@ -223,6 +228,7 @@ def test_spilled_rows__have_the_same_bits(spill, item):  # noqa: F811
     assert bits(in_memory)[1] == bits(evaluate(LARGE, item=item))[1]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("order", ["grouped", "scattered"])
 def test_several_models__each_have_the_bits_they_have_alone(order):
     rng = np.random.default_rng(6)

@@ -14,6 +14,8 @@ from fastrank_eval import AP, AUC, GAUC, RR, F, IPrec, MeasureError, P, nDCG
 from fastrank_eval.measures import Measure, measure, parse_measures, registry
 from fastrank_eval.measures.user_models import UserModel
 
+pytestmark = pytest.mark.no_kernels
+
 # ---- any measure of the registry -----------------------------------------------------------------
 
 POSITIVE = st.one_of(

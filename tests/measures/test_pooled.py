@@ -16,6 +16,8 @@ from tests.oracles.pooled import oracle_of
 from tests.strategies import POOLED_VARIANTS
 from tests.support.tables import table_of
 
+pytestmark = pytest.mark.kernels
+
 TEXTS = tuple(text for texts in POOLED_VARIANTS.values() for text in texts)
 WEIGHTS = (0.0, 0.1, 1.0, 1 / 3, 2.5e7)  # far apart: sums must not cancel
 
@@ -92,6 +94,7 @@ def test_every_pooled_measure__equals_its_definition(case):
         assert math.isnan(found.value) or low <= found.value <= high
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_every_pooled_measure__has_the_same_bits_in_any_order_batches_and_threads(weight):
     groups = probable_groups(6, 300, weights=WEIGHTS)

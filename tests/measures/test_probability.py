@@ -21,6 +21,8 @@ from fastrank_eval.measures.cumulative_calibration import maximum_exceeds, range
 from fastrank_eval.measures.likelihood import losses, recalibrate
 from fastrank_eval.stats.score_table import ScoreTable
 
+pytestmark = pytest.mark.kernels
+
 
 def evaluate(table, measures, **options):
     return fastrank_eval.evaluate(

@@ -27,6 +27,8 @@ from tests.strategies import (
 )
 from tests.support.tables import table_of
 
+pytestmark = pytest.mark.kernels
+
 ALL_VARIANTS = VARIANTS | POOLED_VARIANTS | GROUP_DECISION_VARIANTS
 TIES = ("expected", "input", "item", "best", "worst")
 
@@ -60,6 +62,12 @@ def evaluate(groups: list[list[Row]], measures: list[str], ties: str, **options:
         unjudged="allow",
         **options,
     )
+
+
+LONG_IN_PYTHON = [
+    pytest.param(ties, marks=pytest.mark.compiled if ties in ("best", "worst", "input") else ())
+    for ties in TIES
+]
 
 
 def assert_groups_equal(result, text: str, groups: list[list[Row]], ties: str) -> None:
@@ -96,7 +104,7 @@ def test_variants__are_spelt_canonically():
 
 
 @pytest.mark.parametrize("kind", list(GROUPS))
-@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("ties", LONG_IN_PYTHON)
 def test_every_measure__equals_brute_force(ties, kind):
     groups = GROUPS[kind]
     texts = measures_for(ties, kind)

@@ -11,6 +11,8 @@ import pytest
 
 import fastrank_eval
 
+pytestmark = pytest.mark.kernels
+
 # Cases of the shared file that hold nothing to compute.
 WITHOUT_A_MEASURE = {
     "s002.recall_formula": "a note about a misprint, without numbers",

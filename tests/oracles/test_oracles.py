@@ -17,6 +17,8 @@ from tests.strategies import (
     random_groups,
 )
 
+pytestmark = pytest.mark.kernels
+
 # One query scored by several tools: two tied groups, an unjudged row (d6), and one relevant
 # document that was never retrieved (d9).
 QUERY = [

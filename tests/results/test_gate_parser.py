@@ -32,6 +32,8 @@ from fastrank_eval.results.gate_parser import (
     terms_of,
 )
 
+pytestmark = pytest.mark.no_kernels
+
 GAUC, AUC = Term("GAUC"), Term("AUC")
 
 # ---- what a text means ---------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.results.gate_parser import FIELDS, VALUE_FIELDS
 from fastrank_eval.results.gates import judge
 
+pytestmark = pytest.mark.no_kernels
+
 ROWS = {
     "user": [1, 1, 1, 2, 2, 3],
     "click": [1, 0, 0, 0, 1, 0],

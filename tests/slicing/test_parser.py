@@ -25,6 +25,8 @@ from fastrank_eval.slicing.spec import (
     number_text,
 )
 
+pytestmark = pytest.mark.no_kernels
+
 few = settings(deadline=None, max_examples=60)
 NAMES = st.one_of(
     st.sampled_from(["slot", "age", "rows", "hour", "quantile5", "user-id", "a.b", "Größe"]),

@@ -16,8 +16,11 @@ from fastrank_eval.stats.keyed_sums import GroupSums, group_sums
 
 #: Without the JIT NumPy's scalars warn where a sum passes the largest double, on purpose.
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore:{what} encountered:RuntimeWarning")
-    for what in ("overflow", "invalid value")
+    pytest.mark.kernels,
+    *[
+        pytest.mark.filterwarnings(f"ignore:{what} encountered:RuntimeWarning")
+        for what in ("overflow", "invalid value")
+    ],
 ]
 law = settings(max_examples=120, deadline=None, derandomize=True)
 NUMBERS = st.one_of(

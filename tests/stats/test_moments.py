@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from fastrank_eval.stats.moments import ClusterMoments
 
+pytestmark = pytest.mark.kernels
+
 law = settings(max_examples=80, deadline=None, derandomize=True)
 NUMBER = st.one_of(
     st.integers(-(2**53), 2**53).map(float),

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.paired import PairedState, error_of_difference, error_of_sums
 
+pytestmark = pytest.mark.kernels
+
 VALUE = st.sampled_from([math.nan, 0.0, 0.25, 1 / 3, 0.5, 1.0]) | st.floats(0, 1)
 WEIGHT = st.integers(1, 1000).map(float) | st.floats(1e-6, 1e6)
 GROUPS = st.lists(st.tuples(VALUE, VALUE, WEIGHT, WEIGHT, st.integers(0, 3)), max_size=30)

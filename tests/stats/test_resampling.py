@@ -14,6 +14,8 @@ from fastrank_eval.stats import random_numbers
 from fastrank_eval.stats.bootstrap import bootstrap, swap_models
 from tests.oracles import resampling as oracle
 
+pytestmark = pytest.mark.kernels
+
 SEED = 0x0123456789ABCDEF
 law = settings(max_examples=2 if config.DISABLE_JIT else 40, deadline=None, derandomize=True)
 compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="takes many draws")

@@ -13,6 +13,8 @@ from fastrank_eval.stats import score_table
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores, area_under
 
+pytestmark = pytest.mark.kernels
+
 
 def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
     """By the sum of midranks."""

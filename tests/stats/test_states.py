@@ -17,6 +17,8 @@ from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 from tests.oracles.measures import Row, pair_auc, partial_auc
 
+pytestmark = pytest.mark.kernels
+
 law = settings(max_examples=150, deadline=None, derandomize=True)
 
 # ---- means ---------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ SCREENSHOTS = Path(__file__).parents[3] / "build" / "screenshots"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 812}
 
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium"),
 ]

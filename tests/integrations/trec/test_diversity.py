@@ -7,6 +7,8 @@ import pytest
 import fastrank_eval
 from fastrank_eval import ArgumentError, ColumnError, SourceError, trec
 
+pytestmark = pytest.mark.kernels
+
 LINES = b"""# judged by subtopic
 q1 1 d3 1
 q1 2 d3 0

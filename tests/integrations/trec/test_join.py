@@ -18,6 +18,8 @@ from fastrank_eval.integrations.trec.pairs import PairIndex, PairTable, drop_dup
 from fastrank_eval.trec import Joined, join, read_qrels, read_run
 from tests.reference_columns import EXACT
 
+pytestmark = pytest.mark.kernels
+
 OPTIONS = {
     "group": "query",
     "item": "doc",

@@ -22,6 +22,8 @@ from fastrank_eval import ArgumentError, ColumnError, SourceError
 from fastrank_eval.integrations.trec import blocks
 from fastrank_eval.trec import read_qrels, read_run
 
+pytestmark = pytest.mark.kernels
+
 LINE = b"1 Q0 a 1 2.5 t\n"
 RUN = {"query": ["1", "1"], "doc": ["a", "b"], "score": [2.5, 1.0]}
 WIDE = {"query": pa.large_string(), "doc": pa.binary()}

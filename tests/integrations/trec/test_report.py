@@ -14,6 +14,8 @@ from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.integrations.trec.report import report_lines
 from fastrank_eval.trec import read_qrels, read_run, trec_report
 
+pytestmark = pytest.mark.kernels
+
 RUN = b"""q2 Q0 d1 1 0.5 ours
 q2 Q0 d2 2 0.5 ours
 q2 Q0 d3 3 0.25 ours
