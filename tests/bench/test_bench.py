@@ -367,8 +367,10 @@ def test_trec_files__are_the_same_every_time(tmp_path: Path) -> None:
     assert 0 < values["num_rel_ret"] < values["num_rel"]
 
 
-def test_trec_process__on_a_small_run__tells_time_and_memory(tmp_path: Path) -> None:
-    measured = trec_process("fastrank_eval", *write_trec(tmp_path, 1000), tmp_path / "kernels")
+def test_trec_process__on_a_small_run__tells_time_and_memory(
+    tmp_path: Path, kernel_cache: Path
+) -> None:
+    measured = trec_process("fastrank_eval", *write_trec(tmp_path, 1000), kernel_cache)
     assert measured["peak_mb"] > 0
     assert measured["cpu"] > 0
 

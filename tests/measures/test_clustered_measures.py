@@ -30,6 +30,8 @@ from tests.oracles.pooled import oracle_of
 from tests.strategies import POOLED_VARIANTS
 from tests.support.tables import table_of
 
+pytestmark = pytest.mark.kernels
+
 TEXTS = tuple(
     text
     for texts in POOLED_VARIANTS.values()
@@ -106,6 +108,7 @@ def by_weighing(text: str, groups: Sequence[Sequence[Row]]) -> tuple[float, int]
     return error, many
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("case", [*CASES, *WEIGHTED_CASES])
 def test_error__is_what_weighing_each_group_tells(case):
     groups = (CASES | WEIGHTED_CASES)[case][:33]
@@ -186,6 +189,7 @@ def told(result) -> dict[str, tuple]:
     }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_error__has_the_same_bits_in_any_order_batches_and_threads(weight):
     groups = probable_groups(31, 300, weights=WEIGHTS, unretrieved=0.1)
@@ -276,24 +280,21 @@ def test_rows_without_groups__have_values_and_no_error():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="3 million rows, too many for Python loops")
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="1.6 million rows, too many for Python loops")
 def test_intervals__cover_the_truth_as_often_as_they_say():
-    """2000 samples of 200 users each; the truth is the value of all 400,000 users."""
-    samples, users = 2000, 200
-    log = pa.table(clicks(samples * users, seed=4))
+    """1000 samples of 200 users each; the truth is the value of all 200,000 users."""
+    samples, users = 1000, 200
+    log = clicks(samples * users, seed=4)
+    log["sample"] = log["group"] // users
     measures = ["LogLoss", "PCOC", "NE", "Brier", "Accuracy(threshold=0.2)"]
     options = {"group": "group", "label": "label", "score": "score", "measures": measures}
-    whole = fastrank_eval.evaluate(log, **options, per_group=False)
-    ends = np.searchsorted(log["group"].to_numpy(), np.arange(0, samples * users + 1, users))
+    result = fastrank_eval.evaluate(log, **options, by="sample", per_group=False)
+    # Slices have the bits of their rows alone.
+    lines = [line for line in result if line.by == "sample"]
+    assert len(lines) == samples * len(measures)
     covered = dict.fromkeys(measures, 0)
-    for start, stop in itertools.pairwise(ends.tolist()):
-        part = log.slice(start, stop - start)
-        result = fastrank_eval.evaluate(
-            part, **options, per_group=False, threads=1, order="grouped"
-        )
-        for text in measures:
-            low, high = result.interval(text)
-            covered[text] += low <= whole.value(text) <= high
+    for line in lines:
+        covered[line.measure] += line.ci_low <= result.value(line.measure) <= line.ci_high
     for text, count in covered.items():
         assert 0.935 <= count / samples <= 0.965, (text, count / samples)
 
