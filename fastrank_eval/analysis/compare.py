@@ -50,7 +50,7 @@ from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.results.evaluate import result_of
+from fastrank_eval.results.result import result_of
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.paired import PairedState

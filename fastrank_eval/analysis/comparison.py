@@ -27,8 +27,11 @@ from fastrank_eval.analysis.compared_value import (
     compared_table,
     comparison_rows,
 )
+from fastrank_eval.analysis.comparison_view import TerminalView, markdown, plain
 from fastrank_eval.analysis.group_join import GroupRecords
 from fastrank_eval.engine.records import Meta
+from fastrank_eval.measures import measure
+from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
 from fastrank_eval.results.notes import meta_with_notes
 
@@ -150,8 +153,6 @@ class ReportedComparison(ABC):
         str
             Names from data are in code spans, so nothing in them is markup.
         """
-        from fastrank_eval.analysis.comparison_view import markdown
-
         return markdown(self, self.top_changes(movers), movers)
 
     @typed
@@ -167,13 +168,9 @@ class ReportedComparison(ABC):
         -------
         rich renderable
         """
-        from fastrank_eval.analysis.comparison_view import TerminalView
-
         return TerminalView(self, self.top_changes(movers), movers)
 
     def __repr__(self) -> str:
-        from fastrank_eval.analysis.comparison_view import plain
-
         return plain(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -332,8 +329,6 @@ class Comparison(ReportedComparison):
         ArgumentError
             If there is no gate, or one does not follow the grammar.
         """
-        from fastrank_eval.results.gates import judge
-
         return judge(
             fail_if,
             [*self.evaluated, *self.values],
@@ -469,8 +464,6 @@ class Comparison(ReportedComparison):
     @cached_property
     def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
         """Decompositions by candidate, mean over groups and slicing."""
-        from fastrank_eval.measures import measure
-
         means = [mean for mean in map(measure, self.measures) if is_mean(mean)]
         return {
             (score, str(mean), by): self._decomposition_of(mean, score, by)
@@ -490,8 +483,6 @@ class Comparison(ReportedComparison):
     @typed
     def top_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """List the movers of the first measure of groups, by candidate."""
-        from fastrank_eval.measures import measure
-
         first = next((m for m in map(measure, self.measures) if not m.pooled), None)
         if not top or first is None or self._records is None:
             return {}

@@ -16,6 +16,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import check_indent, check_options, typed
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import (
     Rows,
@@ -24,6 +25,7 @@ from fastrank_eval.analysis.curve_points import (
     by_cutoff,
     points_choice,
 )
+from fastrank_eval.analysis.plot_files import check_picture, draw_file
 from fastrank_eval.engine.records import Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.results.evaluate import evaluate
@@ -241,9 +243,6 @@ class Curve:
         OutputError
             If the file cannot be written, or its name has another ending.
         """
-        from fastrank_eval._lib.files import atomic_path, check_writable
-        from fastrank_eval.analysis.plot_files import check_picture, draw_file
-
         check_picture(path)
         check_writable(path, overwrite)
         with atomic_path(path, overwrite=overwrite) as temporary:

@@ -15,8 +15,8 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure, measure, parse_measures
 from fastrank_eval.measures.calibration import Outcomes
-from fastrank_eval.results.evaluate import evaluate, result_of
-from fastrank_eval.results.result import Result
+from fastrank_eval.results.evaluate import evaluate
+from fastrank_eval.results.result import Result, result_of
 from fastrank_eval.stats.intervals import normal_quantile
 from fastrank_eval.stats.score_table import ScoreTable
 

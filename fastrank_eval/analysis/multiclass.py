@@ -35,6 +35,7 @@ from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import PooledMeasure
+from fastrank_eval.results.format import printable
 from fastrank_eval.results.result import Result
 
 if TYPE_CHECKING:
@@ -237,8 +238,6 @@ class ClassResult(Result):
         yield from super().__rich_console__(console, options)
         from rich import box
         from rich.table import Table
-
-        from fastrank_eval.results.format import printable
 
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for column, name in enumerate(self.per_class.column_names):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError, UndefinedError
 from fastrank_eval._lib.files import check_suffix
+from fastrank_eval.analysis.plots import caption_of, figure_of, styled, title_of
 from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:
@@ -194,8 +195,6 @@ def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = N
             f"there is no {curve.kind} curve to draw: it is undefined for every model ({reasons}); "
             "it needs rows of both classes."
         )
-    from fastrank_eval.analysis.plots import caption_of, figure_of, styled, title_of
-
     suffix = Path(path).suffix.lower()
     with styled(), warnings.catch_warnings():
         # A character of a column's name that the font lacks is drawn as a box, without a warning.
@@ -229,8 +228,6 @@ def _svg(figure: Any) -> str:
 
 
 def _page(curve: Drawable, svg: str, title: str, caption: str) -> str:
-    from fastrank_eval.results.format import printable
-
     def safe(text: object) -> str:
         return html.escape(printable(str(text)))
 

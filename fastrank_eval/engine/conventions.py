@@ -8,7 +8,7 @@ from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
 from fastrank_eval.measures.base import Measure, aliases, registry
-from fastrank_eval.measures.parser import text_with_options
+from fastrank_eval.measures.parser import refuse_plain_f1, text_with_options
 
 __all__ = ["DEFAULTS", "PROFILES", "Profile", "profile_of", "undefined_policies", "undefined_text"]
 
@@ -65,8 +65,6 @@ def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_f1(name: str) -> None:
-    from fastrank_eval.measures.parser import refuse_plain_f1
-
     try:
         refuse_plain_f1(name)
     except MeasureError:

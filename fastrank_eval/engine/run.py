@@ -45,6 +45,7 @@ from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.groups.ties import TIES
 from fastrank_eval.io import open_source, refuse_text, require_columns
 from fastrank_eval.io.columns import Roles
+from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.io.numbers import RowError, complete_error
 from fastrank_eval.io.reader import RowReader
 from fastrank_eval.io.validate import epsilon_of
@@ -315,8 +316,6 @@ def _fields(measures: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:
     distinct = tuple(dict.fromkeys(names))
     if not distinct:
         return ()
-    from fastrank_eval.io.keys import CategoricalEncoder
-
     return tuple(CategoricalEncoder(name) for name in distinct)
 
 

@@ -18,6 +18,9 @@ from fastrank_eval.measures.pooled import (
     SteppedMeasure,
     undefined,
 )
+from fastrank_eval.stats.auc_variance import row_variance
+from fastrank_eval.stats.binned_scores import BinnedScores
+from fastrank_eval.stats.clustered_scores import ClusteredScores, variance_of_difference
 from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
@@ -252,12 +255,8 @@ class PooledAUC(OrderedMeasure):
 
     def new_state(self, weighted: bool, threads: int) -> Any:
         if self.bins is not None:
-            from fastrank_eval.stats.binned_scores import BinnedScores
-
             return BinnedScores(self.bins, weighted)
         if self.se == "clustered":
-            from fastrank_eval.stats.clustered_scores import ClusteredScores
-
             return ClusteredScores(weighted, threads)
         return super().new_state(weighted, threads)
 
@@ -284,8 +283,6 @@ class PooledAUC(OrderedMeasure):
             return undefined(scores.missing(in_order))
         details, error, clusters, carriers = {}, math.nan, 0, math.nan
         if self.se is not None:
-            from fastrank_eval.stats.auc_variance import row_variance
-
             details[SE_OF_ROWS] = _root(row_variance(scores, area, in_order))
         if self.se == "clustered":
             variance, clusters, carriers = state.variance(area, in_order)
@@ -298,8 +295,6 @@ class PooledAUC(OrderedMeasure):
     ) -> tuple[float, int, float]:
         if self.se != "clustered":
             return super().difference_error(base, other, in_order)
-        from fastrank_eval.stats.clustered_scores import variance_of_difference
-
         areas = []
         for state in (base, other):
             state.scores.steps(in_order)

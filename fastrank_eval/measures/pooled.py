@@ -12,6 +12,8 @@ import numpy as np
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 
 if TYPE_CHECKING:
     from fastrank_eval.groups.chunk import Scored
@@ -130,11 +132,7 @@ class OrderedMeasure(PooledMeasure):
 
     def new_state(self, weighted: bool, threads: int) -> Any:
         if weighted:
-            from fastrank_eval.stats.weighted_scores import WeightedScores
-
             return WeightedScores()
-        from fastrank_eval.stats.scores import PooledScores
-
         return PooledScores(threads)
 
     def add_rows(self, state: Any, scored: Scored) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval.measures import registry
+
 if TYPE_CHECKING:
     from rich.console import Group
 
@@ -28,8 +30,6 @@ def entries() -> list[dict[str, Any]]:
     >>> [entry["name"] for entry in entries() if entry["name"].endswith("AUC")]
     ['GAUC', 'AUC', 'PRAUC']
     """
-    from fastrank_eval.measures import registry
-
     return [
         {
             "name": kind.name,

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.progress import Progress
-from fastrank_eval.engine.group_values import GroupValues
-from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.summary import per_group_table, score_tables
+from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure
-from fastrank_eval.results.result import Result
+from fastrank_eval.results.result import Result, result_of
+from fastrank_eval.results.run_state import state_of_run
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from fastrank_eval.results.state import State
     from fastrank_eval.slicing.spec import SliceSpec
 
 
@@ -236,27 +234,4 @@ def evaluate(
     )
     if not keep_state:
         return result_of(evaluation, keep_scores)
-    from fastrank_eval.results.run_state import state_of_run
-
     return result_of(evaluation, keep_scores, state_of_run(evaluation, source, keep_groups))
-
-
-def result_of(
-    evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
-) -> Result:
-    """Build the result of a run."""
-    plan, values = evaluation.plan, evaluation.values
-    table = None
-    if plan.per_group:
-        table = per_group_table(plan, evaluation.keys, values, evaluation.schema)
-    return Result(
-        evaluation.summary,
-        table,
-        evaluation.meta,
-        plan.roles.scores,
-        [str(m) for m in plan.measures],
-        evaluation.requested,
-        score_tables(plan, evaluation.totals) if keep_scores else None,
-        GroupValues.concat_weights(values) if plan.per_group else None,
-        state=state,
-    )

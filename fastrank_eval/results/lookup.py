@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
+from fastrank_eval.measures import measure, registry
+from fastrank_eval.measures.parser import find_computed
+from fastrank_eval.slicing.parser import parse
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import MeasureValue
@@ -39,9 +42,6 @@ def find_measure(
     MeasureError
         If the result does not have it.
     """
-    from fastrank_eval.measures import measure
-    from fastrank_eval.measures.parser import find_computed
-
     parsed = measure(name)
     result = find_computed(parsed, measures, requested)
     if result is None:
@@ -91,8 +91,6 @@ def find_slicing(by: str | None, values: Sequence[MeasureValue]) -> str:
             return slicings[0]
         which = f"by {names}: name one, by=..." if slicings else "by nothing"
         raise ArgumentError(f"the rows of this evaluation were sliced {which}.")
-    from fastrank_eval.slicing.parser import parse
-
     text = str(parse(by))
     if text not in slicings:
         which = f"but by {names}" if slicings else "nor by anything else"
@@ -161,8 +159,6 @@ def find_value(
 def refuse_pooled(measure: Measure) -> None:
     """Refuse a measure without values per group, and name its variant."""
     if measure.pooled:
-        from fastrank_eval.measures import registry
-
         variant = "GAUC" if measure.name == "AUC" else f"Group{measure.name}"
         raise MeasureError(
             f"{measure} pools the rows of all groups and has no value per group"

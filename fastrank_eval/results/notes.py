@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_meta
+from fastrank_eval.measures import measure
 from fastrank_eval.measures.base import text_of
+from fastrank_eval.measures.decisions import Decision, GroupDecision
 
 __all__ = ["meta_with_notes", "report_notes"]
 
@@ -50,8 +52,6 @@ def _names(values: Sequence[MeasureValue], requested: Mapping[str, str]) -> Iter
     """Note which measure each name stands for, if names are ambiguous."""
     if not requested:
         return
-    from fastrank_eval.measures import measure
-
     texts = {v.measure for v in values}
     names = [str(measure(name)) for name in requested]
     twice = len(set(names)) < len(names)
@@ -84,9 +84,6 @@ def _populations(
 
 def _thresholds(values: Sequence[MeasureValue]) -> Iterator[str]:
     """Note thresholds that predict no row or every row positive."""
-    from fastrank_eval.measures import measure
-    from fastrank_eval.measures.decisions import Decision, GroupDecision
-
     measures_of: dict[tuple[str, str, str], list[str]] = {}
     for v in values:
         if v.by is not None or v.slice != "all":
@@ -142,8 +139,6 @@ def _denominators(means: Sequence[MeasureValue]) -> str:
 
 def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
     """Name the option that gives means one population."""
-    from fastrank_eval.measures import measure
-
     helps, other_reasons = False, dict[str, list[str]]()
     for v in means:
         for reason, number in v.dropped.items():

@@ -13,6 +13,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import check_indent, check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
+from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.records import (
     MeasureValue,
     Meta,
@@ -20,6 +21,10 @@ from fastrank_eval.engine.records import (
     summary_rows,
     summary_table,
 )
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.summary import per_group_table, score_tables
+from fastrank_eval.measures import measure
+from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import (
     find_measure,
     find_score,
@@ -28,6 +33,7 @@ from fastrank_eval.results.lookup import (
     refuse_pooled,
 )
 from fastrank_eval.results.notes import meta_with_notes
+from fastrank_eval.results.result_view import markdown, plain, terminal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_table import ScoreTable
 
-__all__ = ["NamedValues", "Reported", "Result"]
+__all__ = ["NamedValues", "Reported", "Result", "result_of"]
 
 
 class Reported:
@@ -111,18 +117,12 @@ class Reported:
         str
             Names from the data stand in code spans, so that nothing in them is markup.
         """
-        from fastrank_eval.results.result_view import markdown
-
         return markdown(self)
 
     def __repr__(self) -> str:
-        from fastrank_eval.results.result_view import plain
-
         return plain(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from fastrank_eval.results.result_view import terminal
-
         yield from terminal(self, options.max_width)
 
 
@@ -431,8 +431,6 @@ class Result(NamedValues):
         ArgumentError
             If no gate is given, or one does not follow the grammar.
         """
-        from fastrank_eval.results.gates import judge
-
         return judge(
             fail_if,
             self.values,
@@ -575,6 +573,25 @@ class Result(NamedValues):
     @cached_property
     def _group_measures(self) -> list[str]:
         """Texts of the measures that have a value per group."""
-        from fastrank_eval.measures import measure
-
         return [text for text in self.measures if not measure(text).pooled]
+
+
+def result_of(
+    evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
+) -> Result:
+    """Build the result of a run."""
+    plan, values = evaluation.plan, evaluation.values
+    table = None
+    if plan.per_group:
+        table = per_group_table(plan, evaluation.keys, values, evaluation.schema)
+    return Result(
+        evaluation.summary,
+        table,
+        evaluation.meta,
+        plan.roles.scores,
+        [str(m) for m in plan.measures],
+        evaluation.requested,
+        score_tables(plan, evaluation.totals) if keep_scores else None,
+        GroupValues.concat_weights(values) if plan.per_group else None,
+        state=state,
+    )

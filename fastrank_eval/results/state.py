@@ -37,8 +37,7 @@ from fastrank_eval.engine.state_merge import (
     sum_contents,
 )
 from fastrank_eval.io.source import first_line
-from fastrank_eval.results.evaluate import result_of
-from fastrank_eval.results.result import Result
+from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison

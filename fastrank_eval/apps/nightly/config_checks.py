@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
+from fastrank_eval._lib.memory import parse_memory
 from fastrank_eval.apps.nightly.dates import (
     check_date_fields,
     date_fields,
@@ -346,8 +347,6 @@ def _check_gates(
     require: Callable[[Gate], None] | None,
     errors: ConfigErrors,
 ) -> None:
-    from fastrank_eval.slicing.parser import requested_slicing
-
     by, baseline = tables["slices"]["by"], tables["models"]["baseline"]
     slicings = [errors.check("slices", "by", spec, requested_slicing) for spec in by]
     check_slices = None not in slicings and "slices" not in failed_tables
@@ -418,8 +417,6 @@ def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> N
     if undefined is not None:
         errors.check("evaluate", "undefined", undefined, undefined_policies)
     if options["memory"] is not None:
-        from fastrank_eval._lib.memory import parse_memory
-
         errors.check("evaluate", "memory", options["memory"], parse_memory)
 
 

@@ -25,6 +25,7 @@ from fastrank_eval.apps.nightly.history_schema import (
     night_from_rows,
     night_rows,
     parse_findings,
+    write_tables,
 )
 from fastrank_eval.apps.nightly.night import EarlierFindings, Night, SavedStates
 
@@ -403,8 +404,6 @@ class History:
         ------
         HistoryError, OutputError
         """
-        from fastrank_eval.apps.nightly.history_schema import write_tables
-
         with self._errors.reading(), self._snapshot():
             return write_tables(self._database, Path(folder))
 

@@ -21,8 +21,7 @@ from fastrank_eval.integrations.spark.job import Job
 from fastrank_eval.integrations.spark.merge import JobResult
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.results.evaluate import result_of
-from fastrank_eval.results.result import Result
+from fastrank_eval.results.result import Result, result_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
