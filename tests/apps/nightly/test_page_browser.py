@@ -380,7 +380,7 @@ def test_browser__web_view__two_nights_are_chosen(browser: Any, served: str) -> 
     page = context.new_page()
     page.goto(served)
     page.locator("select[name=first]").select_option("2026-11-12")
-    page.get_by_role("button", name="Show both").click()
+    page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**/beside?first=2026-11-12&second=2026-11-19")
     page.get_by_role("link", name="All nights").click()
     page.get_by_role("link", name="2026-11-08").first.click()

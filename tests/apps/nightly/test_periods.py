@@ -85,7 +85,7 @@ def test_merged__week__is_one_run_over_all_its_rows(order: str) -> None:
 def test_merged__more_nights_than_are_held_at_once__is_one_run_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(merging_module, "AT_ONCE", 20_000)
+    monkeypatch.setattr(merging_module, "MERGE_BYTES", 20_000)
     nights = [a_log(40 + day, users=12) for day in range(10)]
     month = {name: pa.concat_arrays([pa.array(log[name]) for log in nights]) for name in nights[0]}
     month["night"] = np.repeat(np.arange(10), [len(log["user"]) for log in nights])
