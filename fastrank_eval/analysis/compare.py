@@ -37,11 +37,13 @@ from fastrank_eval.analysis.compare_tests import (
 from fastrank_eval.analysis.compared_value import ComparedValue
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.analysis.group_join import (
+    KEEP_GROUPS,
     GroupJoin,
     GroupRecords,
     group_records,
     groups_of,
     join_groups,
+    require_groups,
 )
 from fastrank_eval.engine.conventions import requested_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
@@ -54,9 +56,9 @@ from fastrank_eval.results.result import result_of
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.paired import PairedState
+from fastrank_eval.analysis.group_join import free_name
 
 if TYPE_CHECKING:
-    from fastrank_eval.engine.group_values import SavedGroups
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
 
@@ -375,7 +377,7 @@ def compare_results(
         _check_conventions(result, other, texts)
         names = {base, *other.scores} if base in other.scores else {base}
         names_of_other = {
-            score: score if score != base else _free_name(score, names) for score in other.scores
+            score: score if score != base else free_name(score, names) for score in other.scores
         }
         joined = join_groups(
             groups_of(result), result.scores.index(base), groups_of(other), texts, names_of_other
@@ -430,13 +432,6 @@ def compare_results(
         None if joined is None else joined.counts,
         [v for v in evaluated if v.by is None or v.by in slicings],
     )
-
-
-def _free_name(score: str, names: Collection[str]) -> str:
-    """Rename a model until its name is free."""
-    while score in names:
-        score = f"other.{score}"
-    return score
 
 
 def _evidence_of_records(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
@@ -557,9 +552,6 @@ def _check_conventions(result: Result, other: Result, texts: Sequence[str]) -> N
             )
 
 
-_KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"
-
-
 def compare_states(
     state: State,
     other: State | None,
@@ -582,7 +574,7 @@ def compare_states(
         if choices.needs_groups and not state.has_groups:
             raise ArgumentError(
                 f"test={test!r} reads the values of every group, which {state.shown} does not "
-                f"have; {_KEEP_GROUPS}, or choose test='clustered_t'."
+                f"have; {KEEP_GROUPS}, or choose test='clustered_t'."
             )
         evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
         refuse_pooled(test, evaluation.plan.measures)
@@ -591,7 +583,7 @@ def compare_states(
         )
         return comparison_of(evaluation, choices, state.requested, started)
     for each in (state,) if other is None else (state, other):
-        _require_groups(each, alone=other is None)
+        require_groups(each, alone=other is None)
     evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
     confidence_level = evaluation.plan.confidence
     other_result = (
@@ -606,30 +598,3 @@ def compare_states(
         seed=seed,
         threads=threads,
     )
-
-
-def _require_groups(state: State, *, alone: bool) -> None:
-    """Raise unless a state has groups that can be compared by their keys."""
-    groups = state.values_of_groups()
-    if groups is None and alone:
-        baseline = (
-            "has no baseline" if state.baseline is None else f"has baseline {state.baseline!r}"
-        )
-        raise ArgumentError(
-            f"{state.shown} {baseline}, and no values of groups for other comparisons; "
-            f"evaluate with the requested baseline, baseline=... (--baseline), or {_KEEP_GROUPS}."
-        )
-    if groups is None:
-        raise ArgumentError(
-            f"{state.shown} has no keys of groups to join it with another; {_KEEP_GROUPS}."
-        )
-    if not alone and _has_spanning_groups(groups):
-        raise ArgumentError(
-            f"{state.shown} has groups that were merged in parts, so they cannot be joined with "
-            "the groups of another state by their keys; evaluate the rows of a group together."
-        )
-
-
-def _has_spanning_groups(groups: SavedGroups) -> bool:
-    order = np.lexsort(groups.ranks()[::-1])
-    return bool(groups.equal_neighbours(order).any())

@@ -12,11 +12,13 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.group_values import GroupValues, SavedGroups
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.io.keys import KeyEncoder
 from fastrank_eval.measures import Measure, measure
+from fastrank_eval.results.state import State
+from collections.abc import Collection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -409,3 +411,40 @@ def _match_keys(
     on_left = np.zeros(len(row_of_code), np.bool_)
     on_left[codes[:groups]] = True
     return row_of_code[codes[:groups]], np.flatnonzero(~on_left[codes[groups:]])
+
+
+KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"
+
+
+def require_groups(state: State, *, alone: bool) -> None:
+    """Raise unless a state has groups that can be compared by their keys."""
+    groups = state.values_of_groups()
+    if groups is None and alone:
+        baseline = (
+            "has no baseline" if state.baseline is None else f"has baseline {state.baseline!r}"
+        )
+        raise ArgumentError(
+            f"{state.shown} {baseline}, and no values of groups for other comparisons; "
+            f"evaluate with the requested baseline, baseline=... (--baseline), or {KEEP_GROUPS}."
+        )
+    if groups is None:
+        raise ArgumentError(
+            f"{state.shown} has no keys of groups to join it with another; {KEEP_GROUPS}."
+        )
+    if not alone and _has_spanning_groups(groups):
+        raise ArgumentError(
+            f"{state.shown} has groups that were merged in parts, so they cannot be joined with "
+            "the groups of another state by their keys; evaluate the rows of a group together."
+        )
+
+
+def _has_spanning_groups(groups: SavedGroups) -> bool:
+    order = np.lexsort(groups.ranks()[::-1])
+    return bool(groups.equal_neighbours(order).any())
+
+
+def free_name(score: str, names: Collection[str]) -> str:
+    """Rename a model until its name is free."""
+    while score in names:
+        score = f"other.{score}"
+    return score
