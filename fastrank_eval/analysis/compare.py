@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from fastrank_eval.analysis.group_join import (
     KEEP_GROUPS,
     GroupJoin,
     GroupRecords,
+    free_name,
     group_records,
     groups_of,
     join_groups,
@@ -56,7 +57,6 @@ from fastrank_eval.results.result import result_of
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.paired import PairedState
-from fastrank_eval.analysis.group_join import free_name
 
 if TYPE_CHECKING:
     from fastrank_eval.results.result import Result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,11 +17,11 @@ from fastrank_eval.engine.plan import Plan
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.io.keys import KeyEncoder
 from fastrank_eval.measures import Measure, measure
-from fastrank_eval.results.state import State
-from collections.abc import Collection
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fastrank_eval.results.state import State
 
 __all__ = ["GroupJoin", "GroupRecords", "group_ids", "group_records", "groups_of", "join_groups"]
 
