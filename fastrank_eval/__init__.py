@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from fastrank_eval._lib.version import __version__ as __version__
+from fastrank_eval._lib import __version__ as __version__
 
 TYPE_CHECKING = False  # the import of typing would take most of the import time of this package
 if TYPE_CHECKING:
@@ -41,9 +41,8 @@ _FILES = {
     "engine.records": "MeasureValue Meta",
     "engine.state_file": "Provenance",
     "io": "open_source",
-    "results.evaluate": "evaluate",
+    "results.evaluate": "evaluate partial",
     "results.gates": "Gate GateFailure Verdict gate",
-    "results.partial": "partial",
     "results.result": "Result",
     "results.state": "State load_state",
 }

@@ -3,6 +3,7 @@
 from fastrank_eval import integrations as integrations
 from fastrank_eval import spark as spark
 from fastrank_eval import trec as trec
+from fastrank_eval._lib import __version__ as __version__
 from fastrank_eval._lib.errors import (
     ArgumentError as ArgumentError,
 )
@@ -42,7 +43,6 @@ from fastrank_eval._lib.errors import (
 from fastrank_eval._lib.progress import (
     Progress as Progress,
 )
-from fastrank_eval._lib.version import __version__ as __version__
 from fastrank_eval.analysis.attribution import (
     rela_impr as rela_impr,
 )
@@ -400,6 +400,9 @@ from fastrank_eval.measures import (
 from fastrank_eval.results.evaluate import (
     evaluate as evaluate,
 )
+from fastrank_eval.results.evaluate import (
+    partial as partial,
+)
 from fastrank_eval.results.gates import (
     Gate as Gate,
 )
@@ -411,9 +414,6 @@ from fastrank_eval.results.gates import (
 )
 from fastrank_eval.results.gates import (
     gate as gate,
-)
-from fastrank_eval.results.partial import (
-    partial as partial,
 )
 from fastrank_eval.results.result import (
     Result as Result,

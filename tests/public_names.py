@@ -27,7 +27,7 @@ def stub() -> str:
             files[home].append(name)
     lines = ["# Written by `python -m tests.public_names`.", ""]
     lines += [f"from fastrank_eval import {name} as {name}" for name in modules]
-    lines += ["from fastrank_eval._lib.version import __version__ as __version__"]
+    lines += ["from fastrank_eval._lib import __version__ as __version__"]
     for home, names in sorted(files.items()):
         lines += [f"from fastrank_eval.{home} import (", *(f"    {n} as {n}," for n in names), ")"]
     every = [f'    "{name}",' for name in fastrank_eval.__all__]

@@ -33,7 +33,7 @@ from fastrank_eval.engine.records import Meta
 from fastrank_eval.measures import measure
 from fastrank_eval.results.gates import judge
 from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
-from fastrank_eval.results.notes import meta_with_notes
+from fastrank_eval.results.result_view import meta_with_notes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,8 +22,7 @@ from fastrank_eval.analysis.comparison_slices import (
     undecided_text,
 )
 from fastrank_eval.results.format import count_text, number_text, printable
-from fastrank_eval.results.notes import report_notes
-from fastrank_eval.results.result_view import size_and_conventions
+from fastrank_eval.results.result_view import report_notes, size_and_conventions
 from fastrank_eval.results.tables import (
     Cells,
     code_span,

@@ -30,7 +30,7 @@ from fastrank_eval.engine.records import Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.results.evaluate import evaluate
 from fastrank_eval.results.result import Result
-from fastrank_eval.results.table_files import write_csv
+from fastrank_eval.results.tables import write_csv
 from fastrank_eval.stats.score_table import RocSteps, ScoreTable
 
 if TYPE_CHECKING:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name, processors, typed
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.progress import Progress, reporting_to
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.analysis.multiclass_rows import ClassRoles
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,
     ROW_WEIGHT,
     ClassPlan,
     ClassStates,
+    ClassValues,
     over_pairs,
 )
-from fastrank_eval.analysis.multiclass_values import ClassValues
 from fastrank_eval.engine.conventions import undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.ungrouped import each_work_batch

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import (
     CHOICES,
     at_least_one,
@@ -26,7 +27,6 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, ne
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.memory import memory_budget
 from fastrank_eval._lib.progress import Progress, reporting_to
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,

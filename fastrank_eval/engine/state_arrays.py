@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import processors
 from fastrank_eval._lib.array_codes import Arrays, table_bytes, table_from_bytes
 from fastrank_eval._lib.arrow import bytes_column, row_column
 from fastrank_eval._lib.errors import MergeError
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.conventions import undefined_policies
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.plan import Plan
@@ -44,10 +44,9 @@ from fastrank_eval.io.columns import Roles
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.slicing.bins import BinCodes
 from fastrank_eval.slicing.encode import bin_ranks
-from fastrank_eval.slicing.labels import value_texts
 from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.slicer import SliceCodes, Slices, Slicing
-from fastrank_eval.slicing.spec import SliceSpec
+from fastrank_eval.slicing.spec import SliceSpec, value_texts
 from fastrank_eval.stats.clustered_scores import ClusteredScores
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.moments import ClusterMoments

@@ -15,10 +15,10 @@ from typing import IO, Any, NamedTuple, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import matches_annotation, shown
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import FastRankEvalError, SourceError
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.measures.pooled import ClusteredMeasure
 from fastrank_eval.stats.moments import ClusterMoments

@@ -15,13 +15,18 @@ from fastrank_eval._lib.arrow import arrow_value, values_column
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.io import filter_parser
 from fastrank_eval.io.csv_numbers import Spellings
-from fastrank_eval.io.expressions import (
+from fastrank_eval.io.literals import fit, order_key, plain_type
+from fastrank_eval.io.pruning import (
+    ANYTHING,
+    FALSE,
+    NULL,
+    TRUE,
+    UNKNOWN,
+    Range,
     expression_columns,
     expression_mask,
     expression_outcomes,
 )
-from fastrank_eval.io.literals import fit, order_key, plain_type
-from fastrank_eval.io.pruning import ANYTHING, FALSE, NULL, TRUE, UNKNOWN, Range
 from fastrank_eval.io.source import Source, require_columns, selected_row, type_name
 
 __all__ = ["Condition", "Selection", "Where", "bind", "condition_of", "reduce_balanced"]

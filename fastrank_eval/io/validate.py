@@ -11,8 +11,13 @@ from fastrank_eval._lib.arrow import as_array, decode_array, frozen
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.keys import refuse_unhashable
-from fastrank_eval.io.numbers import fill_nulls, numbers, raise_row_error, refuse_nulls
-from fastrank_eval.io.subtopics import subtopics_column
+from fastrank_eval.io.numbers import (
+    fill_nulls,
+    numbers,
+    raise_row_error,
+    refuse_nulls,
+    subtopics_column,
+)
 
 __all__ = ["columns_of", "epsilon_of", "keys_of", "score_column"]
 

@@ -32,8 +32,7 @@ from fastrank_eval.results.lookup import (
     find_value,
     refuse_pooled,
 )
-from fastrank_eval.results.notes import meta_with_notes
-from fastrank_eval.results.result_view import markdown, plain, terminal
+from fastrank_eval.results.result_view import markdown, meta_with_notes, plain, terminal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,10 +1,14 @@
-"""Render a result as plain text, markdown and a terminal table."""
+"""Show a result as text, Markdown and in the terminal, with its notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from fastrank_eval.engine.records import MeasureValue, Meta, plain_meta
+from fastrank_eval.measures import measure
+from fastrank_eval.measures.base import text_of
+from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.results.format import (
     count_text,
     half_width_text,
@@ -14,7 +18,6 @@ from fastrank_eval.results.format import (
     printable,
     share_text,
 )
-from fastrank_eval.results.notes import report_notes
 from fastrank_eval.results.slice_view import slice_notes, slice_tables
 from fastrank_eval.results.tables import (
     Cells,
@@ -33,7 +36,167 @@ if TYPE_CHECKING:
 
     from fastrank_eval.engine.records import MeasureValue, Meta, ResultRecords
 
-__all__ = ["markdown", "plain", "size_and_conventions", "terminal"]
+__all__ = [
+    "markdown",
+    "meta_with_notes",
+    "plain",
+    "report_notes",
+    "size_and_conventions",
+    "terminal",
+]
+
+
+#: Reasons of groups that ``groups='with_relevant'`` leaves out for every measure.
+_NO_RELEVANT = ("no_relevant", "all_negative")
+
+#: The mean over groups if no relevant row, and if every other row, is predicted positive.
+_NO_HIT = {"PPV": 0.0, "TPR": 0.0, "FNR": 1.0, "FScore": 0.0}
+_ALL_FALSE = {"FPR": 1.0, "TNR": 0.0}
+
+
+def report_notes(values: Iterable[MeasureValue], meta: Meta) -> list[str]:
+    """Write the notes on values that their numbers do not show.
+
+    Parameters
+    ----------
+    values : iterable of MeasureValue
+        Of all rows and of slices.
+    meta : Meta
+
+    Returns
+    -------
+    list of str
+        One sentence each, without line breaks.
+    """
+    values = list(values)
+    return [
+        *_names(values, meta.requested),
+        *_populations(values, meta.conventions),
+        *_thresholds(values),
+    ]
+
+
+def meta_with_notes(values: Iterable[MeasureValue], meta: Meta) -> dict[str, Any]:
+    """Convert metadata to plain Python values, and add the notes."""
+    notes = report_notes(values, meta)
+    return {**plain_meta(meta), **({"notes": notes} if notes else {})}
+
+
+def _names(values: Sequence[MeasureValue], requested: Mapping[str, str]) -> Iterator[str]:
+    """Note which measure each name stands for, if names are ambiguous."""
+    if not requested:
+        return
+    texts = {v.measure for v in values}
+    names = [str(measure(name)) for name in requested]
+    twice = len(set(names)) < len(names)
+    if twice or any(name in texts and text != name for name, text in requested.items()):
+        yield f"requested: {', '.join(f'{name} is {text}' for name, text in requested.items())}"
+
+
+def _populations(
+    values: Sequence[MeasureValue], conventions: Mapping[str, object]
+) -> Iterator[str]:
+    """Note means of one table over different groups, with the remedy."""
+    groups = conventions.get("groups")
+    if groups is None:
+        return
+    tables: dict[tuple[str | None, str], list[MeasureValue]] = {}
+    for v in values:
+        if v.aggregate in ("mean", "geometric mean") and v.groups_used:
+            tables.setdefault((v.by, v.slice), []).append(v)
+    unequal = {
+        key: means for key, means in tables.items() if len({v.groups_used for v in means}) > 1
+    }
+    if not unequal:
+        return
+    # All rows come first.
+    (by, label), means = next(iter(unequal.items()))
+    where = "" if by is None else f" in the slice {label}"
+    remedy = _remedy([v for group in unequal.values() for v in group], groups)
+    yield f"means are over different groups{where}: {_denominators(means)}; {remedy}"
+
+
+def _thresholds(values: Sequence[MeasureValue]) -> Iterator[str]:
+    """Note thresholds that predict no row or every row positive."""
+    measures_of: dict[tuple[str, str, str], list[str]] = {}
+    for v in values:
+        if v.by is not None or v.slice != "all":
+            continue
+        parsed = measure(v.measure)
+        if isinstance(parsed, Decision):
+            rows = _predicted_rows(v.details)
+        elif isinstance(parsed, GroupDecision):
+            rows = _predicted_rows_in_groups(v, parsed.of.name)
+        else:
+            continue
+        if rows:
+            threshold = text_of(parsed.chosen["threshold"])
+            measures_of.setdefault((rows, v.score, threshold), []).append(v.measure)
+    for (rows, score, threshold), measures in measures_of.items():
+        yield (
+            f"{rows} of {score} is predicted positive at threshold={threshold}: {_join(measures)}; "
+            f"name a threshold among the scores, as in FScore(threshold=0.1)"
+        )
+
+
+def _predicted_rows(cells: Mapping[str, float]) -> str:
+    """Return "no row" or "every row" if that is predicted positive, else ""."""
+    if "TP" not in cells:  # a measure of all classes: each row is predicted one of them
+        return ""
+    predicted, others = cells["TP"] + cells["FP"], cells["FN"] + cells["TN"]
+    if not predicted:
+        return "no row" if others else ""
+    return "" if others else "every row"
+
+
+def _predicted_rows_in_groups(value: MeasureValue, name: str) -> str:
+    """Return as `_predicted_rows`, as far as means over groups show it."""
+    for reason, rows in (("none_predicted", "no row"), ("all_predicted", "every row")):
+        if value.dropped.get(reason) == value.groups > 0:
+            return rows
+    if value.value == _NO_HIT.get(name):
+        return "no relevant row"
+    return "every row that is not relevant" if value.value == _ALL_FALSE.get(name) else ""
+
+
+def _denominators(means: Sequence[MeasureValue]) -> str:
+    """List the numbers of groups of means, with their measures."""
+    of_measure: dict[str, set[int]] = {}
+    for v in means:
+        of_measure.setdefault(v.measure, set()).add(v.groups_used)
+    by_number: dict[int, list[str]] = {}
+    for v in means:
+        model = f" of {v.score}" if len(of_measure[v.measure]) > 1 else ""
+        by_number.setdefault(v.groups_used, []).append(v.measure + model)
+    return ", ".join(f"{number:,} ({_join(names)})" for number, names in sorted(by_number.items()))
+
+
+def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
+    """Name the option that gives means one population."""
+    helps, other_reasons = False, dict[str, list[str]]()
+    for v in means:
+        for reason, number in v.dropped.items():
+            if not number:
+                continue
+            if reason in _NO_RELEVANT and measure(v.measure).rel_or_default <= 1:
+                helps = True
+            else:
+                other_reasons.setdefault(reason, []).append(v.measure)
+    if groups != "with_relevant" and helps:
+        option = "groups='with_relevant' (--groups with_relevant) gives them one population"
+        exceptions = [
+            f"{_join(measures)} still leaves out {reason}"
+            for reason, measures in other_reasons.items()
+        ]
+        return "; ".join([option, *exceptions])
+    if other_reasons.keys() <= {"zero_weight"}:
+        return "groups of weight 0 are left out"
+    return "undefined='zero' (--undefined zero) counts groups without a value as 0"
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
 
 _WIDTH = 80  # columns of plain text, whose output is unknown
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")

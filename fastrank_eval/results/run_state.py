@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.array_codes import Arrays
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import plain_value

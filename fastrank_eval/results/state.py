@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.signals import on_forced_exit
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import array_readers, evaluation_of, plan_of

@@ -27,8 +27,16 @@ from fastrank_eval.slicing.encode import (
     numbers_with_nulls,
     ranks_of,
 )
-from fastrank_eval.slicing.labels import bin_texts, count_texts, value_texts
-from fastrank_eval.slicing.spec import Edges, Period, SliceColumn, Width, number_text
+from fastrank_eval.slicing.spec import (
+    Edges,
+    Period,
+    SliceColumn,
+    Width,
+    bin_texts,
+    count_texts,
+    number_text,
+    value_texts,
+)
 
 __all__ = ["ActivityCodes", "BinCodes", "WidthCodes", "bins", "check_ordered", "column_coder"]
 

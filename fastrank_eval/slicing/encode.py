@@ -22,8 +22,7 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval.io.keys import CategoricalEncoder, CodedColumn, KeyEncoder
 from fastrank_eval.io.literals import plain_type
 from fastrank_eval.io.source import first_line
-from fastrank_eval.slicing.labels import NULL, value_texts
-from fastrank_eval.slicing.spec import Edges, Period, SliceColumn
+from fastrank_eval.slicing.spec import NULL, Edges, Period, SliceColumn, value_texts
 
 __all__ = [
     "MAX_SLICES",

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.slicing.labels import text_value
 from fastrank_eval.slicing.parser import parse, requested_slicing
 from fastrank_eval.slicing.spec import (
     UNITS,
@@ -23,6 +22,7 @@ from fastrank_eval.slicing.spec import (
     Width,
     column_text,
     number_text,
+    text_value,
 )
 
 pytestmark = pytest.mark.no_kernels

@@ -210,7 +210,7 @@ def curve(
     if output is None:
         emit(result.to_json() + "\n" if table_format == "json" else result.to_csv(safe=csv_safe))
         return
-    from fastrank_eval.results.table_files import write_table
+    from fastrank_eval.results.tables import write_table
 
     with atomic_path(output, overwrite=overwrite) as part, on_forced_exit(part.unlink):
         if _FORMATS[Path(output).suffix.lower()] == "json":

@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 import click
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.apps.cli.classes import classes
 from fastrank_eval.apps.cli.compare import compare, merge
 from fastrank_eval.apps.cli.curves import curve, plot, threshold

@@ -120,7 +120,7 @@ class ReportFiles:
         csv_safe: bool = False,
     ) -> None:
         from fastrank_eval._lib.files import check_suffix
-        from fastrank_eval.results.table_files import SUFFIXES
+        from fastrank_eval.results.tables import SUFFIXES
 
         if output is None:
             check_standard_output()
@@ -156,7 +156,7 @@ class ReportFiles:
             Returns the state.
         """
         from fastrank_eval._lib.files import atomic_path
-        from fastrank_eval.results.table_files import write_table
+        from fastrank_eval.results.tables import write_table
 
         if self._per_group is not None:
             with (

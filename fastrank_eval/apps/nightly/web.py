@@ -65,8 +65,7 @@ class AllowedHosts:
     Parameters
     ----------
     names : iterable of str
-        ``"reports.example.org"``, ``"*.example.org"`` for all its subdomains, ``"127.0.0.1"``,
-        ``"::1"``, with or without brackets.
+        ``"reports.example.org"``, ``"*.example.org"`` for all subdomains, ``"127.0.0.1"``, ``"::1"``.
 
     Raises
     ------

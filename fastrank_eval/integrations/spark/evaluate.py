@@ -17,8 +17,7 @@ from fastrank_eval.analysis.compare import (
 from fastrank_eval.analysis.compare_tests import refuse_pooled
 from fastrank_eval.analysis.comparison import Comparison
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.integrations.spark.job import Job
-from fastrank_eval.integrations.spark.merge import JobResult
+from fastrank_eval.integrations.spark.job import Job, JobResult
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.result import Result, result_of

@@ -1,18 +1,20 @@
-"""Run an evaluation as a job of Spark."""
+"""Run a job of Spark and merge the replies of its partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__, errors
 from fastrank_eval._lib.arguments import at_least_one, check_options, column_names
-from fastrank_eval._lib.errors import ArgumentError, SparkError
-from fastrank_eval._lib.version import __version__
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkError
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.summary import per_group_table
 from fastrank_eval.integrations.spark import worker
@@ -26,7 +28,6 @@ from fastrank_eval.integrations.spark.frames import (
     numbered_columns,
     quote,
 )
-from fastrank_eval.integrations.spark.merge import JobResult, merge_replies
 from fastrank_eval.integrations.spark.worker import (
     FIRST_HASH,
     REPLY,
@@ -39,6 +40,7 @@ from fastrank_eval.integrations.spark.worker import (
 from fastrank_eval.io.keys import refuse_unhashable
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.run_state import state_of_run
+from fastrank_eval.results.state import State
 from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.quantiles import Distribution
 from fastrank_eval.slicing.spec import Quantile, SliceColumn
@@ -46,7 +48,95 @@ from fastrank_eval.slicing.spec import Quantile, SliceColumn
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Job"]
+__all__ = ["Job", "JobResult", "merge_replies"]
+
+
+#: States to read and merge at a time.
+_STATES_AT_ONCE = 32
+_HASHED_GROUP = re.compile(f"{FIRST_HASH}=(-?\\d+), {SECOND_HASH}=(-?\\d+)")
+
+
+class JobResult(NamedTuple):
+    """The result of a job.
+
+    Parameters
+    ----------
+    state : State
+        State of all rows, as if one run had read them.
+    compiled : int
+        Number of kernels that workers compiled because they were not in a cache.
+    """
+
+    state: State
+    compiled: int
+
+
+def merge_replies(
+    replies: Sequence[Any],
+    empty: State,
+    partitions: int,
+    provenance: Mapping[str, Any],
+    group: Sequence[str],
+    group_of: Callable[[int, int], str],
+) -> JobResult:
+    """Merge the replies of partitions.
+
+    Parameters
+    ----------
+    replies : sequence of rows
+        Rows of `worker.REPLY`.
+    empty : State
+        State of no rows.
+    partitions : int
+        Expected number of replies; there are none if there are no rows.
+    provenance : mapping of str to object
+        Provenance of the rows: sources and where.
+    group : sequence of str
+        Key columns.
+    group_of : callable
+        Gets the name of the group of two hashes, for messages.
+
+    Raises
+    ------
+    FastRankEvalError
+        The error of the first partition with one; `SparkError` if partitions did not reply, or
+        replied twice.
+    """
+    replies = sorted(replies, key=lambda reply: reply.partition)
+    faults = [reply for reply in replies if reply.fault is not None]
+    if faults:
+        raise _error(faults, partitions, group_of)
+    numbers = [reply.partition for reply in replies]
+    if numbers and numbers != list(range(partitions)):
+        raise SparkError(
+            f"{partitions} partitions were asked for, and {len(numbers)} replied, numbered "
+            f"{min(numbers)} to {max(numbers)}: rows may be missing or counted twice, so there is "
+            "no result. Leave rules that merge or split partitions out of this session."
+        )
+    states = [bytes(reply.state) for reply in replies if reply.state is not None]
+    total: State | None = None
+    for first in range(0, len(states), _STATES_AT_ONCE):
+        loaded = [State.from_bytes(state) for state in states[first : first + _STATES_AT_ONCE]]
+        one, *others = loaded if total is None else [total, *loaded]
+        # Small partitions may have equal rows in different groups.
+        total = one.merge(*others, allow_repeated=True)
+    state = empty if total is None else total
+    result = state.as_one({"order": "spark", "limit": None, **provenance}, group)
+    return JobResult(result, sum(reply.compiled for reply in replies))
+
+
+def _error(
+    faults: Sequence[Any], partitions: int, group_of: Callable[[int, int], str]
+) -> FastRankEvalError:
+    first = json.loads(faults[0].fault)
+    kind = getattr(errors, first["kind"], FastRankEvalError)
+    message = _HASHED_GROUP.sub(
+        lambda match: group_of(int(match[1]), int(match[2])), first["message"]
+    )
+    if len(faults) > 1:
+        message += f" {len(faults)} of {partitions} partitions have this error or another one."
+    return kind(message)
+
 
 #: Arguments of `evaluate` that Spark decides, with the remedy for messages.
 _SET_BY_SPARK = {

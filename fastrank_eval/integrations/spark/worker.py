@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arrow import as_array
 from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
-from fastrank_eval._lib.version import __version__
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.summary import per_group_table
 from fastrank_eval.groups.boundaries import key_text
