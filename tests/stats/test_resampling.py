@@ -219,7 +219,7 @@ def test_sums__in_blocks_of_any_size__have_the_same_bits(groups, block, replicat
     wanted = [resample(a, b, ids, replicates, 1).tobytes() for resample in RESAMPLERS.values()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastrank_eval.stats.bootstrap._GROUPS", block)
-        patch.setattr("fastrank_eval.stats.bootstrap._COUNTED", block % 5 + 1)
+        patch.setattr("fastrank_eval.stats.bootstrap._MULTINOMIAL", block % 5 + 1)
         patch.setattr("fastrank_eval.stats.random_numbers._PAIRS", block)
         found = [resample(a, b, ids, replicates, 2).tobytes() for resample in RESAMPLERS.values()]
     assert found == wanted
