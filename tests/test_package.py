@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.public_names import STUB, listed, stub
 
 pytestmark = pytest.mark.no_kernels
 
+PACKAGE = Path(fastrank_eval.__file__).parent
 HEAVY = ("numba", "numpy", "pandas", "polars", "pyarrow", "rich", "scipy")
 UNUSED = ("duckdb", "pandas", "polars", "pyarrow.dataset", "sklearn")  # Numba imports scipy
 COLUMNS = ["--group", "day,user", "--label", "click", "--score", "pctr"]
@@ -157,3 +159,48 @@ def test_version__of_the_distribution__is_the_packages() -> None:
 
 def test_types__are_published() -> None:
     assert files("fastrank_eval").joinpath("py.typed").is_file()
+
+
+#: Libraries that are heavy, optional, or missing on some systems.
+LOCAL_LIBRARIES = {
+    *("duckdb", "fcntl", "ir_measures", "jinja2", "markupsafe", "pyarrow", "pyspark"),
+    *("resource", "rich", "scipy", "uvicorn"),
+}
+#: Files of ours that import such a library at their top, or that a facade method hands over to.
+LOCAL_FILES = {
+    "fastrank_eval/analysis/curve.py": {"analysis.plot_files"},
+    "fastrank_eval/analysis/plot_files.py": {"analysis.plots"},
+    "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
+    "fastrank_eval/apps/nightly/page.py": {"analysis.plots", "apps.nightly", "apps.nightly.charts"},
+    "fastrank_eval/apps/nightly/web.py": {"analysis.plots", "apps.nightly"},
+    "fastrank_eval/engine/run.py": {"slicing.slicer"},
+    "fastrank_eval/io/__init__.py": {"io.filters"},
+    "fastrank_eval/results/result.py": {"analysis.compare", "analysis.curve"},
+    "fastrank_eval/results/state.py": {"analysis.compare"},
+}
+
+
+def local_imports(text: str) -> set[str]:
+    """Names of modules that functions import."""
+    names = set()
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    names.add(str(node.module))
+    return names
+
+
+def test_imports_inside_functions__are_of_heavy_libraries_and_facade_methods_only() -> None:
+    """Commands and `__main__` import what they run; other files import at their top."""
+    others = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE.parent).as_posix()
+        if name.startswith("fastrank_eval/apps/cli/") or name == "fastrank_eval/__main__.py":
+            continue
+        allowed = {f"fastrank_eval.{other}" for other in LOCAL_FILES.get(name, set())}
+        imports = local_imports(file.read_text(encoding="utf-8")) - allowed
+        others[name] = {one for one in imports if one.split(".")[0] not in LOCAL_LIBRARIES}
+    assert {name: imports for name, imports in others.items() if imports} == {}

@@ -25,7 +25,6 @@ from fastrank_eval.analysis.curve_points import (
     by_cutoff,
     points_choice,
 )
-from fastrank_eval.analysis.plot_files import check_picture, draw_file
 from fastrank_eval.engine.records import Meta, plain_meta, plain_value
 from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
 from fastrank_eval.results.evaluate import evaluate
@@ -243,6 +242,8 @@ class Curve:
         OutputError
             If the file cannot be written, or its name has another ending.
         """
+        from fastrank_eval.analysis.plot_files import check_picture, draw_file
+
         check_picture(path)
         check_writable(path, overwrite)
         with atomic_path(path, overwrite=overwrite) as temporary:

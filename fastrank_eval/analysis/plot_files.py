@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError, UndefinedError
 from fastrank_eval._lib.files import check_suffix
-from fastrank_eval.analysis.plots import caption_of, figure_of, styled, title_of
 from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:
@@ -196,6 +195,8 @@ def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = N
             "it needs rows of both classes."
         )
     suffix = Path(path).suffix.lower()
+    from fastrank_eval.analysis.plots import caption_of, figure_of, styled, title_of
+
     with styled(), warnings.catch_warnings():
         # A character of a column's name that the font lacks is drawn as a box, without a warning.
         warnings.filterwarnings("ignore", message="Glyph")

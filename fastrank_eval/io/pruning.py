@@ -7,16 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fastrank_eval._lib.arrow import arrow_value
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.io.literals import is_textual, order_key, plain_type
 from fastrank_eval.io.paths import File
 from fastrank_eval.io.source import first_line, require_columns
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
 
 __all__ = [
     "ANYTHING",
@@ -230,6 +232,8 @@ def expression_outcomes(
     ranges: Mapping[str, Range],
 ) -> int:
     """Return the possible values of an expression for rows in these ranges."""
+    import pyarrow.compute as pc
+
     column_ranges = {name: ranges.get(name, UNKNOWN) for name in columns}
     kinds = {name: schema.field(name).type for name in columns}
     # NaN lies outside of any range, but Arrow assumes that all values lie in it.
@@ -257,6 +261,7 @@ def _may_hold(
     expression: pc.Expression, schema: pa.Schema, columns: Sequence[str], guarantees: Any
 ) -> bool:
     """Return whether Arrow's dataset would read a file with these guarantees."""
+    import pyarrow.compute as pc
     from pyarrow import dataset, fs
 
     parquet, disk = dataset.ParquetFileFormat(), fs.LocalFileSystem()

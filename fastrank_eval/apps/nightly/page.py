@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval.analysis.plots import styled
-from fastrank_eval.apps.nightly import charts
-from fastrank_eval.apps.nightly.charts import spark
 from fastrank_eval.apps.nightly.night import CurveLine, Night, NightValue
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
@@ -97,6 +94,9 @@ def night_content(series: NightSeries) -> dict[str, Any]:
     -------
     dict
     """
+    from fastrank_eval.analysis.plots import styled
+    from fastrank_eval.apps.nightly import charts
+
     night = series.last
     headline = series.headline()
     slices = [(name, series.slices(name)) for name in night.measures]
@@ -438,6 +438,8 @@ def _compact(text: str) -> str:
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from fastrank_eval.apps.nightly.charts import spark
 
     environment = Environment(
         loader=PackageLoader("fastrank_eval.apps.nightly", "templates"),

@@ -24,8 +24,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, HistoryError
-from fastrank_eval.analysis.plots import styled
-from fastrank_eval.apps.nightly import charts
 from fastrank_eval.apps.nightly.compare_nights import convention_differences, from_earlier
 from fastrank_eval.apps.nightly.dates import parse_date
 from fastrank_eval.apps.nightly.history import History
@@ -65,7 +63,7 @@ class AllowedHosts:
     Parameters
     ----------
     names : iterable of str
-        ``"reports.example.org"``, ``"*.example.org"`` for all subdomains, ``"127.0.0.1"``, ``"::1"``.
+        ``"reports.example.org"``, ``"*.example.org"`` (any subdomain), ``"127.0.0.1"``, ``"::1"``.
 
     Raises
     ------
@@ -270,6 +268,9 @@ def slice_content(nights: Sequence[Night], slice_label: str, measure: str) -> di
     if not with_slice:
         return None
     check_libraries()
+    from fastrank_eval.analysis.plots import styled
+    from fastrank_eval.apps.nightly import charts
+
     # Nights without the slice leave a gap.
     series = NightSeries([n for n in nights if with_slice[0].date <= n.date <= with_slice[-1].date])
     models = list(dict.fromkeys(model for night in with_slice for model in night.models))
