@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from tests.oracles.measures import Row
@@ -162,6 +162,14 @@ def criterion(by: str, c: Cells, **options: Any) -> Fraction | float | None:
     return -(pos * of_positive + (1 - pos) * of_negative)
 
 
+@lru_cache(4)  # tests ask for many criteria of the same rows
+def cells_of_thresholds(rows: tuple[Row, ...], rel: float) -> list[tuple[float | None, Cells]]:
+    """The cells of no threshold and of every score that weighs something, the highest first."""
+    scores = sorted({row.score for row in rows if row.score is not None and row.weight})[::-1]
+    tried: list[tuple[float | None, Cells]] = [(None, cells(rows, None, rel))]
+    return tried + [(score, cells(rows, score, rel)) for score in scores]
+
+
 def best(
     rows: Sequence[Row], by: str, prefer: str = "highest", rel: float = 1, **options: Any
 ) -> tuple[float | None, float] | None:
@@ -169,9 +177,7 @@ def best(
 
     What weighs nothing is no threshold.
     """
-    scores = sorted({row.score for row in rows if row.score is not None and row.weight})[::-1]
-    tried = [(None, cells(rows, None, rel))]
-    tried += [(score, cells(rows, score, rel)) for score in scores]
+    tried = cells_of_thresholds(tuple(rows), rel)
     values = [(at, criterion(by, c, **options)) for at, c in tried]
     defined = [(at, value) for at, value in values if value is not None]
     if not defined:
