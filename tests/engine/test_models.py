@@ -53,6 +53,7 @@ def evaluate(table: pa.Table, score: list[str], **options: object) -> fastrank_e
 
 def assert_as_alone(table: pa.Table, models: list[str], **options: object) -> None:
     together = evaluate(table, models, **options)
+    summary = together.summary
     for model in models:
         alone = evaluate(table, [model], **options)
         names = [
@@ -60,7 +61,7 @@ def assert_as_alone(table: pa.Table, models: list[str], **options: object) -> No
             for name in alone.per_group.column_names
         ]
         assert bits(together.per_group.select(names)) == bits(alone.per_group)
-        mine = together.summary.filter(pc.equal(together.summary["score"], model))
+        mine = summary.filter(pc.equal(summary["score"], model))
         assert bits(mine) == bits(alone.summary)
 
 

@@ -15,7 +15,7 @@ COLUMNS = {"group": "user", "label": "click"}
 MODELS = {"score": ["old", "new"], "baseline": "old"}
 OF_ALL_ROWS = ("LogLoss", "Brier", "NE", "PCOC", "MSE")
 OF_ORDER = ("GAUC", "AUC(se='clustered')")
-STUDIES, GROUPS = 300, 60
+STUDIES, GROUPS = 200, 60
 
 
 def logs(eps: float, studies: int, seed: int) -> dict[str, np.ndarray]:
@@ -44,7 +44,7 @@ def test_rescoring_noise__is_told_apart_in_5_percent(eps: float) -> None:
     lines = [line for line in found if line.by == "study"]
     for text in OF_ALL_ROWS:
         p_values = [line.p_value for line in lines if line.measure == text]
-        # Three standard errors of a share of so many studies.
+        # Fewer than three standard errors of a share of so many studies.
         assert np.mean(np.array(p_values) <= 0.05) == pytest.approx(0.05, abs=0.038), text
     for text in OF_ORDER:
         p_values = [line.p_value for line in lines if line.measure == text]
