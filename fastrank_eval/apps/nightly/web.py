@@ -52,7 +52,6 @@ __all__ = [
     "web_view",
 ]
 
-
 _HOST_PATTERN = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
 _NAME_PATTERN = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*\.?")
 
