@@ -46,7 +46,7 @@ def studies():
     for m, measure in enumerate(kept.measures):
         for model, name in ((1, "same"), (2, "new")):
             states, paired = [MeanState(1), MeanState(1)], PairedState(1)
-            sides = [(kept.used(k, m), kept.weights.get((k, m))) for k in (0, model)]
+            sides = [(kept.summands(k, m), kept.weights.get((k, m))) for k in (0, model)]
             ones = np.ones(users, np.int64)
             for state, (values, weights) in zip(states, sides, strict=True):
                 state.add(0, values, weights, ones, ones, lines)

@@ -189,7 +189,7 @@ def test_file_system_written_in_python__read_by_many_threads(tmp_path: Path) -> 
 def test_limit__reads_no_more_rows_at_once_than_a_stretch(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "log.parquet", row_group_size=250)
     reading = RowReader(open_source(tmp_path / "log.parquet"), ("user",), 1700)
-    parts = list(reading.parts(500))
+    parts = list(reading.unread_batches(500))
     assert [part.num_rows for part in parts] == [500, 500, 500, 200]
     assert [isinstance(part, UnreadBatch) for part in parts] == [True, True, True, False]
 
@@ -198,7 +198,7 @@ def test_progress__of_a_long_row_group__is_told_in_steps(tmp_path: Path) -> None
     pq.write_table(TABLE, tmp_path / "log.parquet")
     told: list[int] = []
     with reporting_to(lambda progress: told.append(progress.rows)):
-        parts = RowReader(open_source(tmp_path / "log.parquet"), ("user",), None).parts(500)
+        parts = RowReader(open_source(tmp_path / "log.parquet"), ("user",), None).unread_batches(500)
         assert [part.num_rows for part in parts] == [500] * 6
     assert told[-1] == ROWS
 
