@@ -227,7 +227,7 @@ def calls(folder: Path) -> Iterator[Call]:
         (comparison, {
             "check": {"fail_if": "GAUC delta < -0.9"},
             "find": {"measure": "GAUC"},
-            "top_changes": {"top": 1},
+            "mover_tables": {"top": 1},
             "movers": {"measure": "GAUC"},
             "slice_movers": {"measure": "GAUC"},
             "decomposition": {"measure": "GAUC"},

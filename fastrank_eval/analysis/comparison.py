@@ -64,7 +64,7 @@ class ReportedComparison(ABC):
         """Decompositions by candidate, measure and slicing."""
 
     @abstractmethod
-    def top_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
+    def mover_tables(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """List the groups with the largest changes, by candidate and measure."""
 
     @abstractmethod
@@ -96,11 +96,11 @@ class ReportedComparison(ABC):
             content["joined"] = self.joined
         if self.decompositions:
             content["decompositions"] = list(decomposition_rows(self.decompositions))
-        top_changes = self.top_changes(movers)
-        if top_changes:
+        mover_tables = self.mover_tables(movers)
+        if mover_tables:
             content["movers"] = [
                 {"score": score, "measure": text, **row}
-                for (score, text), table in top_changes.items()
+                for (score, text), table in mover_tables.items()
                 for row in mover_rows(table)
             ]
         return content
@@ -153,7 +153,7 @@ class ReportedComparison(ABC):
         str
             Names from data are in code spans, so nothing in them is markup.
         """
-        return markdown(self, self.top_changes(movers), movers)
+        return markdown(self, self.mover_tables(movers), movers)
 
     @typed
     def with_movers(self, movers: int) -> Any:
@@ -168,7 +168,7 @@ class ReportedComparison(ABC):
         -------
         rich renderable
         """
-        return TerminalView(self, self.top_changes(movers), movers)
+        return TerminalView(self, self.mover_tables(movers), movers)
 
     def __repr__(self) -> str:
         return plain(self)
@@ -481,7 +481,7 @@ class Comparison(ReportedComparison):
         return self._records
 
     @typed
-    def top_changes(self, top: int) -> dict[tuple[str, str], pa.Table]:
+    def mover_tables(self, top: int) -> dict[tuple[str, str], pa.Table]:
         """List the movers of the first measure of groups, by candidate."""
         first = next((m for m in map(measure, self.measures) if not m.pooled), None)
         if not top or first is None or self._records is None:

@@ -45,7 +45,7 @@ __all__ = ["TerminalView", "markdown", "plain"]
 _NARROW = 12  # least width of names
 _ROOM = 80  # width of plain text, whose output device is unknown
 #: Tables of movers, by candidate and measure.
-TopChanges = Mapping[tuple[str, str], pa.Table]
+MoverTables = Mapping[tuple[str, str], pa.Table]
 
 
 def plain(comparison: ComparisonRecords) -> str:
@@ -62,7 +62,7 @@ def plain(comparison: ComparisonRecords) -> str:
     return "\n".join([*lines, *_notes(comparison), size, conventions])
 
 
-def markdown(comparison: ComparisonRecords, top_changes: TopChanges, top: int) -> str:
+def markdown(comparison: ComparisonRecords, mover_tables: MoverTables, top: int) -> str:
     """Write a comparison as markdown, with the groups that changed most."""
     size, conventions = size_and_conventions(comparison.meta)
     blocks = [markdown_lines(_table(comparison, _overall(comparison)))]
@@ -71,7 +71,7 @@ def markdown(comparison: ComparisonRecords, top_changes: TopChanges, top: int) -
     for score in comparison.scores:
         for table in compared_slices(comparison, score):
             blocks += [[code_span(table.title)], markdown_lines(table.cells)]
-    for (score, measure), group_table in top_changes.items():
+    for (score, measure), group_table in mover_tables.items():
         title = code_span(printable(_movers_title(comparison, score, measure)))
         blocks += [[title], markdown_lines(_movers(group_table))]
     for score in comparison.scores:
@@ -88,14 +88,14 @@ class TerminalView:
     Parameters
     ----------
     comparison : ComparisonRecords
-    top_changes : mapping of (str, str) to pyarrow.Table
+    mover_tables : mapping of (str, str) to pyarrow.Table
         Tables of movers by candidate and measure.
     top : int
         The largest number of slices to list, for rises and for falls each.
     """
 
     comparison: ComparisonRecords
-    top_changes: TopChanges
+    mover_tables: MoverTables
     top: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -132,7 +132,7 @@ class TerminalView:
         yield Text(conventions, style="dim")
 
     def _movers_of(self, score: str, room: int) -> Iterator[RenderableType]:
-        for (name, measure), table in self.top_changes.items():
+        for (name, measure), table in self.mover_tables.items():
             if name != score:
                 continue
             title = printable(_movers_title(self.comparison, score, measure))
@@ -223,15 +223,15 @@ _LEVELS = (
 
 
 def _movers_title(comparison: ComparisonRecords, score: str, measure: str) -> str:
-    return f"groups that moved {measure} most, {score} against {comparison.baseline}"
+    return f"groups that changed {measure} most, {score} against {comparison.baseline}"
 
 
 def _changed_slices(comparison: ComparisonRecords, score: str, top: int) -> Iterator[str]:
     """List the slices with the largest changes of the first measure."""
-    top_changes = comparison._changed_slices(comparison.measures[0], score, top) if top else []
-    if top_changes:
-        changes = ", ".join(f"{value.slice} {_delta_text(value)}" for value in top_changes)
-        title = f"slices that moved {comparison.measures[0]} most, {score} against "
+    mover_tables = comparison._changed_slices(comparison.measures[0], score, top) if top else []
+    if mover_tables:
+        changes = ", ".join(f"{value.slice} {_delta_text(value)}" for value in mover_tables)
+        title = f"slices that changed {comparison.measures[0]} most, {score} against "
         yield printable(f"{title}{comparison.baseline}: {changes}")
 
 

@@ -332,7 +332,7 @@ def curve(
     confidence : float
         Level of Wilson's interval of the observed rate. Default: 0.95.
     sampling_rate : float
-        For calibration: share of the negatives in the training data. Default: 1.
+        For calibration: share of the negatives that the models were trained on. Default: 1.
     measure : str, Measure or sequence of them
         For k: one or several measures that take a cutoff (default: nDCG). For gauc-by-activity: one
         mean over groups (default: GAUC).

@@ -320,7 +320,7 @@ def calibration_bins(
     confidence : float
         Level of the interval of the observed rate, in ]0, 1[.
     sampling_rate : float
-        Share of the negatives in the training data.
+        Share of the negatives that the models were trained on.
 
     Returns
     -------

@@ -1,1 +1,1 @@
-"""Programs: the command line and the nightly report."""
+"""Programs: the command line, the nightly report and the demo logs."""

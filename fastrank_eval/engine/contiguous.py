@@ -89,7 +89,7 @@ def evaluate_stream(
 
     Parameters
     ----------
-    batches : iterable of pyarrow.RecordBatch or Unread
+    batches : iterable of pyarrow.RecordBatch or UnreadBatch
     plan : Plan
     watch : KeyWatch or None
         Detects keys that return after other keys; None if they cannot.

@@ -1,4 +1,4 @@
-"""Values of every group in memory, and with their keys in a saved state."""
+"""Keep the values of every group, and save them with their keys."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class SavedGroups:
 
     @classmethod
     def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the groups that `saved` wrote."""
+        """Read the groups that `to_arrays` wrote."""
         table, weight_columns = table_from_bytes(parts["table"]), parts["weights"]
         columns = dict(
             zip(table.column_names, (c.combine_chunks() for c in table.columns), strict=True)

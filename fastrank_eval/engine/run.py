@@ -38,7 +38,7 @@ from fastrank_eval.engine.conventions import (
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import BATCH_ROWS, Plan, batch_rows_of
 from fastrank_eval.engine.records import MeasureValue, Meta
-from fastrank_eval.engine.scattered import choose_strategy
+from fastrank_eval.engine.scattered import evaluate_rows
 from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import Totals
 from fastrank_eval.groups.boundaries import Keys
@@ -244,7 +244,7 @@ def run(
         plan = replace(plan, batch_rows=batch_rows_of(reading.rows, plan.threads))
     with reporting_to(progress):
         try:
-            totals, keys, values, strategy = choose_strategy(reading, plan, order, allowed)
+            totals, keys, values, strategy = evaluate_rows(reading, plan, order, allowed)
         except (RowError, OrderError) as error:
             raise complete_error(
                 error,

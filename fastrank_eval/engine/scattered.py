@@ -231,7 +231,7 @@ def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], lis
 _PEEK = 1 << 16
 
 
-def choose_strategy(
+def evaluate_rows(
     reading: RowReader, plan: Plan, order: str, allowed: Budget
 ) -> tuple[Totals, list[Keys], list[GroupValues], dict[str, object]]:
     """Choose the strategy by `order` or by the keys, and evaluate."""

@@ -120,7 +120,7 @@ class FieldValues:
 
     @classmethod
     def from_arrays(cls, kind: str | None, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the values that `saved` wrote."""
+        """Read the values that `to_arrays` wrote."""
         content, values, first = parts["content"].tobytes(), [], 0
         for size, null in zip(parts["sizes"].tolist(), parts["null"].tolist(), strict=True):
             values.append(None if null else content[first : first + size])
@@ -223,7 +223,7 @@ class SavedSlices:
 
     @classmethod
     def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the slices that `saved` wrote."""
+        """Read the slices that `to_arrays` wrote."""
         table = table_from_bytes(parts["table"])
         names = [name.removeprefix("value of ") for name in table.column_names[1:]]
         columns = [column.combine_chunks() for column in table.columns]
@@ -239,9 +239,9 @@ class SavedSliceCodes(SliceCodes):
     saved : SavedSlices
     """
 
-    def __init__(self, spec: SliceSpec, to_arrays: SavedSlices) -> None:
+    def __init__(self, spec: SliceSpec, saved: SavedSlices) -> None:
         super().__init__(spec, ())
-        self._slices = Slices(to_arrays.labels, np.arange(len(to_arrays.labels)), to_arrays.values)
+        self._slices = Slices(saved.labels, np.arange(len(saved.labels)), saved.values)
 
     def __len__(self) -> int:
         return len(self._slices.labels)
@@ -438,9 +438,9 @@ def _load_row_states(
     for key in plan.row_states:
         name = state_name(key)
         parts = {score: states[where, score, name] for score in plan.roles.scores}
-        from_arrays = states_from_arrays(specs[name].kind, parts)
+        by_model = states_from_arrays(specs[name].kind, parts)
         for model, score in enumerate(plan.roles.scores):
-            row_states.models[model][key] = from_arrays[score]
+            row_states.models[model][key] = by_model[score]
     for model, pairs in row_states.pairs.items():
         for key in pairs:
             pairs[key] = ClusterMoments.from_arrays(

@@ -320,7 +320,7 @@ class Saveable(Protocol):
 
     @classmethod
     def from_arrays(cls, parts: Mapping[str, np.ndarray]) -> Self:
-        """Read the state that `saved` wrote."""
+        """Read the state that `to_arrays` wrote."""
         ...
 
 
@@ -415,7 +415,7 @@ _HEADER = {
     "fields": "Mapping[str, str | None]",
     "confidence": "float | None",
     "min_groups": "int | None",
-    "seen": "list[Mapping[str, Any]]",
+    "provenance": "list[Mapping[str, Any]]",
     "writer": "str",
 }
 #: The required entries of entries of the header.
@@ -477,10 +477,10 @@ def check_header(header: Mapping[str, Any]) -> None:
     _check(header, _HEADER, "")
     _check(header["columns"], _COLUMNS, "columns ")
     _check(header["conventions"], _CONVENTIONS, "conventions ")
-    for entry in header["seen"]:
-        _check(entry, _PROVENANCE, "seen ")
+    for entry in header["provenance"]:
+        _check(entry, _PROVENANCE, "provenance ")
         if set(entry) != set(_PROVENANCE):
-            raise ValueError(f"seen has the entries {shown(list(entry))}")
+            raise ValueError(f"provenance has the entries {shown(list(entry))}")
     models = header["models"]
     if not models or len(set(models)) < len(models) or not header["measures"]:
         raise ValueError("models or measures are empty, or models are there twice")
@@ -518,7 +518,8 @@ class StateHeader:
         self._header = dict(header)
         self._states = dict(sorted(states.items()))
         self.provenance = tuple(
-            Provenance(**{**entry, "sources": tuple(entry["sources"])}) for entry in header["seen"]
+            Provenance(**{**entry, "sources": tuple(entry["sources"])})
+            for entry in header["provenance"]
         )
         self._groups, self._rows = read_totals(self._states[ALL, "", TOTALS])[0, :2].tolist()
         self.shown = shown or f"a state of {self.rows} rows"

@@ -151,7 +151,7 @@ def check_repeated(every: Sequence[Content]) -> None:
     """
     by_fingerprint: dict[str, tuple[Content, Mapping[str, Any]]] = {}
     for one in every:
-        for entry in one.header["seen"]:
+        for entry in one.header["provenance"]:
             # Evaluations without a row have equal fingerprints, and add nothing.
             if entry["rows"] and entry["fingerprint"] in by_fingerprint:
                 first, earlier = by_fingerprint[entry["fingerprint"]]
@@ -286,18 +286,18 @@ def _sum(
     numbers: Sequence[np.ndarray] | None,
 ) -> Mapping[str, Saveable]:
     """Sum several states, by model."""
-    from_arrays: list[Mapping[str, Saveable]]
+    by_state: list[Mapping[str, Saveable]]
     if numbers is None:
-        from_arrays = [states_from_arrays(kind, of_models) for of_models in every]
+        by_state = [states_from_arrays(kind, of_models) for of_models in every]
     else:
-        from_arrays = [
+        by_state = [
             {
                 score: KeyedSums.from_arrays(part).with_keys(number)
                 for score, part in of_models.items()
             }
             for of_models, number in zip(every, numbers, strict=True)
         ]
-    total, *others = from_arrays
+    total, *others = by_state
     for other in others:
         for score, state in total.items():
             state.merge(other[score])

@@ -223,7 +223,7 @@ class Gatherer:
     def _part(
         self, partitions: PartitionRange, part: int, position: np.ndarray
     ) -> np.ndarray | None:
-        """Gather one array of `Columns.parts`, rows in order of their groups."""
+        """Gather one array of `Columns.arrays`, rows in order of their groups."""
         arrays = [batch.parts[part] for batch in self._batches]
         kind = next((array.dtype for array in arrays if array is not None), None)
         if kind is None:

@@ -34,7 +34,7 @@ class PartitionedBatch:
     words : list of (list of ndarray of int64 or uint32, shape (rows,))
         Words of each key column, minus `base`.
     parts : list of (ndarray of shape (rows,), or None)
-        Arrays as in `Columns.parts`, in the same order of rows.
+        Arrays as in `Columns.arrays`, in the same order of rows.
     item : pyarrow.Array or None
         Item ids, in the same order of rows.
     bounds : ndarray of int32, shape (segments, PARTITIONS + 1)

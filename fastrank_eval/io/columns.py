@@ -122,7 +122,7 @@ class Columns:
     item : pyarrow.Array or None
         Item ids.
     measure_columns : tuple of ndarray of float64 or int32
-        Columns of measures: group weights, then the codes of fields.
+        Columns of measures: group weights, then the codes of fields and of slice columns.
     row_numbers : ndarray of int64 or None
         Number of each row in the input; None for consecutive rows.
     unjudged : ndarray of bool or None

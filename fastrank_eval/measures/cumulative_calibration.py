@@ -120,7 +120,9 @@ class CumulativeCalibrationError(OrderedMeasure):
     """ECCE, the range or the maximum of cumulated clicks less predictions."""
 
     name = "ECCE"
-    summary = "calibration without bins: how far the sum of y - p, from the lowest p up, varies "
+    summary = (
+        "calibration without bins: how far the sum of y - p, from the lowest p up, departs from 0 "
+    )
     summary += "(the range is Kuiper's statistic, the maximum Kolmogorov and Smirnov's)"
     formula = (
         "max_k C_k - min_k C_k, or max_k |C_k|; C_k = sum_{p_i <= p_k} w_i (y_i - p_i) / sum_i w_i,"

@@ -70,7 +70,11 @@ class PooledMeasure(Measure):
         raise NotImplementedError  # pragma: no cover - abstract
 
     def new_state(self, weighted: bool, threads: int) -> Any:
-        """Make an empty state."""
+        """Make an empty state: one of the classes of `stats` that add, merge and save.
+
+        `PooledScores`, `WeightedScores`, `ClusteredScores` and `BinnedScores` keep scores,
+        `RowSums`, `KeyedSums` and `ClusterMoments` keep sums.
+        """
         raise NotImplementedError  # pragma: no cover - abstract
 
     def add_rows(self, state: Any, scored: Scored) -> None:

@@ -95,7 +95,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "fields": kinds,
         "confidence": plan.confidence,
         "min_groups": plan.min_groups,
-        "seen": [provenance],
+        "provenance": [provenance],
     }
     return State(json.loads(json.dumps(plain_value(header))), states)
 

@@ -49,8 +49,8 @@ _MAX_NAMES = 5
 
 #: Options that a result may change.
 _OPTIONS = ("confidence", "min_groups")
-#: The keys of `told` in `as_one`.
-_TOLD_KEYS = {"sources", "order", "where", "limit"}
+#: The keys of `provenance` in `as_one`.
+_PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
 
 
 class State(StateHeader):
@@ -186,25 +186,25 @@ class State(StateHeader):
                 **self._header,
                 "fields": kinds,
                 **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
-                "seen": [entry for one in every for entry in one.header["seen"]],
+                "provenance": [entry for one in every for entry in one.header["provenance"]],
             }
             return State(header, states)
 
     @typed
-    def as_one(self, told: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
+    def as_one(self, provenance: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
         """Replace the provenance by that of one evaluation of all rows.
 
         Parameters
         ----------
-        told : mapping of str to object
+        provenance : mapping of str to object
             The fields sources, order, where and limit of `Provenance`.
         group : sequence of str, optional
             New names of the key columns.
         """
-        if set(told) != _TOLD_KEYS:
+        if set(provenance) != _PROVENANCE_KEYS:
             raise ArgumentError(
-                f"told: must have the keys {', '.join(sorted(_TOLD_KEYS))}, got "
-                f"{shown(list(told))}; give all of them."
+                f"provenance: must have the keys {', '.join(sorted(_PROVENANCE_KEYS))}, got "
+                f"{shown(list(provenance))}; give all of them."
             )
         header = dict(self._header)
         counts = {
@@ -212,7 +212,9 @@ class State(StateHeader):
             for name in ("rows", "positives", "groups")
         }
         fingerprint = fingerprint_of(header["measures"], self._states)
-        header["seen"] = [{**told, **counts, "writer": __version__, "fingerprint": fingerprint}]
+        header["provenance"] = [
+            {**provenance, **counts, "writer": __version__, "fingerprint": fingerprint}
+        ]
         if group is not None:
             header["columns"] = {**header["columns"], "group": list(group)}
         return State(header, self._states)

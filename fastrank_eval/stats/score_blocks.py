@@ -22,9 +22,9 @@ class BlockedScores:
 
     Parameters
     ----------
-    kind : dtype of unsigned integers
+    dtype : dtype of unsigned integers
         32 or 64 bits.
-    room : int
+    capacity : int
         Bytes of codes. Memory pages are touched only as they fill.
     """
 

@@ -445,7 +445,7 @@ def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
     moved = found.slice_movers("AP", "newer")
     assert [v.delta for v in moved] == sorted((v.delta for v in moved), reverse=True)
     assert len(moved) == 5
-    assert "slices that moved GAUC most, newer against old: " in found.to_markdown(movers=1)
+    assert "slices that changed GAUC most, newer against old: " in found.to_markdown(movers=1)
     with pytest.raises(ArgumentError, match="'@rows=1-4', '@rows>=5'"):
         found.find("AP", "new", "@rows=7")
 

@@ -105,7 +105,7 @@ def test_terminal__any_width__no_line_is_longer_and_no_digit_is_lost(comparison,
     text = " ".join(lines)
     for line in comparison:
         assert f"{line.value:#.6g}" in text
-    assert text.count("groups that moved GAUC most") == 2
+    assert text.count("groups that changed GAUC most") == 2
 
 
 def test_equal_models__read_the_same_in_every_form() -> None:
@@ -198,7 +198,7 @@ def test_verdict__in_words(changes, name, said) -> None:
 def test_command__prints_the_comparison_and_the_groups_that_moved(folder) -> None:
     outcome = run(*OPTIONS)
     assert outcome.exit_code == 0
-    for text in ("new against old", "GAUC", "wins", "groups that moved GAUC most", "is better"):
+    for text in ("new against old", "GAUC", "wins", "groups that changed GAUC most", "is better"):
         assert text in outcome.stdout
     assert "groups that moved" not in run(*OPTIONS, "--movers", "0").stdout
 

@@ -48,7 +48,7 @@ def test_forged_content_with_a_valid_digest__raises_errors_of_ours_only(
     [
         ("models", 3, r"models in its header is 3, no list\[str\]"),
         ("baseline", "best", "baseline 'best' is none of the models"),
-        ("seen", [{}], "seen sources is missing in its header"),
+        ("provenance", [{}], "provenance sources is missing in its header"),
         ("measures", [], "models or measures are empty"),
     ],
 )

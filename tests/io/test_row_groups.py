@@ -198,7 +198,9 @@ def test_progress__of_a_long_row_group__is_told_in_steps(tmp_path: Path) -> None
     pq.write_table(TABLE, tmp_path / "log.parquet")
     told: list[int] = []
     with reporting_to(lambda progress: told.append(progress.rows)):
-        parts = RowReader(open_source(tmp_path / "log.parquet"), ("user",), None).unread_batches(500)
+        parts = RowReader(open_source(tmp_path / "log.parquet"), ("user",), None).unread_batches(
+            500
+        )
         assert [part.num_rows for part in parts] == [500] * 6
     assert told[-1] == ROWS
 

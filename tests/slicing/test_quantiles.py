@@ -121,13 +121,13 @@ def test_conditions_and_limits_of_the_run_hold(tmp_path: Path) -> None:
 def test_one_pass_finds_the_edges_of_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     source = open_source({"a": [1, 2, 3, 4], "b": [0.5, 1.5, 2.5, 3.5], "s": ["x"] * 4})
     read: list[tuple[str, ...]] = []
-    original = type(source).parts
+    original = type(source).unread_batches
 
-    def parts(self: Any, columns: Any) -> Any:
+    def unread_batches(self: Any, columns: Any) -> Any:
         read.append(tuple(columns))
         return original(self, columns)
 
-    monkeypatch.setattr(type(source), "parts", parts)
+    monkeypatch.setattr(type(source), "unread_batches", unread_batches)
     open_slicing(["a:quantile2", "s,b:quantile4", "a:quantile4"], source)
     assert read == [("a", "b")]
 

@@ -300,8 +300,8 @@ convention_options = combine(
         "--sampling-rate",
         type=float,
         metavar="RATE",
-        help="Share of the negatives in the training data of the models, above 0 and at most 1. "
-        "Measures of probability correct p for it; by default 1.",
+        help="Share of the negatives that the models were trained on, above 0 and at most 1. "
+        "Measures of probability correct p for this sampling; by default 1.",
     ),
 )
 reading_options = combine(

@@ -204,7 +204,7 @@ def render_text(renderable: RenderableType, width: int | None = None) -> str:
 
     Parameters
     ----------
-    what : rich renderable
+    renderable : rich renderable
     width : int, optional
         Columns of a file, which gets no colours. By default the width of the terminal, with
         colours if there is one.
@@ -251,7 +251,7 @@ def check_standard_output(alternative: str = "--output FILE") -> None:
 
     Parameters
     ----------
-    instead : str
+    alternative : str
         The option that names a file.
 
     Raises

@@ -180,7 +180,7 @@ def names(value: Any) -> tuple[str, ...]:
         raise ValueError("a string or a list of strings, at least one")
     for each in values:
         if not _has_content(each):
-            raise ValueError(f"a string or a list of strings, and {each!r} is no non-empty string")
+            raise ValueError(f"a list of non-empty strings, got {each!r}")
         if values.count(each) > 1:
             raise ValueError(f"a list of distinct strings, and {each!r} occurs twice")
     return tuple(values)

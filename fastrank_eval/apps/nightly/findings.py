@@ -91,7 +91,7 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[FewScores, ..
 
     Parameters
     ----------
-    done : Evaluation
+    evaluation : Evaluation
         Its plan measures `distinct_scores` of `scores_to_count` of the limit, if that is above 1.
     limit : int or None
         Fewer scores fail the night; fewer rows than the limit need as many scores as rows. None:

@@ -87,7 +87,7 @@ def states_of(
 
     Parameters
     ----------
-    done : Evaluation
+    evaluation : Evaluation
     source : object
         The source of `run`.
     hidden : collection of str
