@@ -86,7 +86,7 @@ def _clamp(value: Any) -> str | float:
 CLAMP = Param(
     "clamp",
     1e-15,
-    "clamp probabilities to at least this far from 0 and from 1; 'type': the epsilon of the type of "
+    "clamp probabilities to at least this far from 0 and 1; 'type': the epsilon of the type of "
     "the scores, 2.2e-16 for float64",
     _clamp,
 )
