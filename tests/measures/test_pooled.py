@@ -124,10 +124,14 @@ def test_row_weights__all_one_are_no_weights_for_any_pooled_measure():
         assert after.value == pytest.approx(before.value, rel=1e-12, abs=1e-12), before.measure
 
 
+@pytest.fixture(scope="module")
+def among_all():
+    return evaluate(table_of(CASES["nulls"]))
+
+
 @pytest.mark.parametrize("text", TEXTS)
-def test_pooled_measure__alone_and_among_all_others__is_the_same(text):
-    table = table_of(CASES["nulls"])
-    assert evaluate(table, [text]).value(text) == evaluate(table).value(text)
+def test_pooled_measure__alone_and_among_all_others__is_the_same(among_all, text):
+    assert evaluate(table_of(CASES["nulls"]), [text]).value(text) == among_all.value(text)
 
 
 def test_no_rows__leave_every_pooled_measure_undefined():
