@@ -204,3 +204,15 @@ def test_imports_inside_functions__are_of_heavy_libraries_and_facade_methods_onl
         imports = local_imports(file.read_text(encoding="utf-8")) - allowed
         others[name] = {one for one in imports if one.split(".")[0] not in LOCAL_LIBRARIES}
     assert {name: imports for name, imports in others.items() if imports} == {}
+
+
+def test_docstrings__first_lines__have_72_characters_at_most() -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    too_long = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, documented):
+                first_line = (ast.get_docstring(node) or "").partition("\n")[0]
+                if len(first_line) > 72:
+                    too_long.append(f"{file.relative_to(PACKAGE).as_posix()}: {first_line}")
+    assert too_long == []

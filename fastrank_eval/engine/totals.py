@@ -296,7 +296,10 @@ class Sums:
         return self._counts.at(slice_index, _POSITIVES)
 
     def carriers(self, slice_index: int = 0) -> float:
-        """Compute ``(sum of n^2)^2 / sum of n^4`` over the rows n of groups, or NaN."""
+        """Compute ``(sum of n^2)^2 / sum of n^4`` over groups of n rows.
+
+        NaN if undefined.
+        """
         squares, fourth = (self._sizes.total(term, slice_index) for term in range(2))
         return carriers(squares, fourth)
 

@@ -43,7 +43,10 @@ class Chunk:
         return len(self.starts) - 1
 
     def unjudged_rows(self) -> np.ndarray:
-        """Count the unjudged rows of each group; 0 where no measure needs them. int64."""
+        """Count the unjudged rows of each group.
+
+        int64; 0 where no measure needs them.
+        """
         unjudged = self.columns.unjudged
         if unjudged is None:
             return np.zeros(self.groups, np.int64)
@@ -191,7 +194,10 @@ def count_marked_rows(marks: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 @kernel
 def _count_marks(words, starts, counts):  # type: ignore[no-untyped-def]
-    """Subtract the marks below the previous edge: no loop over the rows of a group."""
+    """Count the marks between edges, without a loop over a group's rows.
+
+    The marks below the previous edge are subtracted from those below the edge.
+    """
     total = np.int64(0)
     word = np.int64(0)
     before = np.int64(0)

@@ -85,12 +85,18 @@ class Coverage:
 
     @cached_property
     def intents(self) -> np.ndarray:
-        """Offsets of the intents of each group. int64, shape (groups + 1,), read-only."""
+        """Offsets of the intents of each group.
+
+        int64, shape (groups + 1,), read-only.
+        """
         return frozen(np.concatenate([[0], np.cumsum(self.subtopics)]))
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Number of rows that cover each intent, retrieved or not. int64, shape (intents,)."""
+        """Number of rows that cover each intent, retrieved or not.
+
+        int64, shape (intents,).
+        """
         return np.diff(self.by_intent(self.offsets, self.mask)[0])
 
     def by_intent(self, offsets: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -172,7 +178,10 @@ class Coverage:
         return self.cached(("ideal gains", decay, depth), compute)
 
     def _by_mask(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sort the rows of each group by mask; also return their order of preference."""
+        """Sort the rows of each group by mask.
+
+        Also returns their order of preference.
+        """
         group = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         keys = [~self.mask, group]
         if self.item is not None and len(self.row):
@@ -186,7 +195,9 @@ class Coverage:
 
 @dataclass(slots=True)
 class IntentRanking:
-    """Ranks of the rows that cover each intent, under one model and one tie policy.
+    """Ranks of the rows that cover each intent.
+
+    They hold under one model and one tie policy.
 
     Parameters
     ----------
@@ -252,7 +263,10 @@ class IntentRanking:
 
 @kernel
 def _sort_by_intent(offsets, mask, union, intents, ends, pair_rows):  # type: ignore[no-untyped-def]
-    """Sort pairs by counting; `ends` is one longer than the offsets that it becomes."""
+    """Sort pairs by counting.
+
+    `ends` is one longer than the offsets that it becomes.
+    """
     one = np.uint64(1)
     for fill in range(2):
         for g in range(offsets.shape[0] - 1):
@@ -290,7 +304,10 @@ def _average(intents, values, means):  # type: ignore[no-untyped-def]
 def _take_greedily(  # type: ignore[no-untyped-def]
     offsets, mask, preference, decay, depth, negligible, remaining, heads, ends, gains
 ):
-    """Take the best row at each rank; of rows with equal masks only the first is a candidate."""
+    """Take the best row at each rank.
+
+    Of rows with equal masks only the first is a candidate.
+    """
     one = np.uint64(1)
     for g in range(offsets.shape[0] - 1):
         distinct = 0

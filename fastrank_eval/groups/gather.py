@@ -65,7 +65,9 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class ChunkWithKeys:
-    """A chunk and the keys of its groups; the thread's next chunk overwrites its memory.
+    """A chunk and the keys of its groups.
+
+    The thread's next chunk overwrites its memory.
 
     Parameters
     ----------
@@ -315,7 +317,10 @@ def _group_by_table(words, bounds, min_upper, table, position, starts):  # type:
 
 @kernel
 def _group_by_hash(words, hashes, bounds, codes, tags, heads, ends, position, starts):  # type: ignore[no-untyped-def]
-    """Number keys by open addressing on whole keys; return the number of groups."""
+    """Number keys by open addressing on whole keys.
+
+    Returns the number of groups.
+    """
     groups = np.int64(0)  # with a plain 0 Numba would compile `_number_keys` twice
     for p in range(bounds.shape[0] - 1):
         rows = bounds[p + 1] - bounds[p]

@@ -17,7 +17,9 @@ from fastrank_eval.groups.labels import Entries
 
 @dataclass(frozen=True, slots=True)
 class UnjudgedRows:
-    """Unjudged rows of whole groups under one model and one tie policy; all int64.
+    """Unjudged rows of whole groups under one model and one tie policy.
+
+    All arrays are int64.
 
     Parameters
     ----------
@@ -109,7 +111,10 @@ def _merge(  # type: ignore[no-untyped-def]
     tied,
     position,
 ):
-    """Walk both lists block by block; resolve ties to single ranks if `resolve`."""
+    """Walk both lists block by block.
+
+    Ties are resolved to single ranks if `resolve`.
+    """
     for g in range(offsets.shape[0] - 1):
         e = offsets[g]
         end = offsets[g + 1]

@@ -248,9 +248,10 @@ def _find_tie_blocks(  # type: ignore[no-untyped-def]
 def _count_rows_above(  # type: ignore[no-untyped-def]
     score, starts, ranked_groups, offsets, max_counted, row, above, size
 ):
-    """Sort the entries of each group; count the rows above each and those of equal score.
+    """Sort the entries of each group and count the rows above each.
 
-    Each count fits in half an int64, because a chunk has fewer than 2**31 rows.
+    Rows of equal score are counted apart. Each count fits in half an int64, because a
+    chunk has fewer than 2**31 rows.
     """
     for r in range(ranked_groups.shape[0]):
         first = offsets[r]
@@ -345,7 +346,10 @@ class Labels:
         )
 
     def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that does not depend on scores; compute it once for all models."""
+        """Return an array that does not depend on scores.
+
+        It is computed once for all models.
+        """
         if key not in self._cache:
             self._cache[key] = compute()
         return self._cache[key]
@@ -367,7 +371,10 @@ class Labels:
 
     @property
     def all_grades_equal(self) -> bool:
-        """Whether all grades are equal; then all models share values computed from grades."""
+        """Whether all grades are equal.
+
+        If so, all models share values computed from grades.
+        """
         return self.min_grade >= self.max_grade
 
     @cached_property
@@ -382,7 +389,10 @@ class Labels:
         return int(self.rows.sum())
 
     def relevant(self, rel: float) -> np.ndarray:
-        """Count the rows with grade >= `rel` in each ranked group. int64, shape (groups,)."""
+        """Count the rows with grade >= `rel` in each ranked group.
+
+        int64, shape (groups,).
+        """
 
         def count() -> np.ndarray:
             offsets = self.labelled_rows.offsets
@@ -417,7 +427,10 @@ class Labels:
 
 
 def _nonzero(label: np.ndarray) -> np.ndarray:
-    """Mark nonzero labels, one byte a row; labels of one byte are viewed, not copied."""
+    """Mark nonzero labels, one byte a row.
+
+    Labels of one byte are viewed, not copied.
+    """
     if label.dtype.itemsize == 1:
         return frozen(label.view(np.uint8))
     return frozen((label != 0).view(np.uint8))

@@ -198,7 +198,10 @@ class Partitioner:
 
 
 def can_stay_packed(batches: Iterable[PartitionedBatch]) -> bool:
-    """Tell whether all batches are packed, with a range of keys small enough to join them."""
+    """Tell whether batches can be joined in packed form.
+
+    All have to be packed, with a range of keys small enough to join them.
+    """
     lowest, highest, all_packed = [], [], True
     for batch in batches:
         lowest.append(batch.min_word >> PARTITION_BITS)
@@ -376,7 +379,9 @@ def sort_partitions(
     scores: np.ndarray,
     starts: np.ndarray,
 ) -> int:
-    """Sort the packed rows of each partition into whole groups, best row first.
+    """Sort the packed rows of each partition into whole groups.
+
+    The best row of a group comes first.
 
     Parameters
     ----------

@@ -123,7 +123,10 @@ class Ranking:
         return self.cache[key]
 
     def cached_for_models(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that all models share; no bit of it may depend on a score."""
+        """Return an array that all models share.
+
+        No bit of it may depend on a score.
+        """
         # A model that left rows without a score has its own labels.
         return self.labels.cached(key, compute)
 
@@ -138,7 +141,10 @@ class Ranking:
         return shared(key, lambda: compute(self.grade))
 
     def relevant(self, rel: float) -> np.ndarray:
-        """Count the rows with grade >= `rel` in each group, retrieved or not. int64."""
+        """Count the rows with grade >= `rel` in each group.
+
+        int64; rows count whether retrieved or not.
+        """
         if not self.unretrieved_relevant:
             return self.labels.relevant(rel)
 
@@ -201,7 +207,10 @@ class Ranking:
         return cast(IntentRanking, self.intents)
 
     def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
-        """Sort `values` of entries, which depend on grades alone, descending in each group."""
+        """Sort `values` of entries in each group, descending.
+
+        The values depend on grades alone.
+        """
 
         def sort() -> np.ndarray:
             out = values.copy()

@@ -1,4 +1,7 @@
-"""Read columns of numbers and of subtopics, and name the rows that are wrong."""
+"""Read columns of numbers and of subtopics.
+
+Errors name the rows that are wrong.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,9 @@ class PooledMeasure(Measure):
         raise NotImplementedError  # pragma: no cover - abstract
 
     def new_state(self, weighted: bool, threads: int) -> Any:
-        """Make an empty state: one of the classes of `stats` that add, merge and save.
+        """Make an empty state.
+
+        It is one of the classes of `stats` that add, merge and save.
 
         `PooledScores`, `WeightedScores`, `ClusteredScores` and `BinnedScores` keep scores,
         `RowSums`, `KeyedSums` and `ClusterMoments` keep sums.

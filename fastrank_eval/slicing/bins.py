@@ -254,7 +254,9 @@ def _struct(low: pa.Array, high: pa.Array, null: np.ndarray) -> pa.Array:
 def column_coder(
     slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
 ) -> ColumnCodes:
-    """Make the encoder of a slice column, except for quantiles, which need edges first.
+    """Make the encoder of a slice column other than quantiles.
+
+    Quantiles need edges first.
 
     Parameters
     ----------

@@ -48,7 +48,10 @@ __all__ = [
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Tell whether edges can bin a type: numbers, decimals, dates and timestamps can."""
+    """Tell whether edges can bin a type.
+
+    They can bin numbers, decimals, dates and timestamps.
+    """
     kind = plain_type(kind)
     return bool(
         pa.types.is_integer(kind)
@@ -95,7 +98,9 @@ def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def values_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Convert numbers of `comparable` back to the column's type; floats to doubles.
+    """Convert numbers of `comparable` back to the column's type.
+
+    Floats become doubles.
 
     Parameters
     ----------
@@ -113,7 +118,9 @@ def values_of(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def edges_of(slice_column: SliceColumn, kind: pa.DataType) -> pa.Array:
-    """Convert the edges of a slice column to values that compare with the column.
+    """Convert the edges of a slice column to comparable values.
+
+    The values compare with those of the column.
 
     Parameters
     ----------
@@ -211,7 +218,9 @@ _SECONDS_PER_DAY = 24 * 3600
 
 
 def days_and_hours(column: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Count days and hours since the beginning of 1970, in the column's time zone.
+    """Count days and hours since the beginning of 1970.
+
+    They are counted in the column's time zone.
 
     Parameters
     ----------
@@ -291,7 +300,10 @@ def periods(unit: str, days: np.ndarray, hours: np.ndarray) -> np.ndarray:
 
 
 def period_values(unit: str, numbers: pa.Array) -> pa.Array:
-    """Convert numbers of `periods` to timestamps (hours), dates (days to months) or integers."""
+    """Convert numbers of `periods` to values.
+
+    Timestamps for hours, dates for days to months, otherwise integers.
+    """
     if unit.endswith(("_of_day", "_of_week")) or not len(numbers):
         return numbers
     null = as_array(numbers.is_null()).view(np.bool_)
@@ -304,7 +316,10 @@ def period_values(unit: str, numbers: pa.Array) -> pa.Array:
 
 
 def period_texts(unit: str, values: pa.Array) -> list[str]:
-    """Format periods for labels: ``2026-11-19T08``, ``2026-11-19``, ``2026-11``, ``8``."""
+    """Format periods for labels.
+
+    ``2026-11-19T08``, ``2026-11-19``, ``2026-11`` or ``8``.
+    """
     cut = {"hour": len(":00:00"), "month": len("-01")}.get(unit, 0)
     return [text if text == NULL else text[: len(text) - cut] for text in value_texts(values)]
 
@@ -438,7 +453,9 @@ class DistinctCodes(KeyedCodes):
 
 
 class PeriodCodes(KeyedCodes):
-    """Codes of hours, days, weeks (from Monday), months, hours of day or days of week.
+    """Codes of periods.
+
+    Hours, days, weeks (from Monday), months, hours of day or days of week.
 
     Timestamps are converted to the local time of their time zone. The hour that repeats when
     clocks go back is one slice.
@@ -474,7 +491,10 @@ class PeriodCodes(KeyedCodes):
         return numbers_with_nulls(periods(self.unit, days, hours), missing)
 
     def categories(self) -> Categories:
-        """Describe the periods so far; the value of a period is its first day or hour."""
+        """Describe the periods so far.
+
+        The value of a period is its first day or hour.
+        """
         values = period_values(self.unit, self.values())
         texts = tuple(f"={text}" for text in period_texts(self.unit, values))
         return Categories(texts, values, ranks_of(values))
@@ -510,7 +530,9 @@ def ranks_of(values: pa.Array) -> np.ndarray:
 
 
 def value_ranks(column: pa.Array) -> np.ndarray:
-    """Rank each value among the distinct values; equal values share a rank, nulls come last.
+    """Rank each value among the distinct values.
+
+    Equal values share a rank; nulls come last.
 
     Parameters
     ----------
@@ -534,7 +556,10 @@ def value_ranks(column: pa.Array) -> np.ndarray:
 
 
 def bin_ranks(column: pa.Array) -> np.ndarray:
-    """Rank values like `value_ranks`, or bins by their low end, an open low end first."""
+    """Rank values like `value_ranks`, or bins by their low end.
+
+    A bin with an open low end comes first.
+    """
     if not pa.types.is_struct(column.type):
         return value_ranks(column)
     low, null = column.field("low"), as_array(column.is_null()).view(np.bool_)

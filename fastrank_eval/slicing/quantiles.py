@@ -20,7 +20,9 @@ _PENDING = 1 << 20
 
 
 class Distribution:
-    """Distinct values of a column with their numbers of rows; nulls and NaN are left out.
+    """Distinct values of a column with their numbers of rows.
+
+    Nulls and NaN are left out.
 
     Memory grows with the number of distinct values: 16 bytes for each, and as much again while
     batches are merged.
@@ -60,7 +62,10 @@ class Distribution:
             self._merge_batches()
 
     def values(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return distinct values as numbers of `comparable`, ascending, and their row counts."""
+        """Return the distinct values, ascending, and their row counts.
+
+        The values are numbers of `comparable`.
+        """
         self._merge_batches()
         if not self._batches:
             return np.empty(0), np.empty(0, np.int64)

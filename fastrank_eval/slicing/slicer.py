@@ -103,7 +103,9 @@ class SliceCodes:
         return frozen(np.array(codes, np.int32)[combination])
 
     def slices(self) -> Slices:
-        """List the slices so far, sorted by the first column, then by the next; nulls last.
+        """List the slices so far, in order.
+
+        They are sorted by the first column, then by the next; nulls come last.
 
         A slicing by one column lists its empty bins and buckets too.
         """
@@ -129,7 +131,9 @@ class SliceCodes:
 
 @dataclass(frozen=True)
 class Slicing:
-    """All slicings of a run; a column that several slicings name is encoded once.
+    """All slicings of a run.
+
+    A column that several slicings name is encoded once.
 
     Parameters
     ----------
@@ -244,7 +248,10 @@ def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str
 def _column_coders(
     columns: Sequence[SliceColumn], source: Source, limit: int | None, max_slices: int
 ) -> Mapping[SliceColumn, ColumnCodes]:
-    """Make the encoder of each column; check all columns before any row is read."""
+    """Make the encoder of each column.
+
+    All columns are checked before any row is read.
+    """
     for column in columns:
         if column.binning is not None:
             refuse_text(source, column.column, f"by '{column}'")

@@ -65,7 +65,10 @@ class Edges:
 
 @dataclass(frozen=True)
 class Quantile:
-    """Bins of equally many rows; fewer than `bins` where many rows share a value."""
+    """Bins of equally many rows.
+
+    There are fewer than `bins` where many rows share a value.
+    """
 
     bins: int
 
@@ -75,7 +78,10 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Width:
-    """Bins from each multiple of a width to the next; the width in its shortest form."""
+    """Bins from each multiple of a width to the next.
+
+    The width is in its shortest form.
+    """
 
     width: str
 
@@ -85,7 +91,10 @@ class Width:
 
 @dataclass(frozen=True)
 class Period:
-    """Dates or times by a unit of the calendar or of the clock, one of `UNITS`."""
+    """Dates or times by a unit of the calendar or of the clock.
+
+    The unit is one of `UNITS`.
+    """
 
     unit: str
 
@@ -130,7 +139,9 @@ class SliceColumn:
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """A slicing: the values or bins of one slice column, or of several, crossed.
+    """A slicing by one slice column, or by several, crossed.
+
+    The slices are values or bins of the columns.
 
     Made by `parser.parse`; ``parse(str(spec)) == spec``.
 
@@ -163,7 +174,9 @@ class SliceSpec:
 
 
 def column_text(column: str) -> str:
-    """Format a column's name for a slicing, in double quotes where it has special characters.
+    """Format a column's name for a slicing.
+
+    It is in double quotes where it has special characters.
 
     Examples
     --------
@@ -176,7 +189,9 @@ def column_text(column: str) -> str:
 
 
 def number_text(number: Decimal) -> str:
-    """Format a finite number in its shortest form; equal numbers have equal texts.
+    """Format a finite number in its shortest form.
+
+    Equal numbers have equal texts.
 
     Examples
     --------
@@ -210,7 +225,9 @@ def text_value(text: str) -> str:
 
 
 def value_texts(values: pa.Array) -> list[str]:
-    """Format values for labels; different values of a column have different texts.
+    """Format values for labels.
+
+    Different values of a column have different texts.
 
     Parameters
     ----------
@@ -250,7 +267,9 @@ def value_texts(values: pa.Array) -> list[str]:
 
 
 def bin_texts(edges: Sequence[str]) -> list[str]:
-    """Format bins as the text after the column's name in a label, the bin of nulls last.
+    """Format bins as the text after the column's name in a label.
+
+    The bin of nulls comes last.
 
     Parameters
     ----------
@@ -307,7 +326,10 @@ def _float_text(text: str) -> str:
 
 
 def _moment_text(text: str) -> str:
-    """Put a T into Arrow's text of a time; strip zeros at the end of its fraction."""
+    """Format Arrow's text of a time with a T.
+
+    Zeros at the end of the fraction are stripped.
+    """
     date, _, clock = text.partition(" ")
     match = re.fullmatch(r"([0-9:]+)(?:\.([0-9]+))?(.*)", clock)
     if match is None:

@@ -1,4 +1,6 @@
-"""Realistic impressions with known quality: the test and benchmark data of fastrank_eval.
+"""Make realistic impressions of known quality.
+
+They are the test and benchmark data of fastrank_eval.
 
 Every value is a pure function of (seed, row number, group number): the same seed gives the same
 rows for any batch size, file count or machine, and 10**9 rows need no more memory than a batch.

@@ -1,4 +1,7 @@
-"""`python -m data_gen`: write impressions to Parquet and say what was written."""
+"""Write impressions to Parquet: ``python -m fastrank_eval.apps.demo``.
+
+The command says what was written.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def _choice(alias: Any) -> click.Choice[str]:
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog="The same seed gives the same rows, whatever the number of files or their row groups.",
+    epilog="The same seed gives the same rows for any number of files and row groups.",
 )
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option("--rows", type=_COUNT, default="1e6", help="Rows; 1e6 and 10_000_000 are fine.")
@@ -91,7 +94,10 @@ def _choice(alias: Any) -> click.Choice[str]:
 @click.option("--row-group-rows", type=_COUNT, default=str(1 << 18), help="Rows a row group.")
 @click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
 def main(output: Path, **options: Any) -> None:
-    """Write synthetic impressions of known quality to OUTPUT, a Parquet file or folder."""
+    """Write synthetic impressions of known quality to OUTPUT.
+
+    OUTPUT is a Parquet file or folder.
+    """
     try:
         written = write_parquet(output, options.pop("rows"), **options)
     except FastRankEvalError as error:

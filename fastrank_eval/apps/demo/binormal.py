@@ -1,8 +1,9 @@
-"""The binormal model: scores whose AUC is known in closed form, and the functions it needs.
+"""Model scores whose AUC is known in closed form: the binormal model.
 
-Logarithm, exponential and inverse normal are built here from additions, multiplications, divisions
-and square roots alone. IEEE 754 fixes those to the last bit, so a seed gives the same scores on
-every machine, which the transcendental functions of a vector library do not promise.
+The functions it needs are here as well. Logarithm, exponential and inverse normal are built from
+additions, multiplications, divisions and square roots alone. IEEE 754 fixes those to the last bit,
+so a seed gives the same scores on every machine, which the transcendental functions of a vector
+library do not promise.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def _polynomial(x: Floats, coefficients: Sequence[float]) -> Floats:
 
 
 def logarithm(x: Floats) -> Floats:
-    """Natural logarithm of positive normal numbers, within 3 units in the last place.
+    """Compute the natural logarithm of positive normal numbers.
+
+    It is within 3 units in the last place.
 
     ``log x = k log 2 + 2 atanh((m - 1) / (m + 1))`` with ``x = m 2**k`` and m near 1.
 
@@ -261,7 +264,9 @@ def binormal_shift(auc: float) -> float:
 
 
 def graded_shift(auc: float, shares: Sequence[float]) -> float:
-    """Step per grade that gives an AUC of "relevant" (grade 1 and above) against grade 0.
+    """Compute the step per grade that gives an AUC.
+
+    The AUC is that of "relevant" (grade 1 and above) against grade 0.
 
     With latent scores N(grade * d, 1), d solves
     ``AUC = sum_g shares[g - 1] Phi(g d / sqrt(2))``.
@@ -294,7 +299,9 @@ def graded_shift(auc: float, shares: Sequence[float]) -> float:
 def rounded_auc(
     decimals: int, intercept: float, slope: float, shifts: Sequence[float], shares: Sequence[float]
 ) -> float:
-    """AUC of ``round(logistic(intercept + slope z), decimals)``, a tied pair counting one half.
+    """Compute the AUC of rounded scores, a tied pair counting one half.
+
+    The scores are ``round(logistic(intercept + slope z), decimals)``.
 
     ``AUC = sum_c P1(c) (F0(below c) + P0(c) / 2)`` over the cells c that round to one value.
     Rounding joins the points of the concave ROC curve at the cell edges by chords, so the AUC

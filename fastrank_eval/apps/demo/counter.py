@@ -1,4 +1,6 @@
-"""Counter-based random numbers: every draw is a pure function of (seed, stream, counter).
+"""Draw counter-based random numbers.
+
+Every draw is a pure function of (seed, stream, counter).
 
 Nothing here has a state that advances, so rows can be made in any order, in batches of any size
 and on any machine, and come out the same to the last bit.
@@ -99,7 +101,9 @@ def bits(key: int, counter: Uint64s) -> Uint64s:
 
 
 def permuted_ids(seed: int, stream: int, counter: Uint64s) -> NDArray[np.int64]:
-    """Hash-like int64 ids, negative ones included; different counters never share an id.
+    """Make hash-like int64 ids, negative ones included.
+
+    Different counters never share an id.
 
     Parameters
     ----------
@@ -117,7 +121,9 @@ def permuted_ids(seed: int, stream: int, counter: Uint64s) -> NDArray[np.int64]:
 
 
 def uniform(words: Uint64s) -> NDArray[np.float64]:
-    """Uniform numbers strictly inside (0, 1) from the high 52 bits of random words.
+    """Draw uniform numbers strictly inside (0, 1).
+
+    They are made from the high 52 bits of random words.
 
     ``u = (high52 + 1/2) / 2**52``: odd multiples of 2**-53, symmetric about 1/2, so that
     0, 1/2 and 1 never occur.
@@ -147,7 +153,9 @@ def uniform(words: Uint64s) -> NDArray[np.float64]:
 
 
 class Permutation:
-    """A pseudo-random permutation of 0 .. size - 1 that is computed, not stored.
+    """A pseudo-random permutation of 0 .. size - 1.
+
+    It is computed, not stored.
 
     Four rounds of invertible steps on words just wide enough for `size` (multiply by an odd number,
     add a key, fold the high half onto the low half), then cycle walking: a result outside the range

@@ -1,4 +1,6 @@
-"""A month of nights, ``day=YYYY-MM-DD``, in which things go wrong: what a nightly report is for.
+"""Write a month of nights in which things go wrong.
+
+Each night is a folder ``day=YYYY-MM-DD``. The month shows what a nightly report is for.
 
 Two models score every impression: `score_a`, in production, and `score_b`, a little better. The
 click rate drifts up, weekends are thinner, and of 30 nights

@@ -1,4 +1,7 @@
-"""Streaming impressions to Parquet: a temporary name first, renamed when complete."""
+"""Stream impressions to Parquet.
+
+The output has a temporary name first and is renamed when complete.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,10 @@ def _is_part(entry: Path) -> bool:
 
 @contextmanager
 def _renamed_when_done(target: Path, *, folder: bool) -> Iterator[Path]:
-    """Lend a draft beside the target; rename it on success, remove it on any failure."""
+    """Lend a draft beside the target.
+
+    Rename it on success, remove it on any failure.
+    """
     draft = target.parent / f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
         if folder:
@@ -206,7 +212,10 @@ def _write(
     names: Sequence[Path],
     compression: Compression,
 ) -> int:
-    """Write the pieces of each part to its file, empty parts too; returns the positives."""
+    """Write the pieces of each part to its file; return the positives.
+
+    Empty parts are written too.
+    """
     positives = 0
     piece = next(pieces, None)
     for part, name in enumerate(names):
@@ -220,7 +229,10 @@ def _write(
 
 
 def _storage(log: Impressions, compression: Compression) -> dict[str, object]:
-    """Choose dictionary pages and statistics for the columns where they are worth their time."""
+    """Choose the columns that get dictionary pages and statistics.
+
+    Those for which they are worth their time.
+    """
     recipe = log.recipe
     repeating = [recipe.label, "weight", "slot", "country", "day"]
     if recipe.order != "shuffled":

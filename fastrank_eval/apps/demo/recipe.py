@@ -1,4 +1,4 @@
-"""What to generate: every option in one frozen value, checked once."""
+"""Describe what to generate, in one frozen value that is checked once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ GRADE_SHARES = (0.665, 0.27, 0.045, 0.02)
 
 
 class Choices(TypedDict, total=False):
-    """Keyword options of `impressions` and `write_parquet`; see `Recipe` for their meaning."""
+    """Keyword options of `impressions` and `write_parquet`.
+
+    See `Recipe` for their meaning.
+    """
 
     seed: int
     ids: Ids
@@ -61,7 +64,9 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ScoreModel:
-    """One model: latent score N(grade * shift, 1), written as ``logistic(intercept + slope z)``.
+    """Scores of one model.
+
+    The latent score N(grade * shift, 1) is written as ``logistic(intercept + slope z)``.
 
     Attributes
     ----------
@@ -206,7 +211,10 @@ class Recipe:
         return ScoreModel(shift, slope, intercept, auc)
 
     def to_json(self) -> str:
-        """Give the options as JSON text, as stored in the Arrow schema under the key `data_gen`."""
+        """Give the options as JSON text.
+
+        The Arrow schema stores it under the key `data_gen`.
+        """
         return json.dumps(asdict(self), sort_keys=True)
 
 

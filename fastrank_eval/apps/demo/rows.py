@@ -1,4 +1,7 @@
-"""Make rows as columns: pure functions of seed, row number and group number."""
+"""Make rows as columns.
+
+They are pure functions of seed, row number and group number.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ _MOST_ROWS = 1 << 23
 
 
 def group_sizes(width: int, median: int, largest: int, key: int) -> NDArray[np.int64]:
-    """Sizes of 2**width groups: evenly spaced quantiles of a generalised Pareto law.
+    """Compute the sizes of 2**width groups.
+
+    They are evenly spaced quantiles of a generalised Pareto law.
 
     ``size(u) = 1 + (median - 1) (x**t - 1) / (x - 1)`` with ``t = -log2(1 - u)``; x is such that
     the top quantile equals `largest`. For median 20 and largest 10**5 the tail is
@@ -98,8 +103,8 @@ def group_sizes(width: int, median: int, largest: int, key: int) -> NDArray[np.i
     rank = np.zeros(count, dtype=np.int64)
     for level in range(width):
         first = 1 << level
-        place = np.argsort(chance[first : 2 * first], kind="stable")
-        rank[first : 2 * first] = (2 * place + 1) << (width - 1 - level)
+        order = np.argsort(chance[first : 2 * first], kind="stable")
+        rank[first : 2 * first] = (2 * order + 1) << (width - 1 - level)
 
     depth = -np.log2(1.0 - (rank + 0.5) / count)
     spread = depth if base == 1.0 else (base**depth - 1.0) / (base - 1.0)
@@ -147,7 +152,10 @@ class GroupLayout:
         self._group = np.repeat(np.arange(sizes.size, dtype=np.uint16), sizes)
 
     def group_of(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Look up the group number of each row number, in any order; a new int64 array."""
+        """Look up the group number of each row number, in any order.
+
+        Returns a new int64 array.
+        """
         block = np.floor_divide(row, self.block_rows, dtype=np.int64)
         group: NDArray[np.int64] = self._group[row - block * self.block_rows].astype(np.int64)
         block *= self.block_groups
@@ -155,7 +163,10 @@ class GroupLayout:
         return group
 
     def groups(self, rows: int) -> int:
-        """Count the groups that the first `rows` rows touch, the last one perhaps in part."""
+        """Count the groups that the first `rows` rows touch.
+
+        The last one may be touched in part.
+        """
         block, rest = divmod(rows, self.block_rows)
         started = int(np.searchsorted(self._starts[:-1], rest, side="left"))
         return block * self.block_groups + started
@@ -213,7 +224,9 @@ def impressions(
     days: int = 7,
     batch_rows: int = BATCH_ROWS,
 ) -> pa.RecordBatchReader:
-    """Stream impressions: what users saw, what they clicked, how two models scored it.
+    """Stream impressions with a label and the scores of two models.
+
+    They tell what users saw, what they clicked and how two models scored it.
 
     Given the label y, the latent scores are ``z ~ N(d y, 1)``, independent of user and slot, so the
     pooled AUC and the AUC inside every group have the same closed form, ``Phi(d / sqrt(2))``. The
@@ -326,20 +339,20 @@ class Impressions:
 
     def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Cut the chunks, which are the same for every batch size, into batches."""
-        held: list[Columns] = []
+        pending: list[Columns] = []
         count = 0
         for chunk in self._chunks():
             size, start = chunk["score_a"].size, 0
             while start < size:
                 stop = min(size, start + batch_rows - count)
-                held.append({name: values[start:stop] for name, values in chunk.items()})
+                pending.append({name: values[start:stop] for name, values in chunk.items()})
                 count += stop - start
                 start = stop
                 if count == batch_rows:
-                    yield self._batch(held)
-                    held, count = [], 0
-        if held:
-            yield self._batch(held)
+                    yield self._batch(pending)
+                    pending, count = [], 0
+        if pending:
+            yield self._batch(pending)
 
     def _batch(self, parts: list[Columns]) -> pa.RecordBatch:
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -412,7 +425,10 @@ class Impressions:
         return _Attributes(slot, day.astype(np.int32), weight)
 
     def _labels(self, row: Uint64s, propensity: Floats, pull: Floats) -> NDArray[np.int8]:
-        """Positive with probability ``rate (1 + s (3 u**2 pull - 1))``, whose mean is the rate."""
+        """Draw labels that are positive at the rate of the recipe.
+
+        The probability is ``rate (1 + s (3 u**2 pull - 1))``, whose mean is the rate.
+        """
         rate = self.recipe.positive_rate
         highest = 3.0 * max(pull for _, _, pull in _SLOTS) - 1.0
         spread = min(1.0, (1.0 / rate - 1.0) / highest)
@@ -468,7 +484,10 @@ class Impressions:
 
 
 def _sorted_by_score(chunk: Columns) -> Columns:
-    """Order a chunk of whole groups by `score_a` descending inside groups, ties by row number."""
+    """Order a chunk of whole groups by `score_a` inside groups.
+
+    Descending; ties by row number.
+    """
     group, score = chunk["group"], chunk["score_a"]
     local = (group - group[0]).view(np.uint64)
     if score.dtype == np.float32:
@@ -479,11 +498,11 @@ def _sorted_by_score(chunk: Columns) -> Columns:
         key |= np.arange(score.size, dtype=np.uint64)
         key.sort()
         key &= np.uint64((1 << _ROW_BITS) - 1)
-        place = key.view(np.int64)
+        order = key.view(np.int64)
     else:
-        place = np.argsort(-score, kind="stable")
-        place = place[np.argsort(local[place].astype(np.uint16), kind="stable")]
+        order = np.argsort(-score, kind="stable")
+        order = order[np.argsort(local[order].astype(np.uint16), kind="stable")]
     return {
-        name: values if name in ("group", "country") else values[place]
+        name: values if name in ("group", "country") else values[order]
         for name, values in chunk.items()
     }

@@ -1,4 +1,4 @@
-"""Small files of other kinds, for commands that read no impressions.
+"""Write small files for commands that read no impressions.
 
 `animals.parquet` has rows of three classes with a score for each, `qrels.txt` and `bm25.run` the
 judgements and a run of TREC.
@@ -59,17 +59,23 @@ def write_samples(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def _animals(random: np.random.Generator) -> pa.Table:
-    """Rows of three classes, and a probability of each class that is right more often than not."""
+    """Make rows of three classes with a probability of each class.
+
+    The probabilities are right more often than not.
+    """
     kind = random.integers(0, len(_KINDS), _ROWS)
     odds = random.exponential(size=(_ROWS, len(_KINDS)))
     odds[np.arange(_ROWS), kind] *= 3
     shares = odds / odds.sum(axis=1, keepdims=True)
-    columns = {f"p_{name}": shares[:, place] for place, name in enumerate(_KINDS)}
-    return pa.table({"kind": [_KINDS[place] for place in kind.tolist()], **columns})
+    columns = {f"p_{name}": shares[:, index] for index, name in enumerate(_KINDS)}
+    return pa.table({"kind": [_KINDS[index] for index in kind.tolist()], **columns})
 
 
 def _trec(random: np.random.Generator) -> tuple[list[str], list[str]]:
-    """Judgements of every other document of a query, and a run over all of them."""
+    """Make the lines of TREC judgements and of a run.
+
+    Every other document of a query has a judgement; the run has all of them.
+    """
     qrels, run = [], []
     for query in range(1, _QUERIES + 1):
         grade = random.choice([0, 0, 0, 1, 2], _DOCUMENTS)
