@@ -578,12 +578,12 @@ def compare_states(
             )
         evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
         refuse_pooled(test, evaluation.plan.measures)
-        choices = choices_of(
-            test, correction, evaluation.plan.confidence, replicates, seed, threads
-        )
+        level = evaluation.plan.confidence
+        choices = choices_of(test, correction, level, replicates, seed, threads)
         return comparison_of(evaluation, choices, state.requested, started)
     for each in (state,) if other is None else (state, other):
-        require_groups(each, alone=other is None)
+        groups = each.values_of_groups()
+        require_groups(groups, each.shown, each.baseline, alone=other is None)
     evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
     confidence_level = evaluation.plan.confidence
     other_result = (

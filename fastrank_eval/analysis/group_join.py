@@ -21,7 +21,6 @@ from fastrank_eval.measures import Measure, measure
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fastrank_eval.results.state import State
 
 __all__ = ["GroupJoin", "GroupRecords", "group_ids", "group_records", "groups_of", "join_groups"]
 
@@ -416,24 +415,23 @@ def _match_keys(
 KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"
 
 
-def require_groups(state: State, *, alone: bool) -> None:
-    """Raise unless a state has groups that can be compared by their keys."""
-    groups = state.values_of_groups()
+def require_groups(
+    groups: SavedGroups | None, shown: str, baseline: str | None, *, alone: bool
+) -> None:
+    """Raise unless the groups of a state can be compared by their keys."""
     if groups is None and alone:
-        baseline = (
-            "has no baseline" if state.baseline is None else f"has baseline {state.baseline!r}"
-        )
+        has = "has no baseline" if baseline is None else f"has baseline {baseline!r}"
         raise ArgumentError(
-            f"{state.shown} {baseline}, and no values of groups for other comparisons; "
+            f"{shown} {has}, and no values of groups for other comparisons; "
             f"evaluate with the requested baseline, baseline=... (--baseline), or {KEEP_GROUPS}."
         )
     if groups is None:
         raise ArgumentError(
-            f"{state.shown} has no keys of groups to join it with another; {KEEP_GROUPS}."
+            f"{shown} has no keys of groups to join it with another; {KEEP_GROUPS}."
         )
     if not alone and _has_spanning_groups(groups):
         raise ArgumentError(
-            f"{state.shown} has groups that were merged in parts, so they cannot be joined with "
+            f"{shown} has groups that were merged in parts, so they cannot be joined with "
             "the groups of another state by their keys; evaluate the rows of a group together."
         )
 

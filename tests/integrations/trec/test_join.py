@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -146,9 +145,7 @@ def test_join__of_a_table_with_a_pair_twice__is_an_error():
 
 
 def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
-    # `fastrank_eval.integrations.trec.join` is the function: it hides the module of its name.
-    module = sys.modules["fastrank_eval.integrations.trec.join"]
-    monkeypatch.setattr(module, "_BATCH_ROWS", 3)
+    monkeypatch.setattr("fastrank_eval.integrations.trec.join._BATCH_ROWS", 3)
     run = {str(query): {f"d{i}": float(-i) for i in range(4)} for query in range(5)}
     qrels = {str(query): {"d1": 1, "x": 1} for query in range(5)}
     found = join(run, qrels)
