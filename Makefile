@@ -2,8 +2,9 @@
 # Only the conformance tests need the tools we compare with, which build/conformance-env holds, and
 # only the distributed ones Spark, Dask and Ray, in build/distributed-env.
 # Variables: PYTHON (default: the first of python3, python3.14 ... that is at least 3.11),
-# ROWS (of the demo), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS, COVERAGE_ARGS, PROFILE_ARGS, TORCH (what pip is told to
-# install for conformance-full: a build without CUDA will do).
+# ROWS (of the demo), WORKERS (processes that run tests), PYTEST_ARGS, SCALE_ARGS, SPARK_ARGS,
+# COVERAGE_ARGS, PROFILE_ARGS, TORCH (what pip is told to install for conformance-full: a build
+# without CUDA will do).
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,49 +17,18 @@ ROWS ?= 1000000
 TORCH ?= torch
 MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 
-# With the JIT off every loop runs in Python: tests that compare kernels with oracles on tiny data.
-# NumPy's scalars warn where compiled integers wrap, as hashes do on purpose.
-KERNEL_TESTS := tests/test_oracles.py tests/test_means.py tests/test_tie_policies.py \
-	tests/test_seed_examples.py tests/test_groups.py tests/test_entries.py \
-	tests/test_pooled.py tests/test_states.py tests/test_paired_state.py tests/test_words.py \
-	tests/test_group_sums.py tests/test_cluster_moments.py tests/test_clustered_measures.py \
-	tests/test_packed.py tests/test_pooled_measures.py tests/test_decisions.py \
-	tests/test_probability.py tests/test_diversity.py tests/test_trec_diversity.py \
-	tests/test_trec_join.py tests/test_trec_reading.py tests/test_trec_report.py \
-	tests/test_resampling.py tests/test_group_ids.py \
-	tests/test_slices.py::test_any_rows__are_as_alone \
-	tests/test_slices.py::test_dictionaries__with_values_twice_nulls_and_some_of_no_row \
-	tests/test_slices.py::test_presorted
-# Those of them that take long in Python, and whose kernels others reach.
-LONG_IN_PYTHON := counts__are_exact_where_floats or returning_key or \
-	every_pooled_measure__has_the_same_bits or error__is_what_weighing or error__has_the_same_bits or \
-	(test_diversity and (order_of_rows or every_layout or several_models or spilled_rows)) or \
-	(test_tie_policies and (best- or worst- or input-))
-KERNEL_FILES := fastrank_eval/measures/*,fastrank_eval/canonical.py,fastrank_eval/comparison/group_ids.py,$\
-	fastrank_eval/comparison/random_numbers.py,fastrank_eval/comparison/resampling.py,fastrank_eval/coverage.py,fastrank_eval/dealing.py,$\
-	fastrank_eval/dealt.py,$\
-	fastrank_eval/entries.py,fastrank_eval/exact.py,fastrank_eval/fields.py,fastrank_eval/gathering.py,fastrank_eval/groups.py,$\
-	fastrank_eval/group_sums.py,fastrank_eval/group_confusion.py,$\
-	fastrank_eval/judgments.py,fastrank_eval/numbering.py,$\
-	fastrank_eval/ordering.py,fastrank_eval/packed.py,fastrank_eval/placements.py,fastrank_eval/pooled.py,fastrank_eval/pooled_places.py,$\
-	fastrank_eval/pooled_weights.py,fastrank_eval/ranking.py,$\
-	fastrank_eval/mean_state.py,fastrank_eval/paired_state.py,fastrank_eval/slicing.py,fastrank_eval/states.py,fastrank_eval/subtopics.py,fastrank_eval/ties.py,fastrank_eval/trec/*,fastrank_eval/words.py
-KERNEL_COVERAGE := 90
-# Files whose tests look at commands, files, pages and texts: what kernels they reach others reach too.
-WITHOUT_KERNELS := bench bench_scale bench_spark changing_inputs classes_command cli cli_endings cli_profiles \
-	csv_safe errors figures gate_option gate_text gates golden_numbers history \
-	history_errors interruptions measure_text month nightly nightly_comparisons nightly_config nightly_output \
-	nightly_pages output \
-	package page_browser parity_page pictures progress readme report_page serve_command slices_options slices_spec sources \
-	sources_faults sources_files sources_memory sources_paths web_requests web_view where where_reading
+# Tests run in WORKERS processes (0: in that of pytest itself). One without tests left takes half of
+# those that wait for another.
+WORKERS ?= auto
+XDIST := -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test lint figures bench bench-scale bench-spark bench-coverage profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel-demo clean
 
 help:
 	@echo "make demo         generate a click log and a month of nights, evaluate them, write the page"
-	@echo "make test         run all tests"
-	@echo "make lint         ruff and mypy"
+	@echo "make test         run all tests, on all cores"
+	@echo "make lint         ruff, mypy and the contracts of imports"
 	@echo "make figures      count files, lines and circles, write bench/FIGURES.md"
 	@echo "make bench        measure speed, write bench/RESULTS.md"
 	@echo "make bench-scale  a million to a billion rows (SCALE_ARGS), write bench/SCALE.md"
@@ -76,7 +46,7 @@ help:
 
 # $(call run_demo,FOLDER OF PROGRAMS,FOLDER OF DATA)
 define run_demo
-"$(1)/python" -m data_gen "$(2)/impressions.parquet" --rows $(ROWS) --seed 1 --overwrite && \
+"$(1)/python" -m fastrank_eval.apps.demo "$(2)/impressions.parquet" --rows $(ROWS) --seed 1 --overwrite && \
 "$(1)/fastrank-eval" evaluate "$(2)/impressions.parquet" --group user_id --label click \
 	--score score_a,score_b --measures "$(MEASURES)"
 endef
@@ -94,13 +64,18 @@ demo: $(VENV)/.report
 	$(BIN)/fastrank-eval nightly build/demo/month/nightly.toml --date 2026-11-24 || test $$? -eq 3
 	@echo "the month's page is build/demo/month/report/index.html"
 
+# Kernels that one of these compiles are there for the next.
+test conformance distributed: export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
+
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
+	$(BIN)/python -m tests.compile_kernels
+	$(BIN)/python -m pytest $(XDIST) --doctest-modules fastrank_eval data_gen tests $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 figures: $(VENV)/.test
 	$(BIN)/python -m bench.figures
@@ -122,14 +97,14 @@ profile: $(VENV)/.test
 
 # With an environment of its own, so that `make test` never comes to need a peer.
 conformance: build/conformance-env/.made
-	$(CONFORMANCE) -m pytest tests/conformance tests/test_neighbours_*.py --require-peers $(PYTEST_ARGS)
+	$(CONFORMANCE) -m pytest tests/conformance tests/integrations/test_*.py --require-peers $(PYTEST_ARGS)
 
 conformance-full: build/conformance-env/.full
 	$(CONFORMANCE) -m pytest tests/conformance --require-peers --parity docs/PARITY.md $(PYTEST_ARGS)
 
 # With an environment of its own too: Spark and Ray take most of a gigabyte.
 distributed: build/distributed-env/.made
-	$(DISTRIBUTED) -m pytest tests/distributed tests/test_spark_keys.py --require-engines $(PYTEST_ARGS)
+	$(DISTRIBUTED) -m pytest tests/distributed tests/integrations/spark/test_keys.py --require-engines $(PYTEST_ARGS)
 
 build/conformance-env/.made: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m venv --clear build/conformance-env
@@ -153,15 +128,19 @@ pictures: $(VENV)/.test
 	$(BIN)/fastrank-eval plot roc build/demo/impressions.parquet --group user_id --label click \
 		--score score_a,score_b --output docs/roc.svg --overwrite
 
+# With the JIT off every loop runs in Python. NumPy's scalars warn where compiled integers wrap, as
+# hashes do on purpose.
 coverage: $(VENV)/.test
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q -m "not slow" \
-		-k "not ($(LONG_IN_PYTHON))" -W "ignore:overflow encountered:RuntimeWarning" $(KERNEL_TESTS)
-	$(BIN)/python -m coverage report --include "$(KERNEL_FILES)" --fail-under $(KERNEL_COVERAGE)
+	$(BIN)/python -m coverage erase
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q $(XDIST) \
+		-m "kernels and not (slow or compiled)" \
+		-W "ignore:overflow encountered:RuntimeWarning" tests $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report
 
 boundscheck: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/numba-boundscheck" \
-		$(BIN)/python -m pytest -q -m "not slow" tests $(PYTEST_ARGS) \
-		$(WITHOUT_KERNELS:%=--ignore tests/test_%.py)
+		$(BIN)/python -m pytest -q $(XDIST) -m "not (slow or browser or no_kernels)" tests $(PYTEST_ARGS)
 
 wheel-demo: $(VENV)/.dev
 	rm -rf build/wheel build/wheel-env

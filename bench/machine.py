@@ -99,12 +99,13 @@ class Yardstick:
     ----------
     threads : int
         Of the case; np.sort is timed on one thread and on as many.
+    words : int
+        That each thread sorts.
     """
 
-    WORDS = 1 << 20
-
-    def __init__(self, threads: int) -> None:
-        self._words = random_words(self.WORDS * threads)
+    def __init__(self, threads: int, words: int = 1 << 20) -> None:
+        self._count = words
+        self._words = random_words(words * threads)
         self._room = self._words.copy()
         self._pools = {count: ThreadPoolExecutor(count) for count in {1, threads}}
         self.speeds: dict[str, list[float]] = {str(count): [] for count in self._pools}
@@ -112,7 +113,7 @@ class Yardstick:
     def setup(self) -> tuple[tuple[()], dict[str, object]]:
         """Time a sort on each number of threads; a round is then called without arguments."""
         for threads, pool in self._pools.items():
-            words = self._room[: self.WORDS * threads]
+            words = self._room[: self._count * threads]
             words[:] = self._words[: len(words)]
             started = time.perf_counter()
             sort_chunks(words, pool, threads)

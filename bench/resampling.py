@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bench.workload import SEED
-from fastrank_eval.comparison.resampling import bootstrap, swapped
+from fastrank_eval.stats.bootstrap import bootstrap, swap_models
 
 __all__ = ["GROUPS", "REPLICATES", "WAYS", "resampling"]
 
@@ -38,6 +38,6 @@ def resampling(way: str, groups: int, threads: int) -> Callable[[], object]:
     weights = rng.integers(1, 50, (_MEASURES, groups)).astype(np.float64)
     one, other = (np.concatenate([weights * rng.random(weights.shape), weights]) for _ in range(2))
     if way == "randomisation":
-        return lambda: swapped(one, other, ids, REPLICATES, SEED, threads=threads)
+        return lambda: swap_models(one, other, ids, REPLICATES, SEED, threads=threads)
     both, kind = np.concatenate([one, other]), way.split()[0].lower()
     return lambda: bootstrap(both, ids, REPLICATES, SEED, kind=kind, threads=threads)

@@ -22,8 +22,9 @@ from bench.machine import Clock, described, machine_lines
 from bench.once import Once, evaluated_once, takes_memory
 from bench.tables import NONE, number, table
 from bench.workload import MEASURES, SEED, SMALL_ROWS, THREADS
-from data_gen import DataGenError, write_parquet
-from data_gen.recipe import Recipe
+from fastrank_eval import FastRankEvalError
+from fastrank_eval.apps.demo import write_parquet
+from fastrank_eval.apps.demo.recipe import Recipe
 
 __all__ = ["Entry", "report"]
 
@@ -79,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         small = _file("sorted", SMALL_ROWS)
         files = [(order, rows, _file(order, rows)) for order, rows in wanted]
-    except DataGenError as error:
+    except FastRankEvalError as error:
         print(error, file=sys.stderr)
         return 2
     entries = []

@@ -28,9 +28,9 @@ from bench.machine import described, machine_lines
 from bench.scale import FOLDER
 from bench.tables import number, table
 from bench.workload import COLUMNS, FULL_ROWS, SEED, SEVEN
-from data_gen import write_parquet
-from data_gen.recipe import Recipe
 from fastrank_eval import spark
+from fastrank_eval.apps.demo import write_parquet
+from fastrank_eval.apps.demo.recipe import Recipe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

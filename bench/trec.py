@@ -108,8 +108,8 @@ def main(tool: str, qrels: str, run: str) -> None:
         for name, value in trec_tool(tool)(qrels, run).items():
             print(f"{name:<22}\tall\t{value:.4f}")
     else:
-        from fastrank_eval.cli import cli
-        from fastrank_eval.shell import prepare_process
+        from fastrank_eval.apps.cli.main import cli
+        from fastrank_eval.apps.cli.shell import prepare_process
 
         prepare_process()
         cli.main(["trec", "--as", "9", "-m", "all_trec", qrels, run], standalone_mode=False)

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 import fastrank_eval
-from data_gen import impressions, write_parquet
-from data_gen.rows import BATCH_ROWS
+from fastrank_eval.apps.demo import impressions, write_parquet
+from fastrank_eval.apps.demo.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
-    from data_gen.recipe import Choices
     from fastrank_eval import Result
+    from fastrank_eval.apps.demo.recipe import Choices
 
 __all__ = [
     "BY_NAME",
@@ -68,7 +68,7 @@ class Input:
     name : str
         As the report prints it.
     options : dict
-        Of `data_gen.impressions`.
+        Of `demo.impressions`.
     presorted : bool
         Evaluate with ``presorted=True``; otherwise the engine finds out the order by itself.
     contiguous : bool

@@ -1,4 +1,4 @@
-"""``fastrank-eval``, and ``python -m fastrank_eval``: imports wait until signals are obeyed."""
+"""Run the command line, and handle signals before its imports."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import os
 def main() -> None:
     """Run the command line; the entry point of ``fastrank-eval``."""
     try:
-        from fastrank_eval.stops import run_stoppable
+        from fastrank_eval._lib.signals import run_stoppable
 
         run_stoppable(_run)
-    except KeyboardInterrupt:  # before signals are obeyed: there is nothing to tidy up
+    except KeyboardInterrupt:  # before signals are handled: there is nothing to clean up
         os.write(2, b"interrupted.\n")
         os._exit(130)
 
 
 def _run() -> None:
-    from fastrank_eval.stops import raise_if_stopped, signals_held
+    from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 
-    with signals_held():
-        from fastrank_eval.cli import main as run
+    with defer_signals():
+        from fastrank_eval.apps.cli.main import main as run
     raise_if_stopped()
     run()
 

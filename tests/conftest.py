@@ -8,6 +8,15 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+#: Folders of tests that look at commands, files, pages and texts.
+NO_KERNELS = (HERE / "apps", HERE / "bench")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of a folder."""
+    for item in items:
+        if any(folder in item.path.parents for folder in NO_KERNELS):
+            item.add_marker("no_kernels")
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +27,12 @@ def shared_data() -> Path:
     if not (data / "seed_examples.json").is_file():
         pytest.skip(f"needs ../shared: no real data under {root} (set FASTRANK_SHARED)")
     return data
+
+
+@pytest.fixture(scope="session")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of compiled kernels for fresh processes: that of this run, or else an empty one."""
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +50,7 @@ def worked_examples(fixtures: Path) -> dict[str, dict]:
 @pytest.fixture(scope="session")
 def month_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulated month of small nights; not to be written to."""
-    from data_gen.month import write_month
+    from fastrank_eval.apps.demo.month import write_month
 
     folder = tmp_path_factory.mktemp("month") / "logs"
     write_month(folder, rows=3000)
@@ -45,7 +60,7 @@ def month_of_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def nightly_folder(month_of_logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder of a nightly report of that month."""
-    from tests.nightly_runs import CONFIG
+    from tests.support.nightly_runs import CONFIG
 
     shutil.copytree(month_of_logs, tmp_path / "logs")
     (tmp_path / "nightly.toml").write_text(CONFIG)

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 import fastrank_eval as fe
-from fastrank_eval.saved_parts import table_bytes, table_in
-from fastrank_eval.state_files import Rows, state_bytes, state_in
+from fastrank_eval._lib.array_codes import table_bytes, table_from_bytes
+from fastrank_eval.engine.state_file import Rows, read_state_bytes, state_bytes
 
 Content = tuple[dict[str, Any], dict[Any, dict[str, np.ndarray]]]
 
@@ -72,7 +72,7 @@ def forged_array(array: np.ndarray, rng: random.Random) -> np.ndarray:
 
 def forged_table(content: np.ndarray, rng: random.Random) -> np.ndarray:
     """A column less, of another type or with nulls; fewer rows; or other bytes."""
-    table = table_in(content)
+    table = table_from_bytes(content)
     column = rng.randrange(table.num_columns)
     name, values = table.column_names[column], table.column(column)
     way = rng.randrange(6)
@@ -131,7 +131,7 @@ def file_of(table: pa.Table) -> bytes:
 
 def forged(content: bytes, rng: random.Random) -> bytes:
     """One thing changed, and the digest of it."""
-    header, states = state_in(content)
+    header, states = read_state_bytes(content)
     writer = header.pop("writer")
     assert writer
     places = sorted(states)
@@ -172,7 +172,7 @@ def uses(good: fe.State) -> dict[str, Callable[[fe.State], object]]:
         "merge": lambda state: state.merge(good, **again).result(confidence=0.9, min_groups=1),
         "be merged": lambda state: good.merge(state, allow_repeated=True),
         "leave out": lambda state: (state.without_groups(), state.without_slices()),
-        "show": lambda state: (repr(state), state.slicings, state.baseline, state.asked),
+        "show": lambda state: (repr(state), state.slicings, state.baseline, state.requested),
     }
 
 

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner
 
 import fastrank_eval as fe
-from data_gen import impressions
-from data_gen.month import write_month
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.demo import impressions
+from fastrank_eval.apps.demo.month import write_month
 from tests.every_number import every_number, numbers
-from tests.nightly_runs import CONFIG
-from tests.oracles import read
+from tests.oracles.measures import read
 from tests.strategies import PER_GROUP, POOLED_VARIANTS, allows
+from tests.support.nightly_runs import CONFIG
 
 FIXTURES = Path(__file__).parent / "fixtures"
 GOLDEN = FIXTURES / "golden_numbers.json"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import fastrank_eval as fe
-from fastrank_eval.state_files import FORMAT
+from fastrank_eval.engine.state_file import FORMAT
 
 FOLDER = Path(__file__).parent / "fixtures"
 GOLDEN = FOLDER / "state_format_2.arrow"

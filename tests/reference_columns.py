@@ -129,12 +129,12 @@ def trec_eval(name: str) -> Reading | None:
         "binG": "binG",
         "Rndcg": "RnDCG",
     }
-    of_grades = {"num_ret": "NumRet", "G": "G", "ndcg_rel": "nDCGrel"}
+    cached_by_grade = {"num_ret": "NumRet", "G": "G", "ndcg_rel": "nDCGrel"}
     cut = {"P": "P", "recall": "R", "map_cut": "AP", "success": "Success"}
     if name in plain:
         text = measure(plain[name], None, **options)
-    elif name in of_grades:
-        text = of_grades[name]
+    elif name in cached_by_grade:
+        text = cached_by_grade[name]
     elif name == "11pt_avg":
         text = measure("IPrec11", None, rounding="up", **options)
     elif found := re.fullmatch(r"iprec_at_recall_([\d.]+)", name):

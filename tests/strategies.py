@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tests.oracle_diversity import DIVERSITY
-from tests.oracles import Row, read
+from tests.oracles.diversity import DIVERSITY
+from tests.oracles.measures import Row, read
 
 GRADES = (0, 1, 2, 3)
 

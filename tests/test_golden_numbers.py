@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from tests.golden_numbers import GOLDEN, golden_numbers
+
+pytestmark = pytest.mark.no_kernels
 
 
 def test_every_golden_number__has_the_same_bits() -> None:

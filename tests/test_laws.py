@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import fastrank_eval
 from fastrank_eval.measures import measure, registry
-from tests.oracles import Row
+from tests.oracles.measures import Row
 from tests.strategies import PER_GROUP, POOLED, allows, has_expectation, random_groups
-from tests.tables import table_of
+from tests.support.tables import table_of
 
 EXPECTED = tuple(text for text in PER_GROUP if has_expectation(text))
 EVERYTHING = (*EXPECTED, *POOLED)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
-import pickle
 import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import fastrank_eval
+from tests.public_names import STUB, listed, stub
 
+pytestmark = pytest.mark.no_kernels
+
+PACKAGE = Path(fastrank_eval.__file__).parent
 HEAVY = ("numba", "numpy", "pandas", "polars", "pyarrow", "rich", "scipy")
 UNUSED = ("duckdb", "pandas", "polars", "pyarrow.dataset", "sklearn")  # Numba imports scipy
 COLUMNS = ["--group", "day,user", "--label", "click", "--score", "pctr"]
@@ -26,7 +31,7 @@ def run_python(code: str, folder: Path | None = None) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["fastrank_eval", "fastrank_eval.cli"])
+@pytest.mark.parametrize("module", ["fastrank_eval", "fastrank_eval.apps.cli.main"])
 def test_import__alone__loads_nothing_heavy(module: str) -> None:
     loaded = run_python(f"import sys, {module}; print(*(m for m in {HEAVY} if m in sys.modules))")
     assert loaded == ""
@@ -61,7 +66,7 @@ def test_command__with_libraries_installed__imports_none_that_it_does_not_use(
 ) -> None:
     command = ["logs", *COLUMNS, "--output", "report.txt", "--overwrite", *options]
     code = (
-        "import sys; from fastrank_eval.cli import cli; "
+        "import sys; from fastrank_eval.apps.cli.main import cli; "
         f"cli(['evaluate', *{command}], standalone_mode=False); "
         f"print(*(m for m in {UNUSED} if m in sys.modules))"
     )
@@ -73,7 +78,7 @@ def test_command__over_sorted_integers__does_without_arrows_functions(folder: Pa
         "import sys, fastrank_eval as fe; "
         "fe.evaluate('logs/day=2026-11-19/part.parquet', group='user', label='click', "
         "score='pctr', measures='GAUC', presorted=True, per_group=False); "
-        "print('pyarrow.compute' in sys.modules, 'fastrank_eval.sources.selection' in sys.modules)"
+        "print('pyarrow.compute' in sys.modules, 'fastrank_eval.io.filters' in sys.modules)"
     )
     assert run_python(code, folder) == "False False"
 
@@ -93,8 +98,8 @@ def test_evaluate__of_numpy_arrays__does_without_pandas() -> None:
     "first",
     [
         "import fastrank_eval",
-        "import fastrank_eval.evaluate",
-        "from fastrank_eval.evaluate import evaluate",
+        "import fastrank_eval.results.evaluate",
+        "from fastrank_eval.results.evaluate import evaluate",
     ],
 )
 def test_evaluate__whatever_was_imported_first__is_the_function(first: str) -> None:
@@ -113,9 +118,9 @@ def test_trec__as_an_attribute__is_imported_when_it_is_used() -> None:
 
 def test_neighbours__import_none_of_the_libraries_they_serve() -> None:
     code = (
-        "import sys, fastrank_eval as fe; before = 'fastrank_eval.neighbours' in sys.modules; "
-        "fe.neighbours.lightgbm_metric(group=[1]); fe.neighbours.scorer(); "
-        "fe.neighbours.ir_measures; print(before, *(m for m in ('catboost', 'ir_measures', "
+        "import sys, fastrank_eval as fe; before = 'fastrank_eval.integrations' in sys.modules; "
+        "fe.integrations.lightgbm_metric(group=[1]); fe.integrations.scorer(); "
+        "fe.integrations.ir_measures; print(before, *(m for m in ('catboost', 'ir_measures', "
         "'lightgbm', 'sklearn', 'xgboost') if m in sys.modules))"
     )
     assert run_python(code) == "False"
@@ -127,8 +132,8 @@ def test_public_name__listed__exists_and_shows_in_dir(name: str) -> None:
     assert name in dir(fastrank_eval)
 
 
-def test_package__named_by_a_function_that_travels__arrives_as_itself() -> None:
-    assert pickle.loads(pickle.dumps(fastrank_eval)) is fastrank_eval  # noqa: S301
+def test_package__is_a_plain_module__which_engines_send_to_workers_by_its_name() -> None:
+    assert type(fastrank_eval) is ModuleType
 
 
 def test_public_name__unknown__is_an_attribute_error() -> None:
@@ -136,8 +141,16 @@ def test_public_name__unknown__is_an_attribute_error() -> None:
         _ = fastrank_eval.evalute  # type: ignore[attr-defined]
 
 
-def test_public_names__lazy_table__matches_all() -> None:
-    assert {*fastrank_eval._HOME, "__version__"} == set(fastrank_eval.__all__)
+def test_stub__lists_what_is_public() -> None:
+    assert listed(STUB.read_text(encoding="utf-8")) == listed(stub()), (
+        "run python -m tests.public_names"
+    )
+
+
+def test_star_import__gives_every_public_name() -> None:
+    names: dict[str, object] = {}
+    exec("from fastrank_eval import *", names)  # noqa: S102
+    assert names.keys() >= set(fastrank_eval.__all__)
 
 
 def test_version__of_the_distribution__is_the_packages() -> None:
@@ -146,3 +159,60 @@ def test_version__of_the_distribution__is_the_packages() -> None:
 
 def test_types__are_published() -> None:
     assert files("fastrank_eval").joinpath("py.typed").is_file()
+
+
+#: Libraries that are heavy, optional, or missing on some systems.
+LOCAL_LIBRARIES = {
+    *("duckdb", "fcntl", "ir_measures", "jinja2", "markupsafe", "pyarrow", "pyspark"),
+    *("resource", "rich", "scipy", "uvicorn"),
+}
+#: Files of ours that import such a library at their top, or that a facade method hands over to.
+LOCAL_FILES = {
+    "fastrank_eval/analysis/curve.py": {"analysis.plot_files"},
+    "fastrank_eval/analysis/plot_files.py": {"analysis.plots"},
+    "fastrank_eval/apps/nightly/config_checks.py": {"io.filters"},
+    "fastrank_eval/apps/nightly/page.py": {"analysis.plots", "apps.nightly", "apps.nightly.charts"},
+    "fastrank_eval/apps/nightly/web.py": {"analysis.plots", "apps.nightly"},
+    "fastrank_eval/engine/run.py": {"slicing.slicer"},
+    "fastrank_eval/io/__init__.py": {"io.filters"},
+    "fastrank_eval/results/result.py": {"analysis.compare", "analysis.curve"},
+    "fastrank_eval/results/state.py": {"analysis.compare"},
+}
+
+
+def local_imports(text: str) -> set[str]:
+    """Names of modules that functions import."""
+    names = set()
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    names.add(str(node.module))
+    return names
+
+
+def test_imports_inside_functions__are_of_heavy_libraries_and_facade_methods_only() -> None:
+    """Commands and `__main__` import what they run; other files import at their top."""
+    others = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE.parent).as_posix()
+        if name.startswith("fastrank_eval/apps/cli/") or name == "fastrank_eval/__main__.py":
+            continue
+        allowed = {f"fastrank_eval.{other}" for other in LOCAL_FILES.get(name, set())}
+        imports = local_imports(file.read_text(encoding="utf-8")) - allowed
+        others[name] = {one for one in imports if one.split(".")[0] not in LOCAL_LIBRARIES}
+    assert {name: imports for name, imports in others.items() if imports} == {}
+
+
+def test_docstrings__first_lines__have_72_characters_at_most() -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    too_long = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, documented):
+                first_line = (ast.get_docstring(node) or "").partition("\n")[0]
+                if len(first_line) > 72:
+                    too_long.append(f"{file.relative_to(PACKAGE).as_posix()}: {first_line}")
+    assert too_long == []

@@ -23,11 +23,13 @@ from click.testing import CliRunner
 from sklearn import linear_model
 
 import fastrank_eval as fe
-from data_gen import write_parquet
-from data_gen.month import write_month
-from data_gen.samples import write_samples
-from fastrank_eval.cli import cli
-from fastrank_eval.serve_command import serve
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.cli.nightly import serve
+from fastrank_eval.apps.demo import write_parquet
+from fastrank_eval.apps.demo.month import write_month
+from fastrank_eval.apps.demo.samples import write_samples
+
+pytestmark = pytest.mark.no_kernels
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -136,8 +138,8 @@ def test_other_commands__name_what_there_is() -> None:
 def test_columns__are_those_of_the_demo() -> None:
     """Names of files and columns that the demo does not have stand nowhere."""
     root = README.parent
-    files = [README, *root.glob("docs/*.md"), *root.glob("fastrank_eval/*command*.py")]
-    files += [root / "fastrank_eval" / name for name in ("cli.py", "__init__.py", "gate_option.py")]
+    files = [README, *root.glob("docs/*.md"), *root.glob("fastrank_eval/apps/cli/*.py")]
+    files.append(root / "fastrank_eval" / "__init__.py")
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
     wrong = re.compile(r"\b(pctr|ctr_old|model_a|model_b)\b")
     assert {name: set(wrong.findall(text)) for name, text in texts.items()} == {
@@ -230,7 +232,7 @@ def test_python_for_other_libraries__runs(monkeypatch: pytest.MonkeyPatch) -> No
     users = {"users_of_training": user[:30], "users_of_validation": user}
     snippet("import lightgbm", training=training, validation=validation, **users)
     assert [name for name, _, _ in seen] == ["GAUC", "GAUC"]
-    monkeypatch.setattr(fe.neighbours.ir_measures, "register", lambda: seen.append("register"))
+    monkeypatch.setattr(fe.integrations.ir_measures, "register", lambda: seen.append("register"))
     named = dict.fromkeys(("AP", "RR", "nDCG"), MatMul())
     provider = SimpleNamespace(calc_aggregate=lambda *_: seen.append("calculate"), **named)
     monkeypatch.setitem(sys.modules, "ir_measures", provider)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fastrank_eval
-from fastrank_eval.catalogue import entries
 from fastrank_eval.measures import Measure, measure, registry
-from fastrank_eval.measures.base import REL, spelled
+from fastrank_eval.measures.base import REL, aliases
+from fastrank_eval.results.catalogue import entries
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def toy() -> Iterator[str]:
                 np.divide(ranking.relevant(m.rel), ranking.rows, out=out)
 
     yield Coverage.name
-    del registry["Coverage"], spelled["coverage"]
+    del registry["Coverage"], aliases["coverage"]
 
 
 def test_measure_of_a_user__is_read_evaluated_and_listed(toy: str) -> None:

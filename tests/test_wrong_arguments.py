@@ -49,7 +49,7 @@ def test_wrong_types_for_every_public_argument__raise_errors_of_ours_only(
 
 def test_every_public_function__is_tried(every: list[Call]) -> None:
     tried = {call.name.split()[0] for call in every}
-    classes = {"Measure", "Progress", "Meta", "Seen", "MeasureValue", "ComparedValue"}
+    classes = {"Measure", "Progress", "Meta", "Provenance", "MeasureValue", "ComparedValue"}
     for name in fe.__all__:
         one = getattr(fe, name)
         if inspect.isfunction(one):

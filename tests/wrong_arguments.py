@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import fastrank_eval as fe
-from fastrank_eval.evaluate import evaluate
-from fastrank_eval.evaluation import run
+from fastrank_eval.apps.nightly.config import read_config
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.engine.run import run
+from fastrank_eval.engine.ungrouped import states_of
 from fastrank_eval.measures.base import registry
-from fastrank_eval.report.config import read_config
-from fastrank_eval.report.history import History
-from fastrank_eval.ungrouped import states_of
+from fastrank_eval.results.evaluate import evaluate
 
 LOG = {
     "user": [1, 1, 2, 2, 3, 3],
@@ -222,12 +222,14 @@ def calls(folder: Path) -> Iterator[Call]:
             "from_bytes": {"content": state.to_bytes()},
             "compare": {"baseline": "old"},
             "without_slices": {"by": "slot"},
-            "as_one": {"told": {"sources": ["a"], "order": "x", "where": None, "limit": None}},
+            "as_one": {
+                "provenance": {"sources": ["a"], "order": "x", "where": None, "limit": None}
+            },
         }),
         (comparison, {
             "check": {"fail_if": "GAUC delta < -0.9"},
-            "line": {"measure": "GAUC"},
-            "moved": {"top": 1},
+            "find": {"measure": "GAUC"},
+            "mover_tables": {"top": 1},
             "movers": {"measure": "GAUC"},
             "slice_movers": {"measure": "GAUC"},
             "decomposition": {"measure": "GAUC"},
@@ -257,7 +259,7 @@ def calls(folder: Path) -> Iterator[Call]:
 def of_neighbours() -> Iterator[Call]:
     """Metrics for other libraries."""
     grouped = ("profile", "ties", "undefined", "groups", "weight_rows", "score_type", "threads")
-    near = fe.neighbours
+    near = fe.integrations
     ids, label, score = LOG["user"], LOG["click"], LOG["old"]
     yield Call("group_score", near.group_score,
                {"y_true": label, "y_score": score, "groups": ids}, grouped)  # fmt: skip

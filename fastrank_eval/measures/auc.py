@@ -1,14 +1,32 @@
-"""AUC per group (GAUC): a tied pair counts one half under every policy."""
+"""Measure how well scores separate positives from negatives."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, one_of, whole
-from fastrank_eval.ranking import Ranking
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, integer, number, one_of
+from fastrank_eval.measures.pooled import (
+    OrderedMeasure,
+    PooledValue,
+    SteppedMeasure,
+    undefined,
+)
+from fastrank_eval.stats.auc_variance import row_variance
+from fastrank_eval.stats.binned_scores import BinnedScores
+from fastrank_eval.stats.clustered_scores import ClusteredScores, variance_of_difference
+from fastrank_eval.stats.score_table import ScoreTable
+
+if TYPE_CHECKING:
+    from fastrank_eval.groups.chunk import Scored
+    from fastrank_eval.stats.score_table import RocSteps
+    from fastrank_eval.stats.weighted_scores import InOrder
 
 
 class GroupedAUC(Measure):
@@ -30,8 +48,8 @@ class GroupedAUC(Measure):
             "0.5, 1 or 'error'; None: as undefined= says",
             one_of(None, "skip", 0, 0.5, 1, "error"),
         ),
-        Param("min_rows", 0, "leave out groups of fewer rows", whole(0)),
-        Param("min_positives", 0, "leave out groups of fewer relevant rows", whole(0)),
+        Param("min_rows", 0, "leave out groups of fewer rows", integer(0)),
+        Param("min_positives", 0, "leave out groups of fewer relevant rows", integer(0)),
     )
     spellings = ("uAUC", "GroupAUC", "QueryAUC")
     takes_cutoff = False
@@ -93,7 +111,7 @@ class GroupedAUC(Measure):
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield from self._too_small(ranking)
-        positive, negative = class_weights(ranking, float(self.rel))
+        positive, negative = ranking.class_weights(float(self.rel))
         if ranking.weights is not None:
             rows = ranking.relevant_retrieved(self.rel)
             both = (rows > 0) & (rows < ranking.retrieved)
@@ -105,44 +123,11 @@ class GroupedAUC(Measure):
 GAUC = GroupedAUC()
 
 
-def class_weights(ranking: Ranking, rel: float) -> tuple[np.ndarray, np.ndarray]:
-    """Retrieved relevant and other rows of each group: their number, or their weight.
-
-    Returns
-    -------
-    positive, negative : ndarray, shape (groups,)
-        int64 counts, or float64 sums of row weights.
-    """
-    if ranking.weights is None:
-        positive = ranking.relevant_retrieved(rel)
-        others = ranking.once_for_all(("others", rel), lambda: ranking.retrieved - positive)
-        return positive, others
-
-    weights = ranking.weights
-
-    def sums() -> np.ndarray:
-        both = np.empty((2, ranking.groups))
-        _class_sums(
-            ranking.offsets,
-            ranking.block_above,
-            ranking.grade,
-            rel,
-            ranking.retrieved,
-            weights.entry,
-            weights.zeros,
-            both,
-        )
-        return both
-
-    both = ranking.once(("class weights", rel), sums)
-    return both[0], both[1]
-
-
 @kernel
 def _auc(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, positives, out
 ):
-    """Twice the number of pairs won, in whole numbers, so no rounding before the last division."""
+    """Count twice the pairs won, in integers: only the last division rounds."""
     for g in range(offsets.shape[0] - 1):
         positive = positives[g]
         negative = retrieved[g] - positive
@@ -169,28 +154,10 @@ def _auc(  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _class_sums(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, weight, zeros, out
-):
-    for g in range(offsets.shape[0] - 1):
-        positive = 0.0
-        negative = zeros[g]
-        for e in range(offsets[g], offsets[g + 1]):
-            if above[e] >= retrieved[g]:
-                break
-            if grade[e] >= rel:
-                positive += weight[e]
-            else:
-                negative += weight[e]
-        out[0, g] = positive
-        out[1, g] = negative
-
-
-@kernel
 def _weighted_auc(  # type: ignore[no-untyped-def]
     offsets, above, grade, rel, retrieved, weight, zeros_above, zeros_tied, zeros, out
 ):
-    """Weighted pairs; entries below `rel` count among the others, in their canonical order."""
+    """Sum weighted pairs; entries below `rel` are among the others."""
     for g in range(offsets.shape[0] - 1):
         positive = 0.0
         others = 0.0
@@ -225,3 +192,256 @@ def _weighted_auc(  # type: ignore[no-untyped-def]
             won += relevant * (negative - higher - 0.5 * tied)
             others_above += others_here
         out[g] = min(max(won / (positive * negative), 0.0), 1.0)
+
+
+#: Names of details: the standard errors, the number of clusters and the error bound.
+SE_OF_ROWS, SE_OF_CLUSTERS = "se of independent rows", "se of groups as clusters"
+CLUSTERS, BOUND = "clusters", "error at most"
+
+
+class PooledAUC(OrderedMeasure):
+    """AUC over all rows together, exact unless `bins` is set."""
+
+    name = "AUC"
+    summary = "AUC over all rows together, exact"
+    formula = "(pairs of a relevant and another row in right order + 1/2 tied pairs) / pairs"
+    reference = (
+        "Hanley & McNeil (1982), doi:10.1148/radiology.143.1.7063747; "
+        "McClish (1989), doi:10.1177/0272989X8900900307 for max_fpr; "
+        "DeLong et al. (1988), doi:10.2307/2531595, and Obuchowski (1997), doi:10.2307/2533958, "
+        "for se"
+    )
+    options = (
+        REL,
+        Param(
+            "max_fpr",
+            None,
+            "area up to this false positive rate, in ]0, 1[, rescaled to "
+            "[1/2, 1] for chance and perfection",
+            number(above=0, most=1, optional=True),
+        ),
+        Param(
+            "se",
+            None,
+            "standard error among the details: 'delong' takes rows for independent, 'clustered' "
+            "adds that of groups as clusters, for which every row is kept; or None",
+            one_of(None, "delong", "clustered"),
+        ),
+        Param(
+            "bins",
+            None,
+            "keep no more than this many bins of scores, spaced by logit, instead of every score, "
+            "and tell how far off the value may be; 65536 do for clicks; or None",
+            integer(2, most=1 << 24, optional=True),
+        ),
+    )
+    spellings = ("ROCAUC", "ROC_AUC")
+
+    def check(self) -> None:
+        options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
+        if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:
+            raise MeasureError("AUC: se is that of the whole area; leave out max_fpr or se.")
+        if self.bins is not None and len(options) > 1:
+            raise MeasureError(
+                f"AUC: bins keep too little for {options[0]}; leave out one of both."
+            )
+
+    def state_key(self) -> Hashable:
+        if self.bins is not None:
+            return "binned scores", float(self.rel), self.bins
+        if self.se == "clustered":
+            return "clustered scores", float(self.rel)
+        return super().state_key()
+
+    def new_state(self, weighted: bool, threads: int) -> Any:
+        if self.bins is not None:
+            return BinnedScores(self.bins, weighted)
+        if self.se == "clustered":
+            return ClusteredScores(weighted, threads)
+        return super().new_state(weighted, threads)
+
+    def add_rows(self, state: Any, scored: Scored) -> None:
+        if self.se == "clustered":
+            positive = scored.labels.relevant_rows(self.rel)
+            state.add(scored.score, positive, scored.weight, scored.starts, scored.chunk.token)
+        else:
+            super().add_rows(state, scored)
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        if self.bins is not None:
+            area, bound = state.auc()
+            details = {BOUND: bound, "bins": state.bin_count}
+            return (
+                undefined(state.missing) if math.isnan(area) else PooledValue(area, None, details)
+            )
+        scores = state.scores if self.se == "clustered" else state
+        if self.se is not None:
+            # Before the area, which is then computed from the steps.
+            scores.steps(in_order)
+        area = scores.auc(self.max_fpr, in_order)
+        if math.isnan(area):
+            return undefined(scores.missing(in_order))
+        details, error, clusters, carriers = {}, math.nan, 0, math.nan
+        if self.se is not None:
+            details[SE_OF_ROWS] = _root(row_variance(scores, area, in_order))
+        if self.se == "clustered":
+            variance, clusters, carriers = state.variance(area, in_order)
+            error = _root(variance)
+            details |= {SE_OF_CLUSTERS: error, CLUSTERS: clusters}
+        return PooledValue(area, None, details, error, clusters, carriers)
+
+    def difference_error(
+        self, base: Any, other: Any, in_order: InOrder
+    ) -> tuple[float, int, float]:
+        if self.se != "clustered":
+            return super().difference_error(base, other, in_order)
+        areas = []
+        for state in (base, other):
+            state.scores.steps(in_order)
+            areas.append(state.scores.auc(None, in_order))
+        if not all(map(math.isfinite, areas)):
+            return math.nan, 0, math.nan
+        variance, clusters, carriers = variance_of_difference(
+            base, other, (areas[0], areas[1]), in_order
+        )
+        return _root(variance), clusters, carriers
+
+
+AUC = PooledAUC()
+
+
+def _root(variance: float) -> float:
+    """Return the root; NaN for a negative estimate from few clusters."""
+    return math.sqrt(variance) if variance >= 0 else math.nan
+
+
+class KolmogorovSmirnov(SteppedMeasure):
+    """KS, the largest distance between the classes' shares above a threshold."""
+
+    name = "KS"
+    summary = "largest difference of true and false positive rate over all thresholds"
+    formula = "max_t |TPR(t) - FPR(t)|, rows of score >= t taken for positive"
+    reference = "Hand (2012), doi:10.1111/j.1751-5823.2012.00183.x"
+    scores = "number"
+    options = (REL,)
+    spellings = ("kolmogorov_smirnov", "ks_statistic")
+
+    def from_steps(self, steps: RocSteps) -> PooledValue:
+        others, positives = steps.runs()
+        best = np.zeros(1)
+        runs = int(_farthest(others, positives, best))
+        # An odd corner lies below the positives of a score: the threshold is just above the score.
+        step = max(runs - 1, 0) // 2
+        threshold = steps.score[step]
+        if runs > 0 and runs % 2:
+            above = np.array(np.inf, threshold.dtype)
+            threshold = np.nextafter(threshold, above)
+        return PooledValue(float(best[0]), details={"threshold": float(threshold)})
+
+
+class GiniCoefficient(OrderedMeasure):
+    """Gini, twice the area between the ROC curve and the diagonal."""
+
+    name = "Gini"
+    summary = "2 AUC - 1 over all rows: for two classes the normalised Gini coefficient, Somers' D"
+    formula = "2 AUC - 1"
+    reference = (
+        "Hand & Till (2001), doi:10.1023/A:1010920819831; Somers (1962), doi:10.2307/2090408"
+    )
+    options = (REL,)
+    range = (-1.0, 1.0)
+    spellings = ("normalized_gini", "accuracy_ratio")
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        area = state.auc(None, in_order)
+        if np.isnan(area):
+            return undefined(state.missing(in_order))
+        return PooledValue(2.0 * area - 1.0)
+
+
+KS = KolmogorovSmirnov()
+Gini = GiniCoefficient()
+
+
+@kernel
+def _farthest(others, positives, best):  # type: ignore[no-untyped-def]
+    """Count the runs above the first corner farthest from the diagonal."""
+    all_others = 0.0
+    all_positives = 0.0
+    for i in range(others.shape[0]):
+        all_others += others[i]
+        all_positives += positives[i]
+    others_above = 0.0
+    positives_above = 0.0
+    runs = 0
+    for i in range(others.shape[0]):
+        others_above += others[i]
+        positives_above += positives[i]
+        distance = abs(positives_above / all_positives - others_above / all_others)
+        if distance > best[0]:
+            best[0] = distance
+            runs = i + 1
+    return runs
+
+
+TOP = Param(
+    "top",
+    0.1,
+    "share of all rows, or of their weight, that is taken from the top, in ]0, 1]",
+    number(above=0, most=1),
+)
+
+
+class CumulativeGain(OrderedMeasure):
+    """CumGain, the share of the positives in the rows of highest scores."""
+
+    name = "CumGain"
+    summary = "share of all positive rows that are among the top share of rows by score"
+    formula = "positives above the cut / positives; tied rows at the cut: the mean of their orders"
+    reference = "Ling & Li (1998), KDD-98, Data mining for direct marketing"
+    options = (TOP, REL)
+    spellings = ("CumulativeGain",)
+
+    def from_table(self, table: ScoreTable) -> PooledValue:
+        return PooledValue(gain_at(table, float(self.top)))
+
+
+class LiftAtDepth(OrderedMeasure):
+    """Lift, the positives in the top over those expected by chance."""
+
+    name = "Lift"
+    summary = "share of positives among the top share of rows, over their share of all rows"
+    formula = "CumGain / top"
+    reference = "Ling & Li (1998), KDD-98, Data mining for direct marketing"
+    options = (TOP, REL)
+    range = (0.0, math.inf)
+
+    def from_table(self, table: ScoreTable) -> PooledValue:
+        return PooledValue(gain_at(table, float(self.top)) / self.top)
+
+
+def gain_at(table: ScoreTable, top: float) -> float:
+    """Compute the share of the positives in the top share of rows.
+
+    Rows tied at the cut count in proportion. If the cut falls between two rows, this is the mean
+    over all their orders.
+
+    Parameters
+    ----------
+    table : ScoreTable
+        With positives.
+    top : float
+        In ]0, 1].
+    """
+    rows = np.cumsum(table.positives + table.others)
+    hits = np.cumsum(table.positives)
+    depth = top * rows[-1]
+    index = min(int(np.searchsorted(rows, depth)), len(rows) - 1)
+    # The first score at which the depth is reached has a weight above 0.
+    above, hits_above = (rows[index - 1], hits[index - 1]) if index else (0, 0)
+    inside = min((depth - above) / (rows[index] - above), 1.0)
+    return min(float((hits_above + inside * (hits[index] - hits_above)) / hits[-1]), 1.0)
+
+
+CumGain = CumulativeGain()
+Lift = LiftAtDepth()

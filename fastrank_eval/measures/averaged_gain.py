@@ -1,4 +1,4 @@
-"""nDCG averaged over points of the list: at each relevant row, or where the ideal gain falls."""
+"""Measure gains averaged over ranks, or divided by their lag."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastrank_eval.kernel import kernel
-from fastrank_eval.measures.base import WEIGHT, Param, number
-from fastrank_eval.measures.discounts import discount_table
-from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain
-from fastrank_eval.ranking import Ranking
+from fastrank_eval._lib.elementary import log2_each
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number
+from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
 
 
-class _AveragedGain(PositiveGain):
-    """What both share: gains in the order of the list and of the ideal, and log2 discounts."""
+class _GainAverage(PositiveGain):
+    """Base class: gains in list order and in ideal order, with log2 discounts."""
 
     needs_relevant = True
     takes_cutoff = False
@@ -32,13 +32,13 @@ class _AveragedGain(PositiveGain):
     @classmethod
     def compute(
         cls,
-        measures: Sequence[_AveragedGain],
+        measures: Sequence[_GainAverage],
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
         gains = first.gains(ranking)
-        # The ideal list goes on behind the end of a list that misses relevant rows.
+        # The ideal list is longer than a list that misses relevant rows.
         ranks = max(
             int(ranking.retrieved.max(initial=0)), int(np.diff(ranking.offsets).max(initial=0))
         )
@@ -56,22 +56,23 @@ class _AveragedGain(PositiveGain):
             averaged,
         )
         for m, out in zip(measures, outs, strict=True):
-            # A block's rounding may pass 1 by one unit in the last place.
+            # Rounding in a block may exceed 1 by one unit in the last place.
             np.minimum(averaged, 1.0, out=out)
             out[~m.has_relevant(ranking)] = np.nan
 
     def has_relevant(self, ranking: Ranking) -> np.ndarray:
-        """Which groups have the rows that it needs. bool, shape (groups,)."""
+        """Mark the groups with the rows that it needs. bool, shape (groups,)."""
         return self.has_gain(ranking)
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~self.has_relevant(ranking)
 
 
-class GainAtRelevantRows(_AveragedGain):
-    """nDCGrel, the mean over rows of positive gain of nDCG at their rank.
+class GainAtRelevantRows(_GainAverage):
+    """nDCGrel, the mean of nDCG at the ranks of rows with a gain.
 
-    A row that is not retrieved counts the DCG of the whole list over the ideal of all judged rows.
+    A row that is not retrieved adds the DCG of the whole list over the ideal DCG of all judged
+    rows.
     """
 
     name = "nDCGrel"
@@ -85,11 +86,11 @@ class GainAtRelevantRows(_AveragedGain):
         _at_relevant_rows(*arrays)
 
 
-class GainAtLevels(_AveragedGain):
-    """RnDCG, the mean of nDCG at the ranks where the gain of the ideal list falls.
+class GainAtLevels(_GainAverage):
+    """RnDCG, the mean of nDCG at the ranks where the ideal gain decreases.
 
-    With 5 rows of gain 3, 3 of gain 2 and 10 of gain 1 these are the ranks 5, 8 and 18, and the end
-    of the list where more than one row follows the last of them, as trec_eval counts.
+    With 5 rows of gain 3, 3 of gain 2 and 10 of gain 1 these are the ranks 5, 8 and 18. The end of
+    the list is added if more than one row follows the last of them, as in trec_eval.
     """
 
     name = "RnDCG"
@@ -112,8 +113,8 @@ class GainAtLevels(_AveragedGain):
         _at_levels(*arrays)
 
     def has_relevant(self, ranking: Ranking) -> np.ndarray:
-        found = super().has_relevant(ranking)
-        return found if self.rel is None else found & (ranking.relevant(float(self.rel)) > 0)
+        groups = super().has_relevant(ranking)
+        return groups if self.rel is None else groups & (ranking.relevant(float(self.rel)) > 0)
 
 
 nDCGrel = GainAtRelevantRows()
@@ -124,10 +125,11 @@ RnDCG = GainAtLevels()
 def _at_relevant_rows(  # type: ignore[no-untyped-def]
     offsets, above, size, gain, ideal_gain, retrieved, discount, summed, out
 ):
-    """A block of n rows, r of them with a gain, of total gain S, below rows of DCG A.
+    """Average the expected nDCG at the ranks of rows with a gain.
 
-    At each of its ranks i a row with a gain stands with probability r/n, and the DCG through i is
-    then A + discount(i) S/r + (r - 1)/r S/(n - 1) (D(i - 1) - D(c)) in expectation.
+    A block of n rows has r rows with a gain, of total gain S, below rows of DCG A. Each of its
+    ranks i has a row with a gain with probability r/n. The expected DCG up to i is then
+    A + discount(i) S/r + (r - 1)/r S/(n - 1) (D(i - 1) - D(c)).
     """
     for g in range(offsets.shape[0] - 1):
         first = offsets[g]
@@ -142,7 +144,7 @@ def _at_relevant_rows(  # type: ignore[no-untyped-def]
         ranks = 0
         gained = 0.0
         total = 0.0
-        found = 0
+        retrieved_relevant = 0
         e = first
         while e < end and above[e] < retrieved[g]:
             c = above[e]
@@ -156,7 +158,7 @@ def _at_relevant_rows(  # type: ignore[no-untyped-def]
                 e += 1
             if r == 0:
                 continue
-            found += r
+            retrieved_relevant += r
             while ranks < min(c, judged):
                 ideal += ideal_gain[first + ranks] * discount[ranks]
                 ranks += 1
@@ -176,7 +178,7 @@ def _at_relevant_rows(  # type: ignore[no-untyped-def]
         while ranks < judged:
             ideal += ideal_gain[first + ranks] * discount[ranks]
             ranks += 1
-        out[g] = (total + (judged - found) * (gained / ideal)) / judged
+        out[g] = (total + (judged - retrieved_relevant) * (gained / ideal)) / judged
 
 
 @kernel
@@ -193,7 +195,7 @@ def _at_levels(  # type: ignore[no-untyped-def]
         ranks = 0
         gained = 0.0
         e = first
-        # The block that the next point may cut: its first rank, rows and total gain.
+        # The block that the next cut may split: its first rank, rows and total gain.
         c = 0
         n = 0
         block = 0.0
@@ -203,13 +205,13 @@ def _at_levels(  # type: ignore[no-untyped-def]
             at_end = level <= 0.0
             if at_end and (ranks == 0 or rows <= ranks + 1):
                 break
-            seen = rows
+            depth = rows
             if not at_end:
                 while first + ranks < end and ideal_gain[first + ranks] == level:
                     ideal += level * discount[ranks]
                     ranks += 1
-                seen = min(ranks, rows)
-            while c + n < seen:
+                depth = min(ranks, rows)
+            while c + n < depth:
                 if n == 1:
                     gained += block * discount[c]
                 elif n > 0:
@@ -224,11 +226,176 @@ def _at_levels(  # type: ignore[no-untyped-def]
                     block += gain[e]
                     e += 1
             value = gained
-            if c < seen and n > 0:
+            if c < depth and n > 0:
                 if n == 1:
                     value += block * discount[c]
                 else:
-                    value += block * ((summed[min(c + n, seen)] - summed[c]) / n)
+                    value += block * ((summed[min(c + n, depth)] - summed[c]) / n)
             total += value / ideal
             points += 1
         out[g] = total / points if points > 0 else np.nan
+
+
+class LaggingGain(PositiveGain):
+    """G, gains divided by the logarithm of the lag behind the ideal list.
+
+    The lag is the cumulated gain of the ideal list less that of the list. The ideal list counts at
+    least 1 at each rank, also after its last relevant row. The gain of the list includes the row
+    itself. So a row of high gain can earn more after rows of low gain than before them: high grades
+    first is not the best order.
+    """
+
+    name = "G"
+    summary = "gain over the log of how far the list's gain lags behind the ideal list's"
+    formula = (
+        "1/ideal sum over i of gain(g_i) / log2(2 + sum over j <= i of "
+        "(max(1, ideal gain at j) - gain(g_j)))"
+    )
+    reference = "Buckley, trec_eval: G"
+    options = (LINEAR_GAIN, WEIGHT)
+    needs_relevant = True
+    takes_cutoff = False
+
+    def refuses(self, ties: str) -> str | None:
+        if ties in ("expected", "best", "worst"):
+            why = "has no closed form for" if ties == "expected" else "has no order by grade for"
+            return f"{self} {why} ties='{ties}'; choose ties='item' or 'input'"
+        return None
+
+    def pass_key(self) -> Hashable:
+        return self.name, self.gain_key()
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[LaggingGain],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        first = measures[0]
+        gains = first.gains(ranking)
+        ideal = ranking.descending(first.gain_key(), gains)
+        lag, value = np.empty(len(gains)), np.empty(ranking.groups)
+        _lags(ranking.offsets, ranking.above, gains, ideal, ranking.retrieved, lag)
+        _lagging_gain(ranking.offsets, gains, ideal, log2_each(lag), value)
+        for out in outs:
+            # Rounding may exceed 1 by one unit in the last place.
+            np.minimum(value, 1.0, out=out)
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        yield "no_relevant", ~self.has_gain(ranking)
+
+
+class BinaryLaggingGain(Measure):
+    """binG, the mean over relevant rows of 1/log2(2 + others before it)."""
+
+    name = "binG"
+    summary = "mean over the relevant rows of one over the log of the others before it"
+    formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
+    reference = "Buckley, trec_eval: binG"
+    options = (REL, WEIGHT)
+    needs_relevant = True
+    takes_cutoff = False
+
+    def pass_key(self) -> Hashable:
+        return self.name, self.rel
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[BinaryLaggingGain],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        rel = float(measures[0].rel)
+        relevant = ranking.relevant(rel)
+        discount, summed = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
+        value = np.empty(ranking.groups)
+        _expected_lag(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            rel,
+            ranking.retrieved,
+            discount,
+            summed,
+            value,
+        )
+        for out in outs:
+            out[:] = np.nan
+            np.divide(value, relevant, out=out, where=relevant > 0)
+            np.minimum(out, 1.0, out=out)
+
+
+G = LaggingGain()
+binG = BinaryLaggingGain()
+
+
+@kernel
+def _lags(offsets, above, gain, ideal_gain, retrieved, out):  # type: ignore[no-untyped-def]
+    """Compute 2 plus the lag of each entry; inf if it is not retrieved."""
+    for g in range(offsets.shape[0] - 1):
+        first = offsets[g]
+        end = offsets[g + 1]
+        gained = 0.0
+        ideal = 0.0
+        ranks = 0
+        e = first
+        while e < end and above[e] < retrieved[g]:
+            while ranks <= above[e]:
+                if first + ranks < end:
+                    ideal += max(1.0, ideal_gain[first + ranks])
+                    ranks += 1
+                else:
+                    ideal += above[e] + 1 - ranks
+                    ranks = above[e] + 1
+            gained += gain[e]
+            out[e] = 2.0 + max(ideal - gained, 0.0)
+            e += 1
+        for unretrieved in range(e, end):
+            out[unretrieved] = np.inf
+
+
+@kernel
+def _lagging_gain(offsets, gain, ideal_gain, logarithm, out):  # type: ignore[no-untyped-def]
+    for g in range(offsets.shape[0] - 1):
+        ideal = 0.0
+        total = 0.0
+        for e in range(offsets[g], offsets[g + 1]):
+            ideal += ideal_gain[e]
+            total += gain[e] / logarithm[e]
+        out[g] = total / ideal if ideal > 0.0 else np.nan
+
+
+@kernel
+def _expected_lag(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, rel, retrieved, discount, summed, out
+):
+    """Sum the expected discounts of relevant rows.
+
+    Of the z other rows of a block, 0 to z come before a relevant row, equally likely.
+    """
+    for g in range(offsets.shape[0] - 1):
+        total = 0.0
+        before = 0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            c = above[e]
+            n = size[e]
+            r = 0
+            while e < end and above[e] == c:
+                if grade[e] >= rel:
+                    r += 1
+                e += 1
+            if r == 0:
+                continue
+            others = c - before
+            levels = n - r + 1
+            if levels == 1:
+                total += r * discount[others]
+            else:
+                total += r * ((summed[others + levels] - summed[others]) / levels)
+            before += r
+        out[g] = total

@@ -1,4 +1,4 @@
-"""Measures as values: their options, their text, and the registry that everything else reads."""
+"""Define the base class and the registry of measures."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fastrank_eval.elementary import log_each
-from fastrank_eval.errors import MeasureError, near
-from fastrank_eval.ranking import Ranking
+from fastrank_eval._lib.elementary import log_each
+from fastrank_eval._lib.errors import MeasureError, near
+from fastrank_eval.groups.ranking import Ranking
 
-#: What a measure takes scores for; each kind may be taken for those before it.
+#: How a measure uses scores. Scores of one kind may be used as any earlier kind.
 SCORE_KINDS = ("order", "number", "finite number", "probability")
 
-#: Group weights every measure understands; any other word names a column.
+#: Group weights of every measure. Any other word is the name of a column.
 GROUP_WEIGHTS = ("uniform", "impressions", "positives", "pairs")
 
-#: What a lower value counts as in a geometric mean, which one group of value 0 would make 0.
+#: The least value in a geometric mean. Lower values are raised to it: a value of 0 would make the
+#: mean 0.
 LEAST_OF_GEOMETRIC = 1e-5
 
 registry: dict[str, type[Measure]] = {}
-#: Every spelling in lower case: the measure it names, and the options it stands for.
-spelled: dict[str, tuple[str, Mapping[str, Any]]] = {}
+#: For every spelling in lower case: the name of the measure, and the preset options.
+aliases: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,9 @@ class Param:
     name : str
     default : object
     doc : str
-        What it does, with its choices.
+        What the option does, with its choices.
     read : callable
-        Turns what the user wrote into the canonical value, or raises ValueError with the wanted
-        form.
+        Converts an argument to the canonical value, or raises ValueError with the expected form.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Param:
 
 
 def one_of(*choices: Any) -> Callable[[Any], Any]:
-    """Accept one of `choices`."""
+    """Make a reader that accepts one of `choices`."""
 
     def read(value: Any) -> Any:
         plain = value is None or isinstance(value, str | int | float | np.number | np.bool_)
@@ -67,7 +67,10 @@ def number(
     below: float = np.inf,
     optional: bool = False,
 ) -> Callable[[Any], Any]:
-    """Accept a finite number in ]above, below[ and [least, most]; integral ones become int."""
+    """Make a reader of finite numbers in ]above, below[ and [least, most].
+
+    Numbers without a fraction become int.
+    """
 
     def read(value: Any) -> Any:
         if value is None and optional:
@@ -79,18 +82,18 @@ def number(
         except (TypeError, ValueError, OverflowError):
             raise ValueError("a number that a double holds") from None
         if not (np.isfinite(value) and above < value < below and least <= value <= most):
-            wanted = [f"above {above:g}"] if above > -np.inf else []
-            wanted += [f"at least {least:g}"] if least > -np.inf else []
-            wanted += [f"at most {most:g}"] if most < np.inf else []
-            wanted += [f"below {below:g}"] if below < np.inf else []
-            raise ValueError("a finite number " + " and ".join(wanted))
+            bounds = [f"above {above:g}"] if above > -np.inf else []
+            bounds += [f"at least {least:g}"] if least > -np.inf else []
+            bounds += [f"at most {most:g}"] if most < np.inf else []
+            bounds += [f"below {below:g}"] if below < np.inf else []
+            raise ValueError("a finite number " + " and ".join(bounds))
         return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
     return read
 
 
-def whole(least: int, most: float = np.inf, optional: bool = False) -> Callable[[Any], Any]:
-    """Accept an integer in [least, most]."""
+def integer(least: int, most: float = np.inf, optional: bool = False) -> Callable[[Any], Any]:
+    """Make a reader of integers in [least, most]."""
     as_number = number(least=least, most=most, optional=optional)
 
     def read(value: Any) -> Any:
@@ -103,7 +106,7 @@ def whole(least: int, most: float = np.inf, optional: bool = False) -> Callable[
 
 
 def group_weight(value: Any) -> str:
-    """Accept the name of a group weight or of a column."""
+    """Read the name of a group weight or of a column."""
     if not isinstance(value, str) or not value:
         raise ValueError(
             "one of " + ", ".join(repr(name) for name in GROUP_WEIGHTS) + " or a column's name"
@@ -122,9 +125,9 @@ REL = Param("rel", 1, "the least grade that is relevant", number(above=0))
 
 
 class Measure:
-    """A measure with its options and cutoff: a value whose text is its identity.
+    """A measure with its options and cutoff, identified by its text.
 
-    ``measure(str(m)) == m``; calling one gives a copy with other options, ``@`` one with a cutoff.
+    ``measure(str(m)) == m``. A call returns a copy with other options, ``@`` a copy with a cutoff.
 
     Parameters
     ----------
@@ -147,23 +150,23 @@ class Measure:
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     takes_cutoff: ClassVar[bool] = True
     pooled: ClassVar[bool] = False
-    #: What it takes scores for: one of `SCORE_KINDS`.
+    #: How it uses scores: one of `SCORE_KINDS`.
     scores: ClassVar[str] = "order"
     uses_row_weights: ClassVar[bool] = False
     needs_relevant: ClassVar[bool] = False
     needs_judgments: ClassVar[bool] = False
     needs_subtopics: ClassVar[bool] = False
-    #: Whether it asks where rows stand; otherwise rows need not be ranked for it.
-    needs_places: ClassVar[bool] = True
+    #: Whether it uses the ranks of rows. Otherwise rows need not be ranked for it.
+    needs_ranks: ClassVar[bool] = True
     higher_is_better: ClassVar[bool] = True
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    #: What the values of the groups become: their "mean", their "sum" or, for a measure that needs
-    #: a relevant row, their "geometric mean".
+    #: How the values of groups are combined: "mean", "sum" or, if the measure needs a relevant row,
+    #: "geometric mean".
     aggregate: ClassVar[str] = "mean"
 
     cutoff: int | None
     chosen: dict[str, Any]
-    #: Options that were given, be it as their defaults: a profile leaves them alone.
+    #: Options that were passed, even with their defaults. A profile does not change them.
     given: frozenset[str]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -171,17 +174,17 @@ class Measure:
         if "name" in cls.__dict__:
             registry[cls.name] = cls
             for spelling in (cls.name, *cls.spellings):
-                spelled[spelling.lower()] = cls.name, {}
+                aliases[spelling.lower()] = cls.name, {}
             for spelling, preset in cls.presets.items():
-                spelled[spelling.lower()] = cls.name, preset
+                aliases[spelling.lower()] = cls.name, preset
 
     def __init__(self, cutoff: int | None = None, /, **options: Any) -> None:
-        known = {param.name: param for param in self.options}
+        names = [param.name for param in self.options]
         for name in options:
-            if name not in known:
+            if name not in names:
                 raise MeasureError(
-                    f"{self.name} has no option '{name}'.{near(name, list(known))} "
-                    f"It takes: {', '.join(known) or 'none'}."
+                    f"{self.name} has no option '{name}'.{near(name, names)} "
+                    f"It takes: {', '.join(names) or 'none'}."
                 )
         chosen = {}
         for param in self.options:
@@ -205,17 +208,17 @@ class Measure:
         if not self.takes_cutoff:
             raise MeasureError(f"{self.name} takes no cutoff; write {self.name} without @{cutoff}.")
         try:
-            return int(whole(1, most=2**53)(cutoff))
+            return int(integer(1, most=2**53)(cutoff))
         except ValueError:
             raise MeasureError(
                 f"{self.name}@{cutoff!r}: a cutoff is a whole number of at least 1."
             ) from None
 
     def check(self) -> None:
-        """Refuse options that contradict each other; overridden where there are any."""
+        """Raise MeasureError if options contradict each other."""
 
     def check_complete(self) -> None:
-        """Refuse a measure that lacks something it needs; overridden where there is any."""
+        """Raise MeasureError if a required option or cutoff is missing."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self} is a value; call it to get one with other options")
@@ -259,29 +262,35 @@ class Measure:
         return hash(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.name, self.cutoff, self._given_values())
+        return _restore, (self.name, self.cutoff, self._given_values())
 
-    # ---- what the engine asks -------------------------------------------------------------------
+    # ---- called by the engine -------------------------------------------------------------------
 
     def undefined_if_empty(self) -> str | None:
-        """Why a group whose labels are all 0 is undefined; None: its value is 0."""
+        """Return why a group is undefined if all labels are 0, else None.
+
+        None: the value of such a group is 0.
+        """
         return "no_relevant" if self.needs_relevant else None
 
     def empty_is_known(self) -> bool:
-        """Whether `undefined_if_empty` holds for every such group, whatever its rows."""
+        """Return whether `undefined_if_empty` holds for all such groups.
+
+        These are the groups without a nonzero label.
+        """
         return True
 
     @property
     def rel_or_default(self) -> float:
-        """The relevance threshold group weights count positives by."""
+        """The least grade of a positive row in group weights."""
         return float(self.chosen.get("rel") or 1)
 
     def has_expectation(self) -> bool:
-        """Whether its mean over all orders of tied rows has a closed form."""
+        """Return whether its mean over all orders of tied rows has a closed form."""
         return True
 
     def refuses(self, ties: str) -> str | None:
-        """Why this measure cannot be had under a tie policy, or None."""
+        """Return why a tie policy is not supported, or None."""
         if ties != "expected" or self.has_expectation():
             return None
         return (
@@ -289,60 +298,60 @@ class Measure:
             "'best' or 'worst'"
         )
 
-    def settled(self, values: np.ndarray) -> np.ndarray:
-        """What is added up over groups: the values, or their logarithm."""
+    def to_summand(self, values: np.ndarray) -> np.ndarray:
+        """Convert values of groups to terms of the sum: values or logarithms."""
         if self.aggregate == "geometric mean":
             return log_each(np.maximum(values, LEAST_OF_GEOMETRIC))
         return values
 
     def check_grades(self, ranking: Ranking) -> None:
-        """Refuse grades this measure cannot take; overridden where there are any."""
+        """Raise MeasureError if the measure does not support a grade."""
 
     def options_in_force(self) -> dict[str, Any]:
-        """Every option with its value, defaults included, in plain types."""
+        """Return every option with its value, defaults included, in plain types."""
         return {
             name: {text_of(g): gain for g, gain in value} if isinstance(value, tuple) else value
             for name, value in self.chosen.items()
         }
 
     def pass_key(self) -> Hashable:
-        """Measures with equal keys are computed together, in one pass over the entries."""
+        """Return a key; measures with equal keys are computed in one pass."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @classmethod
     def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
-        """Write each measure's value of each group, NaN where undefined."""
+        """Write the value of each measure for each group; NaN if undefined."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        """Why groups are undefined: (reason, groups as a mask); the first that holds counts."""
+        """Yield reasons for undefined groups, with masks; the first counts."""
         if self.needs_relevant:
             yield "no_relevant", ranking.relevant(self.rel) == 0
 
 
 def outside_unit(ranking: Ranking) -> float | None:
-    """A label that lies outside [0, 1], where there is one."""
-    if ranking.most_grade > 1:
-        return ranking.most_grade
-    return ranking.least_grade if ranking.least_grade < 0 else None
+    """Return a label outside [0, 1], or None."""
+    if ranking.max_grade > 1:
+        return ranking.max_grade
+    return ranking.min_grade if ranking.min_grade < 0 else None
 
 
 def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]]:
-    """Cutoffs of measures computed together.
+    """Collect the cutoffs of measures that are computed together.
 
     Returns
     -------
     cutoffs : ndarray of int64
-        Ascending, each once; 0 stands for the whole list.
-    at : list of int
-        Where each measure's cutoff stands.
+        Distinct, ascending; 0 means all ranks.
+    indices : list of int
+        The index of each measure's cutoff in `cutoffs`.
     """
     distinct = sorted({m.cutoff or 0 for m in measures})
     return np.array(distinct, np.int64), [distinct.index(m.cutoff or 0) for m in measures]
 
 
-def _restored(name: str, cutoff: int | None, given: dict[str, Any]) -> Measure:
-    return registry[name](cutoff, **given)
+def _restore(name: str, cutoff: int | None, options: dict[str, Any]) -> Measure:
+    return registry[name](cutoff, **options)
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -350,7 +359,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """The value of an option as it is written."""
+    """Format the value of an option."""
     if isinstance(value, tuple):
         return "{" + ", ".join(f"{text_of(grade)}: {text_of(gain)}" for grade, gain in value) + "}"
     return repr(value)

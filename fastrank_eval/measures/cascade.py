@@ -1,16 +1,18 @@
-"""The cascade model, of a reader who scans the list until satisfied: ERR and pFound."""
+"""Model a user who reads down the ranking until satisfied."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from fastrank_eval.elementary import exp2, exp2_each
-from fastrank_eval.errors import MeasureError
-from fastrank_eval.kernel import kernel
+from fastrank_eval._lib.elementary import exp2, exp2_each
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import (
+    REL,
     WEIGHT,
     Measure,
     Param,
@@ -19,8 +21,14 @@ from fastrank_eval.measures.base import (
     one_of,
     outside_unit,
 )
-from fastrank_eval.measures.discounts import discount_table, longest
-from fastrank_eval.ranking import Ranking
+from fastrank_eval.measures.gain import PositionWeighted, discount_table, longest
+from fastrank_eval.measures.user_models import (
+    GAIN,
+    InverseSquare,
+    RankBiasedPrecision,
+    TruncatedModel,
+    UserModel,
+)
 
 MAX_GRADE = Param(
     "max_grade",
@@ -37,10 +45,10 @@ STOP = Param(
 
 
 class _Cascade(Measure):
-    """What the measures of this family share: stop probabilities, and one pass down the list."""
+    """Base class of the cascade model, with stop probabilities."""
 
     def discounts(self) -> tuple[str, float]:
-        """What stopping at a rank is worth, as a kind and its parameter."""
+        """Return the discount of stopping at a rank, as a kind and its parameter."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def pass_key(self) -> Hashable:
@@ -57,13 +65,13 @@ class _Cascade(Measure):
                     f"{self}: label {wrong:g} is no probability; with stop='label' labels must "
                     "lie in [0, 1]."
                 )
-        elif ranking.most_grade > self.max_grade:
+        elif ranking.max_grade > self.max_grade:
             remedy = "map the labels to a scale of grades up to 1000"
-            if ranking.most_grade <= 1000:
-                top = f"{self.name}(max_grade={ranking.most_grade:g})"
+            if ranking.max_grade <= 1000:
+                top = f"{self.name}(max_grade={ranking.max_grade:g})"
                 remedy = f"give the top of the scale, as in {top}"
             raise MeasureError(
-                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; "
+                f"{self}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
                 f"{remedy}."
             )
 
@@ -74,7 +82,7 @@ class _Cascade(Measure):
                 return grade
             return (exp2_each(grade) - 1.0) / exp2(self.max_grade)
 
-        return ranking.of_grades(self._stop_key(), stops)
+        return ranking.cached_by_grade(self._stop_key(), stops)
 
     @classmethod
     def compute(
@@ -84,7 +92,7 @@ class _Cascade(Measure):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         stops = first._stops(ranking)
         values = np.empty((len(cutoffs), ranking.groups))
         block = int(ranking.size.max(initial=1))
@@ -103,17 +111,17 @@ class _Cascade(Measure):
             scratch,
             values,
         )
-        for m, out, row in zip(measures, outs, at, strict=True):
+        for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_cascade(values[row], ranking)
 
     def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """The measure, given what stopping is worth in expectation."""
-        # The chances of stopping may add up to one unit in the last place above 1.
+        """Compute the measure from the expected discount at the stop."""
+        # The sum of probabilities may exceed 1 by one unit in the last place.
         return np.minimum(value, 1.0)
 
 
 class ExpectedReciprocalRank(_Cascade):
-    """ERR@k under the cascade model: a row of grade g stops the reader with probability R(g)."""
+    """ERR@k, the expected reciprocal rank at which a reader stops."""
 
     name = "ERR"
     summary = "expected reciprocal rank at which a reader going down the list stops"
@@ -141,9 +149,9 @@ class ExpectedReciprocalRank(_Cascade):
     def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
         if self.normalize:
             ideal = self._ideal(ranking)
-            known = np.full(ranking.groups, np.nan)
-            np.divide(value, ideal, out=known, where=ideal > 0)
-            value = known
+            normalized = np.full(ranking.groups, np.nan)
+            np.divide(value, ideal, out=normalized, where=ideal > 0)
+            value = normalized
         return super().from_cascade(value, ranking)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
@@ -167,7 +175,7 @@ class ExpectedReciprocalRank(_Cascade):
             return values[0]
 
         key = "ideal cascade", self._stop_key(), self.discount, self.cutoff
-        return ranking.once_for_all(key, best)
+        return ranking.cached_for_models(key, best)
 
     def undefined_if_empty(self) -> str | None:
         return "no_relevant" if self.normalize else None
@@ -178,10 +186,10 @@ class ExpectedReciprocalRank(_Cascade):
 
 
 class ProbabilityFound(_Cascade):
-    """pFound@k: the cascade model of a reader who also gives up, whatever the row shows."""
+    """pFound@k, the cascade model of a reader who may give up at any rank."""
 
     name = "pFound"
-    summary = "probability that a reader who may give up at any rank finds what satisfies them"
+    summary = "probability that a reader who may give up at any rank finds a satisfying row"
     formula = (
         "sum over i <= k of patience^(i-1) R_i prod_{j<i} (1 - R_j),  R = (2^g - 1) / 2^max_grade"
     )
@@ -210,13 +218,13 @@ pFound = ProbabilityFound()
 def _expected_cascade(  # type: ignore[no-untyped-def]
     offsets, above, size, stop, retrieved, cutoffs, discount, scratch, out
 ):
-    """Stop probabilities down the list, exact in expectation over tied blocks.
+    """Sum discounted stop probabilities, expected over ties.
 
     In a block, the reader passes j rows with the mean probability q_j over all ways to draw them:
-    e_j(x)/C(n, j) of the passing probabilities x. Adding a row with factor x to the first i - 1:
-    q_j <- (i - j)/i q_j + j/i x q_(j-1). Rows that never stop leave q at 1.
-    By Maclaurin's inequality q_j <= (mean x)^j: past the j where that falls below 1e-22 nothing is
-    left to add, which keeps a giant block linear in its rows.
+    e_j(x)/C(n, j) of the passing probabilities x. A row with factor x that follows i - 1 others
+    changes q_j to (i - j)/i q_j + j/i x q_(j-1). Rows that never stop leave q at 1.
+    By Maclaurin's inequality q_j <= (mean x)^j. Terms with a bound below 1e-22 are left out, so a
+    large block takes time linear in its rows.
     """
     for k in range(cutoffs.shape[0]):
         for g in range(offsets.shape[0] - 1):
@@ -254,10 +262,182 @@ def _expected_cascade(  # type: ignore[no-untyped-def]
                     drawn += 1
                     x = 1.0 - stop[i]
                     for j in range(min(m, drawn), 0, -1):
-                        kept = (drawn - j) / drawn
-                        scratch[j] = kept * scratch[j] + (1.0 - kept) * x * scratch[j - 1]
+                        share = (drawn - j) / drawn
+                        scratch[j] = share * scratch[j] + (1.0 - share) * x * scratch[j - 1]
                 for j in range(1, m + 1):
                     total += passing * (scratch[j - 1] - scratch[j]) * discount[c + j - 1]
                 for i in range(first, e):
                     passing *= 1.0 - stop[i]
             out[k, g] = total
+
+
+_NEARLY_ERR = "Azzopardi, Mackenzie & Moffat (2021), doi:10.1145/3471158.3472239"
+
+
+class _GainStopping(UserModel):
+    """Base class of readers who stop as they gain: one pass over the gains."""
+
+    def goal(self) -> float | None:
+        """Return the gain at which readers stop; None if each stops a share."""
+        return None
+
+    def has_expectation(self) -> bool:
+        return False
+
+    def pass_key(self) -> Hashable:
+        return "gain stopping", self.name, self.gain_key(), self.discounts(), self.goal()
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[PositionWeighted],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        first = cast(_GainStopping, measures[0])
+        cutoffs, indices = distinct_cutoffs(measures)
+        discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
+        all_ranks = np.empty(len(cutoffs))
+        for m, row in zip(measures, indices, strict=True):
+            all_ranks[row] = cast(_GainStopping, m).rows_seen()
+        goal = first.goal()
+        values = np.empty((len(cutoffs), ranking.groups))
+        _gain_stopping(
+            ranking.offsets,
+            ranking.above,
+            first.gains(ranking),
+            ranking.retrieved,
+            cutoffs,
+            discount,
+            summed,
+            all_ranks,
+            1.0 if goal is None else 0.0,
+            np.inf if goal is None else goal,
+            values,
+        )
+        for out, row in zip(outs, indices, strict=True):
+            np.minimum(values[row], 1.0, out=out)
+
+
+class NearlyERR8(_GainStopping, TruncatedModel):
+    """NERR8@k, the gain per row seen; gain g stops with probability g."""
+
+    name = "NERR8"
+    summary = "gain per row seen by a reader who leaves with probability gain(g), and after k ranks"
+    formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = 1 - gain(g_i)"
+    reference = _NEARLY_ERR
+    options = (REL, GAIN, WEIGHT)
+
+    def discounts(self) -> tuple[str, float]:
+        return "none", 0.0
+
+
+class NearlyERR9(_GainStopping, TruncatedModel):
+    """NERR9@k, NERR8@k where 1/i of the readers reach rank i, as in ERR."""
+
+    name = "NERR9"
+    summary = "as NERR8, of readers 1/i of whom get to rank i where nothing is gained"
+    formula = (
+        "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = i/(i + 1) (1 - gain(g_i))"
+    )
+    reference = _NEARLY_ERR
+    options = (REL, GAIN, WEIGHT)
+
+    def discounts(self) -> tuple[str, float]:
+        return "reciprocal", 0.0
+
+
+class NearlyERR10(_GainStopping, RankBiasedPrecision):
+    """NERR10@k, RBP where gain g stops the reader with probability g."""
+
+    name = "NERR10"
+    summary = "as NERR8, of a reader who goes on with probability p, as in RBP, to any rank"
+    formula = "sum over i <= k of V(i) gain(g_i), over sum of V(i);  C(i) = p (1 - gain(g_i))"
+    reference = _NEARLY_ERR
+    options = (
+        Param(
+            "p",
+            0.9,
+            "persistence: the probability of going on to the next rank if nothing is gained",
+            number(above=0, below=1),
+        ),
+        REL,
+        GAIN,
+        WEIGHT,
+    )
+
+
+class NearlyERR11(_GainStopping, InverseSquare):
+    """NERR11@k, INSQ where gain g stops the reader with probability g."""
+
+    name = "NERR11"
+    summary = "as NERR8, of a reader who grows patient with rank, as in INSQ, to any rank"
+    formula = (
+        "sum over i <= k of V(i) gain(g_i), over sum of V(i);  "
+        "C(i) = ((i + 2T - 1)/(i + 2T))^2 (1 - gain(g_i))"
+    )
+    reference = _NEARLY_ERR
+
+
+class BejeweledPlayer(_GainStopping, TruncatedModel):
+    """BPM@k, the Bejeweled Player Model: readers stop at gain T or rank k."""
+
+    name = "BPM"
+    summary = "gain per row seen by a reader who leaves once a gain of T is in, or after k ranks"
+    formula = "sum over i <= d of gain(g_i), over d;  d the first rank by which T is gained, or k"
+    reference = "Zhang et al. (2017), doi:10.1145/3077136.3080841"
+    options = (
+        Param("T", 1, "the gain that the reader wants", number(above=0, most=1e9)),
+        REL,
+        GAIN,
+        WEIGHT,
+    )
+
+    def goal(self) -> float | None:
+        return float(self.T)
+
+    def discounts(self) -> tuple[str, float]:
+        return "none", 0.0
+
+
+NERR8 = NearlyERR8()
+NERR9 = NearlyERR9()
+NERR10 = NearlyERR10()
+NERR11 = NearlyERR11()
+BPM = BejeweledPlayer()
+
+
+@kernel
+def _gain_stopping(  # type: ignore[no-untyped-def]
+    offsets, above, gain, retrieved, cutoffs, discount, summed, all_ranks, stop_share, goal, out
+):
+    """Compute the gain per row seen of one order.
+
+    `readers` is the share of readers that gains have not stopped. Ranks without a gain are passed
+    at once by sums of discounts; `all_ranks` is the sum over all ranks. A gain multiplies `readers`
+    by 1 - `stop_share` * gain. At a sum of gains of `goal` all readers stop.
+    """
+    for g in range(offsets.shape[0] - 1):
+        for k in range(cutoffs.shape[0]):
+            next_rank = 0
+            readers = 1.0
+            rows = 0.0
+            gained = 0.0
+            sum_of_gains = 0.0
+            for e in range(offsets[g], offsets[g + 1]):
+                rank = above[e]
+                if rank >= retrieved[g] or (cutoffs[k] > 0 and rank >= cutoffs[k]):
+                    break
+                if gain[e] == 0.0:
+                    continue
+                rows += readers * (summed[rank + 1] - summed[next_rank])
+                gained += readers * discount[rank] * gain[e]
+                next_rank = rank + 1
+                readers *= 1.0 - stop_share * gain[e]
+                sum_of_gains += gain[e]
+                if sum_of_gains >= goal:
+                    readers = 0.0
+                if readers == 0.0:
+                    break
+            rows += readers * (all_ranks[k] - summed[next_rank])
+            out[k, g] = gained / rows

@@ -1,26 +1,32 @@
-"""Decisions at a threshold, over all rows: what shares of rows they get right and wrong."""
+"""Measure decisions at a threshold, over all rows and in each group."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fastrank_eval.confusion_matrix import (
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.groups.sort import sum_cell_weights
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number
+from fastrank_eval.measures.clustered_sums import (
     Confusion,
     ConfusionSums,
+    cells_of,
     f_score,
+    least_of,
     ratio,
+    sum_cells,
 )
-from fastrank_eval.group_confusion import sum_cells
-from fastrank_eval.measures.base import REL, Param, number
-from fastrank_eval.measures.pooled_measure import ClusteredMeasure, PooledValue
+from fastrank_eval.measures.pooled import ClusteredMeasure, PooledValue
 
 if TYPE_CHECKING:
-    from fastrank_eval.chunk import Scored
-    from fastrank_eval.pooled_weights import InOrder
+    from fastrank_eval.groups.chunk import Scored
+    from fastrank_eval.stats.weighted_scores import InOrder
+
 
 THRESHOLD = Param(
     "threshold",
@@ -30,8 +36,8 @@ THRESHOLD = Param(
 )
 
 
-#: Why a measure has no value: nothing is there to take a share of.
-_NOTHING = {
+#: Reasons for an undefined value, each with the denominator that is 0.
+_DENOMINATORS = {
     "none_predicted": lambda c: c.predicted,
     "all_predicted": lambda c: c.rejected,
     "all_negative": lambda c: c.positive,
@@ -40,8 +46,8 @@ _NOTHING = {
 }
 
 
-#: How often each cell counts, in the order of `Confusion`.
-_SIDES = {
+#: Weights of the cells in sums of cells, in the order of `Confusion`.
+_CELL_WEIGHTS = {
     "tp": (1, 0, 0, 0),
     "fp": (0, 1, 0, 0),
     "fn": (0, 0, 1, 0),
@@ -59,45 +65,47 @@ _SIDES = {
 def _slopes_of_share(
     confusion: Confusion, above: Sequence[float], below: Sequence[float]
 ) -> Confusion:
-    """The derivatives by each cell of one weighted sum of the cells over another."""
-    # Not a product of matrices: it adds up as the processor likes best.
-    part, whole = (
+    """Differentiate a ratio of weighted sums of the cells by each cell."""
+    # No matrix product: its order of addition depends on the processor.
+    numerator, denominator = (
         sum((times * cell for times, cell in zip(side, confusion, strict=True)), np.zeros(()))
         for side in (above, below)
     )
-    value = ratio(part, whole)
-    return Confusion(*(ratio(a - value * b, whole) for a, b in zip(above, below, strict=True)))
+    value = ratio(numerator, denominator)
+    return Confusion(
+        *(ratio(a - value * b, denominator) for a, b in zip(above, below, strict=True))
+    )
 
 
 class Decision(ClusteredMeasure):
-    """A measure of predictions at a threshold: a formula of the confusion matrix."""
+    """A formula of the confusion matrix at a threshold."""
 
     scores = "number"
     options: ClassVar[tuple[Param, ...]] = (THRESHOLD, REL)
-    #: Where it is a share: of what, above the line and below.
+    #: For shares: numerator and denominator, names in `_CELL_WEIGHTS`.
     share: ClassVar[tuple[str, str]]
-    #: Of `_NOTHING`, what leaves it undefined, in the order in which they are named.
+    #: Reasons in `_DENOMINATORS` that make it undefined; the first that holds counts.
     undefined_by: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
-        """The measure of each case, by its options; NaN where undefined."""
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
+        """Compute the measure of each case; NaN if undefined."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @classmethod
-    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
-        """The derivatives of defined values by each cell."""
-        return _slopes_of_share(confusion, *(_SIDES[side] for side in cls.share))
+    def slopes(cls, confusion: Confusion, options: Mapping[str, Any]) -> Confusion:
+        """Return the derivatives of defined values by each cell."""
+        return _slopes_of_share(confusion, *(_CELL_WEIGHTS[side] for side in cls.share))
 
     @classmethod
     def why_undefined(
         cls, confusion: Confusion, weighted: bool
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Reasons, each with the cases for which it holds; the first that holds counts."""
+        """Yield reasons, each with the cases for which it holds; the first counts."""
         if weighted:
             yield "zero_weight", confusion.all == 0
         for reason in cls.undefined_by:
-            yield reason, _NOTHING[reason](confusion) == 0
+            yield reason, _DENOMINATORS[reason](confusion) == 0
         yield "zero_weight", confusion.all == 0
 
     def state_key(self) -> Hashable:
@@ -111,7 +119,7 @@ class Decision(ClusteredMeasure):
 
     def pooled_value(self, state: ConfusionSums, in_order: InOrder) -> PooledValue:
         confusion = state.confusion()
-        value = float(self.of_confusion(confusion, self.chosen)[0])
+        value = float(self.from_confusion(confusion, self.chosen)[0])
         details = state.details()
         if not math.isnan(value):
             return self.with_error(PooledValue(value, None, details), state)
@@ -134,7 +142,7 @@ class PositivePredictiveValue(Decision):
     share = ("tp", "predicted")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.tp, confusion.predicted)
 
 
@@ -150,7 +158,7 @@ class NegativePredictiveValue(Decision):
     share = ("tn", "rejected")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.tn, confusion.rejected)
 
 
@@ -166,7 +174,7 @@ class TruePositiveRate(Decision):
     share = ("tp", "positive")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.tp, confusion.positive)
 
 
@@ -183,7 +191,7 @@ class FalseNegativeRate(Decision):
     share = ("fn", "positive")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.fn, confusion.positive)
 
 
@@ -199,7 +207,7 @@ class TrueNegativeRate(Decision):
     share = ("tn", "negative")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.tn, confusion.negative)
 
 
@@ -216,7 +224,7 @@ class FalsePositiveRate(Decision):
     share = ("fp", "negative")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.fp, confusion.negative)
 
 
@@ -236,13 +244,13 @@ class FScoreAtThreshold(Decision):
     undefined_by = ("true_negatives_only",)
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
-        return f_score(confusion, float(chosen["beta"]))
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
+        return f_score(confusion, float(options["beta"]))
 
     @classmethod
-    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
-        recall = float(chosen["beta"]) * float(chosen["beta"])
-        # Both weights at most 1, so that no beta overflows.
+    def slopes(cls, confusion: Confusion, options: Mapping[str, Any]) -> Confusion:
+        recall = float(options["beta"]) * float(options["beta"])
+        # Both weights are at most 1, so that a large beta does not overflow.
         missed, false = (1.0, 1.0 / recall) if recall > 1 else (recall, 1.0)
         hits = missed + false
         return _slopes_of_share(confusion, (hits, 0, 0, 0), (hits, false, missed, 0))
@@ -259,7 +267,7 @@ class AccuracyAtThreshold(Decision):
     share = ("right", "all")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.tp + confusion.tn, confusion.all)
 
 
@@ -275,7 +283,7 @@ class ErrorRateAtThreshold(Decision):
     share = ("wrong", "all")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         return ratio(confusion.fp + confusion.fn, confusion.all)
 
 
@@ -290,19 +298,19 @@ class BalancedAccuracyAtThreshold(Decision):
     undefined_by = ("all_negative", "all_positive")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         tpr = ratio(confusion.tp, confusion.positive)
         return (tpr + ratio(confusion.tn, confusion.negative)) / 2
 
     @classmethod
-    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
+    def slopes(cls, confusion: Confusion, options: Mapping[str, Any]) -> Confusion:
         rates = (TruePositiveRate, TrueNegativeRate)
-        of_rates = (rate.slopes(confusion, chosen) for rate in rates)
+        of_rates = (rate.slopes(confusion, options) for rate in rates)
         return Confusion(*((p + n) / 2 for p, n in zip(*of_rates, strict=True)))
 
 
 class MatthewsCorrelation(Decision):
-    """MCC, the correlation of what is predicted with what is so."""
+    """MCC, the correlation of predictions and classes."""
 
     name = "MCC"
     summary = "Matthews correlation coefficient, of predictions and classes"
@@ -313,29 +321,29 @@ class MatthewsCorrelation(Decision):
     undefined_by = ("all_negative", "all_positive", "none_predicted", "all_predicted")
 
     @staticmethod
-    def of_confusion(confusion: Confusion, chosen: Mapping[str, Any]) -> np.ndarray:
+    def from_confusion(confusion: Confusion, options: Mapping[str, Any]) -> np.ndarray:
         c = confusion
-        # Multiplied in pairs that are equal where every prediction is right: then it is 1 exactly.
+        # The pairs are equal if every prediction is right: then the value is exactly 1.
         below = np.sqrt(c.predicted * c.positive) * np.sqrt(c.rejected * c.negative)
         tiny = below == 0
         if tiny.any():
             sides = (c.predicted, c.positive, c.rejected, c.negative)
             below = np.where(tiny, math.prod(np.sqrt(side) for side in sides), below)
-        found: np.ndarray = np.clip(ratio(c.tp * c.tn - c.fp * c.fn, below), -1.0, 1.0)
-        return found
+        value: np.ndarray = np.clip(ratio(c.tp * c.tn - c.fp * c.fn, below), -1.0, 1.0)
+        return value
 
     @classmethod
-    def slopes(cls, confusion: Confusion, chosen: Mapping[str, Any]) -> Confusion:
+    def slopes(cls, confusion: Confusion, options: Mapping[str, Any]) -> Confusion:
         c = confusion
-        half = cls.of_confusion(c, chosen) / 2
-        # Each root by itself, so that no product of two of them overflows.
+        half = cls.from_confusion(c, options) / 2
+        # One root at a time, so that products do not overflow.
         sides = (c.predicted, c.positive, c.rejected, c.negative)
         predicted, positive, rejected, negative = map(np.sqrt, sides)
 
         def slope(opposite: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
             above = opposite / predicted / rejected / positive / negative
-            found: np.ndarray = above - half * (1 / row + 1 / column)
-            return found
+            value: np.ndarray = above - half * (1 / row + 1 / column)
+            return value
 
         return Confusion(
             slope(c.tn, c.predicted, c.positive),
@@ -356,3 +364,173 @@ Accuracy = AccuracyAtThreshold()
 ErrorRate = ErrorRateAtThreshold()
 BalancedAccuracy = BalancedAccuracyAtThreshold()
 MCC = MatthewsCorrelation()
+
+
+class GroupDecision(Measure):
+    """The mean over groups of a measure of predictions at a threshold.
+
+    A subclass names the measure of all rows. Name, formula and options follow from it.
+    """
+
+    of: ClassVar[type[Decision]]
+
+    scores = "number"
+    takes_cutoff = False
+    uses_row_weights = True
+    needs_ranks = False
+
+    def __init_subclass__(cls, of: type[Decision], **keywords: Any) -> None:
+        cls.of = of
+        cls.name = f"Group{of.name}"
+        cls.summary = f"mean over groups of {of.name} inside the group"
+        cls.formula = f"mean over groups g of {of.name}_g, {of.name} = {of.formula}"
+        cls.reference = of.reference
+        cls.options = (*of.options, WEIGHT)
+        cls.spellings = tuple(f"Group{word}" for word in of.spellings if "_" not in word)
+        cls.higher_is_better = of.higher_is_better
+        cls.range = of.range
+        super().__init_subclass__(**keywords)
+
+    def pass_key(self) -> Hashable:
+        return "decisions", float(self.rel), float(self.threshold)
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[GroupDecision],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        confusion = measures[0].confusion(ranking)
+        for m, out in zip(measures, outs, strict=True):
+            out[:] = m.of.from_confusion(confusion, m.chosen)
+
+    def confusion(self, ranking: Ranking) -> Confusion:
+        """Compute the confusion matrix of each group; weights are scaled by group."""
+        rel, threshold = float(self.rel), float(self.threshold)
+
+        def cells() -> np.ndarray:
+            return _cells(ranking, rel, threshold)
+
+        tn, fn, fp, tp = ranking.cached(("decisions", rel, threshold), cells)
+        confusion = Confusion(tp, fp, fn, tn)
+        return confusion if ranking.weights is None else confusion.scaled()
+
+    def undefined_if_empty(self) -> str | None:
+        return "all_negative" if self.empty_is_known() else None
+
+    def empty_is_known(self) -> bool:
+        return self.of.undefined_by[:1] == ("all_negative",)
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        return self.of.why_undefined(self.confusion(ranking), ranking.weights is not None)
+
+
+class GroupPositivePredictiveValue(GroupDecision, of=PositivePredictiveValue):
+    """GroupPPV, the mean of the groups' precision at a threshold."""
+
+
+class GroupNegativePredictiveValue(GroupDecision, of=NegativePredictiveValue):
+    """GroupNPV, the mean of the groups' negative predictive value."""
+
+
+class GroupTruePositiveRate(GroupDecision, of=TruePositiveRate):
+    """GroupTPR, the mean of the groups' recall at a threshold."""
+
+
+class GroupFalseNegativeRate(GroupDecision, of=FalseNegativeRate):
+    """GroupFNR, the mean of the groups' miss rate."""
+
+
+class GroupTrueNegativeRate(GroupDecision, of=TrueNegativeRate):
+    """GroupTNR, the mean of the groups' specificity."""
+
+
+class GroupFalsePositiveRate(GroupDecision, of=FalsePositiveRate):
+    """GroupFPR, the mean of the groups' fall-out."""
+
+
+class GroupFScoreAtThreshold(GroupDecision, of=FScoreAtThreshold):
+    """GroupFScore, the mean of the groups' F-beta at a threshold."""
+
+
+class GroupAccuracyAtThreshold(GroupDecision, of=AccuracyAtThreshold):
+    """GroupAccuracy, the mean of the groups' accuracy."""
+
+
+class GroupErrorRateAtThreshold(GroupDecision, of=ErrorRateAtThreshold):
+    """GroupErrorRate, the mean of the groups' error rate."""
+
+
+class GroupBalancedAccuracyAtThreshold(GroupDecision, of=BalancedAccuracyAtThreshold):
+    """GroupBalancedAccuracy, the mean of the groups' balanced accuracy."""
+
+
+class GroupMatthewsCorrelation(GroupDecision, of=MatthewsCorrelation):
+    """GroupMCC, the mean of the groups' Matthews correlation."""
+
+
+GroupPPV = GroupPositivePredictiveValue()
+GroupNPV = GroupNegativePredictiveValue()
+GroupTPR = GroupTruePositiveRate()
+GroupFNR = GroupFalseNegativeRate()
+GroupTNR = GroupTrueNegativeRate()
+GroupFPR = GroupFalsePositiveRate()
+GroupFScore = GroupFScoreAtThreshold()
+GroupAccuracy = GroupAccuracyAtThreshold()
+GroupErrorRate = GroupErrorRateAtThreshold()
+GroupBalancedAccuracy = GroupBalancedAccuracyAtThreshold()
+GroupMCC = GroupMatthewsCorrelation()
+
+
+def _cells(ranking: Ranking, rel: float, threshold: float) -> np.ndarray:
+    """Count the rows of each group in each cell, or sum their weights.
+
+    Returns
+    -------
+    ndarray of float64, shape (4, groups)
+        In the order of `ConfusionSums.CELLS`.
+    """
+    scored, labels = ranking.scored, ranking.labels
+    labelled = labels.labelled_rows
+    least = least_of(scored.score.dtype, threshold)
+    out = np.empty((4, ranking.groups))
+    if scored.weight is None:
+        _count_cells(
+            scored.score,
+            least,
+            scored.starts,
+            labelled.ranked_groups,
+            labelled.row,
+            labelled.offsets,
+            labels.grade,
+            rel,
+            out,
+        )
+    else:
+        cells = cells_of(scored.score, least, labels.relevant_rows(rel))
+        most = np.empty(int(ranking.retrieved.max(initial=1)))
+        sum_cell_weights(scored.starts, labelled.ranked_groups, cells, scored.weight, most, out)
+    return out
+
+
+@kernel
+def _count_cells(  # type: ignore[no-untyped-def]
+    score, least, starts, groups, labelled, offsets, grade, rel, out
+):
+    for g in range(groups.shape[0]):
+        # A slice that starts at 0 is vectorised: 0.2 ns a row, against 2.5.
+        scores = score[starts[groups[g]] : starts[groups[g] + 1]]
+        predicted = 0
+        for i in range(scores.shape[0]):
+            predicted += scores[i] >= least
+        positive = 0
+        hits = 0
+        for e in range(offsets[g], offsets[g + 1]):
+            if grade[e] >= rel:
+                positive += 1
+                hits += score[labelled[e]] >= least
+        out[0, g] = scores.shape[0] - positive - (predicted - hits)
+        out[1, g] = positive - hits
+        out[2, g] = predicted - hits
+        out[3, g] = hits

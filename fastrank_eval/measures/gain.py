@@ -1,4 +1,4 @@
-"""Cumulated gain and its discounted and normalised forms: CG, DCG, nDCG."""
+"""Measure cumulative gain: CG, DCG and nDCG."""
 
 from __future__ import annotations
 
@@ -7,16 +7,81 @@ from typing import Any
 
 import numpy as np
 
-from fastrank_eval.elementary import exp2_each
-from fastrank_eval.errors import MeasureError
-from fastrank_eval.kernel import kernel
+from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, powers
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
-from fastrank_eval.measures.discounts import DEEPEST, discount_table, longest
-from fastrank_eval.ranking import Ranking
+
+#: The deepest rank of sums of discounts for lists of any length.
+DEEPEST = 1 << 24
+
+_tables: dict[tuple[str, float], tuple[np.ndarray, np.ndarray]] = {}
+
+
+def discount_table(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the discount of each rank, and the sums of discounts.
+
+    Parameters
+    ----------
+    kind : str
+        ``"none"``: 1; ``"reciprocal"``: 1/i; ``"log2"``: 1/log2(i + 1); ``"jarvelin"``: 1 for ranks
+        below the base b, then 1/log_b(i); ``"geometric"``: p^(i - 1); ``"inverse square"``:
+        (x/(x + i - 1))^2.
+    parameter : float
+        b, above 1; p, in ]0, 1]; or x, above 0. 0 for kinds that have none.
+    ranks : int
+        Number of ranks.
+
+    Returns
+    -------
+    discount : ndarray of float64, shape (at least ranks,)
+        Entry i is the discount of rank i + 1.
+    summed : ndarray of float64, shape (at least ranks + 1,)
+        Entry i is the sum over ranks 1 to i.
+    """
+    key = (kind, parameter)
+    table = _tables.get(key)
+    if table is None or len(table[0]) < ranks:
+        # A longer table starts with the same numbers, so no value depends on earlier calls.
+        table = _build(kind, parameter, max(1024, 1 << (ranks - 1).bit_length() if ranks else 1024))
+        _tables[key] = table
+    return table
+
+
+def _build(kind: str, parameter: float, ranks: int) -> tuple[np.ndarray, np.ndarray]:
+    rank = np.arange(1.0, ranks + 1.0)
+    if kind == "none":
+        discount = np.ones(ranks)
+    elif kind == "reciprocal":
+        discount = 1.0 / rank
+    elif kind == "log2":
+        discount = 1.0 / log2_each(rank + 1.0)
+    elif kind == "geometric":
+        discount = powers(parameter, ranks)
+    elif kind == "inverse square":
+        discount = np.square(parameter / (parameter + (rank - 1.0)))
+    else:
+        discount = 1.0 / np.maximum(1.0, log_each(rank) / log(parameter))
+        discount[rank < parameter] = 1.0
+    summed = np.zeros(ranks + 1)
+    np.cumsum(discount, out=summed[1:])
+    discount.flags.writeable = False
+    summed.flags.writeable = False
+    return discount, summed
+
+
+def longest(cutoffs: np.ndarray, lengths: np.ndarray) -> int:
+    """Return the deepest rank for some cutoffs (0: none) and list lengths."""
+    most = int(lengths.max(initial=0))
+    return most if np.any(cutoffs == 0) else min(most, int(cutoffs.max(initial=0)))
 
 
 def gain_of(*named: str, least: float = -np.inf, most: float = np.inf) -> Callable[[Any], Any]:
-    """Accept a name, or a table as a tuple of (grade, gain in [least, most]) in order of grade."""
+    """Make a reader of gain names and gain tables.
+
+    A table becomes a tuple of (grade, gain in [least, most]) in the order of grades.
+    """
     read_grade, read_gain = number(), number(least=least, most=most)
 
     def read(value: Any) -> Any:
@@ -53,36 +118,36 @@ BASE = Param("base", 2, "base of the 'jarvelin' logarithm", number(above=1))
 
 
 class Gains(Measure):
-    """What a grade is worth."""
+    """Base class of measures with a gain for each grade."""
 
     def gain_key(self) -> Hashable:
-        """What the gains of the entries depend on."""
+        """Return a key of all options that the gains of entries depend on."""
         return "gain", self.gain
 
     def gains(self, ranking: Ranking) -> np.ndarray:
-        """Gain of each entry. float64, shape (entries,)."""
-        return ranking.of_grades(self.gain_key(), self._gains)
+        """Return the gain of each entry. float64, shape (entries,)."""
+        return ranking.cached_by_grade(self.gain_key(), self._gains)
 
     def _gains(self, grade: np.ndarray) -> np.ndarray:
         if self.gain == "exp":
-            # Not expm1: exact for whole grades.
+            # Not expm1: this is exact for integer grades.
             return exp2_each(grade) - 1.0
         if self.gain == "linear":
             return grade
-        known = np.array([pair[0] for pair in self.gain], np.float64)
+        grades = np.array([pair[0] for pair in self.gain], np.float64)
         gain = np.array([pair[1] for pair in self.gain], np.float64)
-        at = np.minimum(np.searchsorted(known, grade), len(known) - 1)
-        return gain[at]
+        indices = np.minimum(np.searchsorted(grades, grade), len(grades) - 1)
+        return gain[indices]
 
     def check_grades(self, ranking: Ranking) -> None:
-        if self.gain == "exp" and ranking.most_grade > 1023:
+        if self.gain == "exp" and ranking.max_grade > 1023:
             raise MeasureError(
-                f"{self}: grade {ranking.most_grade:g} is too large for gain='exp' "
+                f"{self}: grade {ranking.max_grade:g} is too large for gain='exp' "
                 "(2^grade overflows); use gain='linear' or a table."
             )
         if isinstance(self.gain, tuple) and len(ranking.grade):
-            known = np.array([pair[0] for pair in self.gain], np.float64)
-            strange = ~np.isin(ranking.grade, known)
+            grades = np.array([pair[0] for pair in self.gain], np.float64)
+            strange = ~np.isin(ranking.grade, grades)
             if strange.any():
                 raise MeasureError(
                     f"{self}: grade {ranking.grade[np.argmax(strange)]:g} is not in the gain "
@@ -91,7 +156,7 @@ class Gains(Measure):
 
 
 class PositiveGain(Gains):
-    """Gains that a grade of 0 or less does not have, for measures that divide by an ideal."""
+    """Base class with gains of positive grades only, for division by an ideal."""
 
     def gain_key(self) -> Hashable:
         return "positive gain", self.gain
@@ -100,16 +165,16 @@ class PositiveGain(Gains):
         return np.where(grade > 0, np.maximum(super()._gains(grade), 0.0), 0.0)
 
     def has_gain(self, ranking: Ranking) -> np.ndarray:
-        """Which groups have a row of positive gain. bool, shape (groups,)."""
+        """Mark the groups with a row of positive gain. bool, shape (groups,)."""
         best = ranking.descending(self.gain_key(), self.gains(ranking))
         first, end = ranking.offsets[:-1], ranking.offsets[1:]
-        found = first < end
-        found[found] = best[first[found]] > 0
-        return found
+        groups = first < end
+        groups[groups] = best[first[groups]] > 0
+        return groups
 
 
 class PositionWeighted(Gains):
-    """What these measures share: one pass over ranks, each with its weight."""
+    """Base class of sums of gains with a weight for each rank."""
 
     def pass_key(self) -> Hashable:
         return ("dcg", self.gain_key(), self.discounts())
@@ -125,7 +190,7 @@ class PositionWeighted(Gains):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        cutoffs, at = distinct_cutoffs(measures)
+        cutoffs, indices = distinct_cutoffs(measures)
         discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
         gained = np.empty((len(cutoffs), ranking.groups))
         _expected_gain(
@@ -139,7 +204,7 @@ class PositionWeighted(Gains):
             summed,
             gained,
         )
-        for m, out, row in zip(measures, outs, at, strict=True):
+        for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_gain(gained[row], ranking)
 
     def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
@@ -227,9 +292,9 @@ class NormalizedGain(PositiveGain, PositionWeighted):
 
     def check_grades(self, ranking: Ranking) -> None:
         super().check_grades(ranking)
-        if self.max_grade is not None and ranking.most_grade > self.max_grade:
+        if self.max_grade is not None and ranking.max_grade > self.max_grade:
             raise MeasureError(
-                f"{self}: grade {ranking.most_grade:g} is above max_grade={self.max_grade}; "
+                f"{self}: grade {ranking.max_grade:g} is above max_grade={self.max_grade}; "
                 "give the top of the scale."
             )
 
@@ -237,7 +302,7 @@ class NormalizedGain(PositiveGain, PositionWeighted):
         ideal = self._ideal(ranking)
         value = np.full(ranking.groups, np.nan)
         np.divide(gained, ideal, out=value, where=ideal > 0)
-        # A block's rounding may pass 1 by one unit in the last place.
+        # Rounding in a block may exceed 1 by one unit in the last place.
         return np.minimum(value, 1.0, out=value)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
@@ -264,7 +329,7 @@ class NormalizedGain(PositiveGain, PositionWeighted):
             return out
 
         key = "ideal", self.gain_key(), self.discounts(), self.ideal, cutoff
-        return ranking.once_for_all(key, best)
+        return ranking.cached_for_models(key, best)
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~(self._ideal(ranking) > 0)
@@ -279,7 +344,7 @@ nDCG = NormalizedGain()
 def _expected_gain(  # type: ignore[no-untyped-def]
     offsets, above, size, gain, retrieved, cutoffs, discount, summed, out
 ):
-    """A block earns its mean gain at each of its ranks: mean gain (D(c + m) - D(c))."""
+    """Sum expected gains: a block adds its mean gain times (D(c + m) - D(c))."""
     for g in range(offsets.shape[0] - 1):
         for k in range(cutoffs.shape[0]):
             out[k, g] = 0.0
@@ -308,7 +373,7 @@ def _expected_gain(  # type: ignore[no-untyped-def]
 
 @kernel
 def _ideal_gain(offsets, gain, cutoff, discount, out):  # type: ignore[no-untyped-def]
-    """DCG of gains in descending order, added as the list itself is, so a perfect list gives 1."""
+    """Sum the ideal DCG in list order, so that a perfect list gives 1."""
     for g in range(offsets.shape[0] - 1):
         ranks = offsets[g + 1] - offsets[g]
         if cutoff > 0:

@@ -1,4 +1,4 @@
-"""Measures of incomplete judgments: bpref, infAP, and how much of a list was judged."""
+"""Measure rankings with incomplete judgments, and their judged share."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
-from fastrank_eval.kernel import kernel
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, distinct_cutoffs, one_of
-from fastrank_eval.measures.hits import expected_hits
-from fastrank_eval.ranking import Ranking
+from fastrank_eval.measures.precision import expected_hits
 
-#: What infAP adds to both classes, as trec_eval does.
+#: Added to the counts of both classes by infAP, as in trec_eval.
 _EPSILON = 1e-5
 
 
 class _Incomplete(Measure):
-    """What bpref and infAP share: they read relevant rows among rows that somebody judged.
+    """Base class of bpref and infAP, which use judged rows only.
 
-    A row without a label was not judged. One of negative grade was pooled, but not judged either.
+    A row without a label was not judged. A row of negative grade was pooled, but not judged either.
     """
 
     needs_relevant = True
@@ -30,20 +30,20 @@ class _Incomplete(Measure):
         return self.name, self.rel
 
     def nonrelevant(self, ranking: Ranking) -> np.ndarray:
-        """Rows judged not relevant in each group, retrieved or not. int64."""
+        """Count the rows judged not relevant in each group. int64."""
 
         def count() -> np.ndarray:
             others = np.empty(ranking.groups, np.int64)
             _count_others(
                 ranking.offsets, ranking.grade, float(self.rel), ranking.above, ranking.rows, others
             )
-            return ranking.rows - ranking.judged().missing - others
+            return ranking.rows - ranking.unjudged_rows().missing - others
 
-        return ranking.once(("nonrelevant", self.rel), count)
+        return ranking.cached(("nonrelevant", self.rel), count)
 
 
 class BinaryPreference(_Incomplete):
-    """bpref, how seldom rows judged not relevant stand above relevant ones."""
+    """bpref, how rarely rows judged not relevant rank above relevant rows."""
 
     name = "bpref"
     summary = "preference of relevant rows over rows judged not relevant; unjudged rows are skipped"
@@ -58,7 +58,7 @@ class BinaryPreference(_Incomplete):
         outs: Iterable[np.ndarray],
     ) -> None:
         first = measures[0]
-        judged = ranking.judged()
+        judged = ranking.unjudged_rows()
         value = np.empty(ranking.groups)
         _expected_preference(
             ranking.offsets,
@@ -78,7 +78,7 @@ class BinaryPreference(_Incomplete):
 
 
 class GeometricPreference(BinaryPreference):
-    """GMbpref, bpref whose mean over groups is geometric, as that of GMAP."""
+    """GMbpref, the geometric mean of bpref over groups, as in GMAP."""
 
     name = "GMbpref"
     summary = "bpref, its mean over groups being geometric"
@@ -89,7 +89,7 @@ class GeometricPreference(BinaryPreference):
 
 
 class NonrelevantRetrieved(_Incomplete):
-    """NumNonrelRet, retrieved rows that were judged not relevant; over all groups, their sum."""
+    """NumNonrelRet, the number of retrieved rows judged not relevant."""
 
     name = "NumNonrelRet"
     summary = "number of retrieved rows judged not relevant, summed over groups"
@@ -120,7 +120,7 @@ class NonrelevantRetrieved(_Incomplete):
             ranking.retrieved,
             others,
         )
-        unjudged = np.diff(ranking.judged().offsets)
+        unjudged = np.diff(ranking.unjudged_rows().offsets)
         for out in outs:
             out[:] = ranking.retrieved - unjudged - others
 
@@ -155,7 +155,7 @@ class InferredAP(_Incomplete):
             rel,
             ranking.retrieved,
             ranking.relevant(rel),
-            ranking.judged().before,
+            ranking.unjudged_rows().before,
             _EPSILON,
             value,
         )
@@ -163,8 +163,8 @@ class InferredAP(_Incomplete):
             out[:] = value
 
 
-class _Share(Measure):
-    """What Judged and Unjudged share: unjudged rows above a cutoff."""
+class _JudgedRows(Measure):
+    """Base class of Judged and Unjudged: unjudged rows above a cutoff."""
 
     needs_judgments = True
     reference = "Sakai (2007), doi:10.1145/1277741.1277756"
@@ -176,35 +176,35 @@ class _Share(Measure):
         return False
 
     def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """The measure, given the unjudged rows above the cutoff and the ranks of the list there."""
+        """Compute the numerator from unjudged rows and ranks at the cutoff."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @classmethod
     def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        """Unjudged rows above each cutoff. float64, shape (cutoffs, groups)."""
-        judged = ranking.judged()
+        """Count unjudged rows above each cutoff. float64, shape (cutoffs, groups)."""
+        judged = ranking.unjudged_rows()
         marks = np.ones(len(judged.above))
         return _above(judged.offsets, judged.above, judged.size, marks, ranking, cutoffs)
 
     @classmethod
     def compute(
         cls,
-        measures: Sequence[_Share],
+        measures: Sequence[_JudgedRows],
         ranking: Ranking,
         outs: Iterable[np.ndarray],
     ) -> None:
-        cutoffs, at = distinct_cutoffs(measures)
-        found = cls.unjudged(ranking, cutoffs)
-        for m, out, row in zip(measures, outs, at, strict=True):
+        cutoffs, indices = distinct_cutoffs(measures)
+        unjudged_rows = cls.unjudged(ranking, cutoffs)
+        for m, out, row in zip(measures, outs, indices, strict=True):
             ranks = ranking.retrieved
             if m.cutoff is not None:
                 ranks = np.minimum(ranks, m.cutoff)
             below = ranks if m.short == "length" or m.cutoff is None else m.cutoff
             out[:] = 0.0
-            np.divide(m.value(found[row], ranks), below, out=out, where=ranks > 0)
+            np.divide(m.value(unjudged_rows[row], ranks), below, out=out, where=ranks > 0)
 
 
-class JudgedShare(_Share):
+class JudgedShare(_JudgedRows):
     """Judged@k, the share of judged rows among the first k."""
 
     name = "Judged"
@@ -224,10 +224,11 @@ class JudgedShare(_Share):
         return ranks - unjudged
 
 
-class UnjudgedShare(_Share):
+class UnjudgedShare(_JudgedRows):
     """Unjudged@k, the share of unjudged rows among the first k.
 
-    As in trec_eval, a row of negative grade was pooled, but not judged; in Judged it was judged.
+    As in trec_eval, a row of negative grade was pooled, but not judged. In Judged it counts as
+    judged.
     """
 
     name = "Unjudged"
@@ -263,11 +264,16 @@ def _above(
     ranking: Ranking,
     cutoffs: np.ndarray,
 ) -> np.ndarray:
-    """Marked rows above each cutoff, expected over ties. float64, shape (cutoffs, groups)."""
-    found = np.empty((len(cutoffs), ranking.groups))
+    """Count marked rows above each cutoff, in expectation over ties.
+
+    Returns
+    -------
+    ndarray of float64, shape (cutoffs, groups)
+    """
+    hits = np.empty((len(cutoffs), ranking.groups))
     none = np.empty((0, ranking.groups), np.int64)
-    expected_hits(offsets, above, size, marks, 1.0, ranking.retrieved, none, cutoffs, found)
-    return found
+    expected_hits(offsets, above, size, marks, 1.0, ranking.retrieved, none, cutoffs, hits)
+    return hits
 
 
 bpref = BinaryPreference()
@@ -280,12 +286,15 @@ Unjudged = UnjudgedShare()
 
 @kernel
 def _count_others(offsets, grade, rel, above, limit, out):  # type: ignore[no-untyped-def]
-    """Entries above a rank that are relevant, or not judged (of negative grade)."""
+    """Count entries above a rank that are relevant or not judged.
+
+    A negative grade means not judged.
+    """
     for g in range(offsets.shape[0] - 1):
-        found = 0
+        count = 0
         for e in range(offsets[g], offsets[g + 1]):
-            found += above[e] < limit[g] and (grade[e] >= rel or grade[e] < 0)
-        out[g] = found
+            count += above[e] < limit[g] and (grade[e] >= rel or grade[e] < 0)
+        out[g] = count
 
 
 @kernel
@@ -302,7 +311,11 @@ def _expected_preference(  # type: ignore[no-untyped-def]
     tied,
     out,
 ):
-    """A block with z rows judged not relevant, b of them above it: mean over j <= z of f(b + j)."""
+    """Sum expected preferences of relevant rows.
+
+    For a block with z rows judged not relevant, below b such rows: the mean over j <= z of
+    f(b + j).
+    """
     for g in range(offsets.shape[0] - 1):
         total = relevant[g]
         if total == 0:
@@ -326,8 +339,8 @@ def _expected_preference(  # type: ignore[no-untyped-def]
             if hits > 0 and bound > 0:
                 # Sum of min(b + j, total) over j = 0 ... z.
                 under = min(max(total - b, 0), z + 1)
-                lost = under * b + under * (under - 1) // 2 + (z + 1 - under) * total
-                value += hits * (1.0 - lost / (bound * (z + 1.0)))
+                penalty = under * b + under * (under - 1) // 2 + (z + 1 - under) * total
+                value += hits * (1.0 - penalty / (bound * (z + 1.0)))
             else:
                 value += hits
             others += hits + negative

@@ -1,4 +1,4 @@
-"""How likely the labels are by the predicted probabilities: LogLoss, NE and RIG."""
+"""Measure probabilities by their loss and by their mean."""
 
 from __future__ import annotations
 
@@ -9,22 +9,68 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fastrank_eval.columns import frozen
-from fastrank_eval.elementary import log, log1p
-from fastrank_eval.kernel import kernel
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.elementary import log, log1p
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.measures.base import REL, Param, number
-from fastrank_eval.measures.pooled_measure import (
+from fastrank_eval.measures.pooled import (
     PooledValue,
     SummedMeasure,
     positive_mask,
     undefined,
 )
-from fastrank_eval.measures.probabilities import SAMPLING_RATE, recalibrated
-from fastrank_eval.scratch import scratch
 
 if TYPE_CHECKING:
-    from fastrank_eval.chunk import Scored
-    from fastrank_eval.clustered_sums import ChunkSums
+    from fastrank_eval.groups.chunk import Scored
+    from fastrank_eval.measures.clustered_sums import ChunkSums
+
+
+SAMPLING_RATE = Param(
+    "sampling_rate",
+    1,
+    "share of the negatives that the model was trained on, in ]0, 1]: p becomes p / (p + (1 - p) / "
+    "rate)",
+    number(above=0, most=1),
+)
+
+
+def sampling_rate_of(value: object) -> float:
+    """Read a sampling rate for all measures; None means 1."""
+    if value is None:
+        return 1
+    try:
+        rate: float = SAMPLING_RATE.read(value)
+    except ValueError as wrong:
+        raise ArgumentError(f"sampling_rate={value!r} is not {wrong}.") from None
+    return rate
+
+
+def recalibrate(score: np.ndarray, sampling_rate: float) -> np.ndarray:
+    """Correct probabilities of a model trained on a sample of the negatives.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,)
+        In [0, 1].
+    sampling_rate : float
+        In ]0, 1]; 1 changes nothing.
+
+    Returns
+    -------
+    ndarray, shape (rows,), read-only
+        float64, or `score` itself.
+
+    References
+    ----------
+    He et al. (2014), doi:10.1145/2648584.2648589, section 6.3.
+    """
+    if sampling_rate == 1:
+        return score
+    p = score.astype(np.float64)
+    # The rate is above 0 and the sum at least 1, so there is no 0/0.
+    with np.errstate(over="ignore"):  # for rates below 1e-308 the probability is 0
+        return frozen(p / (p + (1.0 - p) / sampling_rate))
 
 
 def _clamp(value: Any) -> str | float:
@@ -40,16 +86,16 @@ def _clamp(value: Any) -> str | float:
 CLAMP = Param(
     "clamp",
     1e-15,
-    "probabilities are taken to lie at least this far from 0 and from 1; 'type': the epsilon of "
-    "the type of the scores, 2.2e-16 for float64",
+    "clamp probabilities to at least this far from 0 and 1; 'type': the epsilon of the type of "
+    "the scores, 2.2e-16 for float64",
     _clamp,
 )
 
-#: Rows whose losses are found and added before the next: what lies between stays in the cache.
+#: Rows whose losses are computed and added at a time: intermediate arrays stay in the cache.
 _BLOCK = 1 << 14
 
 _SQRT_HALF_BITS = int(np.float64(math.sqrt(0.5)).view(np.int64))
-#: ln 2 in two parts: the first has 32 binary places, so that a power times it is exact.
+#: ln 2 in two parts. The first has 32 binary places, so its product with an exponent is exact.
 _LN2_HIGH = int(Decimal(2).ln() * (1 << 32)) / (1 << 32)
 _LN2_LOW = float(Decimal(2).ln() - Decimal(_LN2_HIGH))
 
@@ -67,23 +113,23 @@ def _background(value: Any) -> str | float:
 BACKGROUND = Param(
     "background",
     "slice",
-    "whose share of positives is the background: 'slice', these rows, or the share itself, in "
-    "]0, 1[, such as that of all rows or of the rows trained on",
+    "the background share of positives: 'slice', that of these rows, or a number in ]0, 1[, such "
+    "as the share of all rows or of the training rows",
     _background,
 )
 
 
 class _Likelihood(SummedMeasure):
-    """Measures of the likelihood of labels, from the same sums."""
+    """Base class of measures of the likelihood of labels."""
 
     scores = "probability"
     options: ClassVar[tuple[Param, ...]] = (REL, SAMPLING_RATE, CLAMP)
     terms = ("loss", "weight", "positive", "clamped")
-    told = 1
+    detail_terms = 1
 
     def state_key(self) -> Hashable:
         key = "likelihood", float(self.rel), float(self.sampling_rate)
-        # States from before there was a choice keep their name.
+        # The default adds nothing to the key, so older states keep their key.
         return key if self.clamp == CLAMP.default else (*key, self.clamp)
 
     def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
@@ -93,40 +139,40 @@ class _Likelihood(SummedMeasure):
             clamp = scored.epsilon or float(np.finfo(scored.score.dtype).eps)
         for lo in range(0, len(positive), _BLOCK):
             here = slice(lo, lo + _BLOCK)
-            probability = recalibrated(scored.score[here], self.sampling_rate)
-            loss, found = losses(probability, positive[here], clamp)
-            clamped += found
+            probability = recalibrate(scored.score[here], self.sampling_rate)
+            loss, count = losses(probability, positive[here], clamp)
+            clamped += count
             if scored.weight is not None:
                 loss *= scored.weight[here]
             sums.add(0, loss)
         sums.add_weights(1)
         sums.add_positives(2, self.rel)
-        sums.tell(3, clamped)
+        sums.add_detail(3, clamped)
 
-    def of_sums(self, sums: Mapping[str, float]) -> PooledValue:
+    def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
         if not sums["weight"] > 0:
             return undefined("zero_weight")
         loss, rate = sums["loss"] / sums["weight"], sums["positive"] / sums["weight"]
-        found = self.of_loss(loss, rate)
+        result = self.from_loss(loss, rate)
         clamped = {"clamped rows": int(sums["clamped"])} if sums["clamped"] else {}
-        return PooledValue(found.value, found.reason, clamped)
+        return PooledValue(result.value, result.reason, clamped)
 
     def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
         weight = sums["weight"]
         loss, rate = sums["loss"] / weight, sums["positive"] / weight
-        of_loss, of_rate = self.slopes(loss, rate)
+        from_loss, of_rate = self.slopes(loss, rate)
         return {
-            "loss": of_loss / weight,
+            "loss": from_loss / weight,
             "positive": of_rate / weight,
-            "weight": -(of_loss * loss + of_rate * rate) / weight,
+            "weight": -(from_loss * loss + of_rate * rate) / weight,
         }
 
-    def of_loss(self, loss: float, rate: float) -> PooledValue:
-        """The value from the mean loss and the share of positives."""
+    def from_loss(self, loss: float, rate: float) -> PooledValue:
+        """Compute the value from the mean loss and the share of positives."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def slopes(self, loss: float, rate: float) -> tuple[float, float]:
-        """The derivatives of a defined value by the mean loss and by the share of positives."""
+        """Return the derivatives by the mean loss and the share of positives."""
         raise NotImplementedError  # pragma: no cover - abstract
 
 
@@ -143,7 +189,7 @@ class LogarithmicLoss(_Likelihood):
     higher_is_better = False
     range = (0.0, math.inf)
 
-    def of_loss(self, loss: float, rate: float) -> PooledValue:
+    def from_loss(self, loss: float, rate: float) -> PooledValue:
         return PooledValue(loss)
 
     def slopes(self, loss: float, rate: float) -> tuple[float, float]:
@@ -164,7 +210,7 @@ class NormalizedEntropy(_Likelihood):
     higher_is_better = False
     range = (0.0, math.inf)
 
-    def of_loss(self, loss: float, rate: float) -> PooledValue:
+    def from_loss(self, loss: float, rate: float) -> PooledValue:
         c = rate if self.background == "slice" else float(self.background)
         if not 0 < c < 1:
             return undefined("single_class")
@@ -178,7 +224,7 @@ class NormalizedEntropy(_Likelihood):
 
 
 class InformationGain(NormalizedEntropy):
-    """RIG, the share of the entropy that predictions take away: 1 - NE."""
+    """RIG, the share of the entropy that predictions remove: 1 - NE."""
 
     name = "RIG"
     summary = "relative information gain, 1 - NE"
@@ -187,13 +233,13 @@ class InformationGain(NormalizedEntropy):
     higher_is_better = True
     range = (-math.inf, 1.0)
 
-    def of_loss(self, loss: float, rate: float) -> PooledValue:
-        entropy = super().of_loss(loss, rate)
+    def from_loss(self, loss: float, rate: float) -> PooledValue:
+        entropy = super().from_loss(loss, rate)
         return PooledValue(1.0 - entropy.value, entropy.reason)
 
     def slopes(self, loss: float, rate: float) -> tuple[float, float]:
-        of_loss, of_rate = super().slopes(loss, rate)
-        return -of_loss, -of_rate
+        from_loss, of_rate = super().slopes(loss, rate)
+        return -from_loss, -of_rate
 
 
 LogLoss = LogarithmicLoss()
@@ -202,12 +248,14 @@ RIG = InformationGain()
 
 
 def _entropy(share: float) -> float:
-    """Of a share in ]0, 1[, in nats."""
+    """Compute the entropy of a share in ]0, 1[, in nats."""
     return -(share * log(share) + (1 - share) * log1p(-share))
 
 
 def losses(probability: np.ndarray, positive: np.ndarray, clamp: float) -> tuple[np.ndarray, int]:
-    """Minus the natural logarithm of the probability of each label, to 1e-15 of itself.
+    """Compute the negative log likelihood of each label.
+
+    The relative error is at most 1e-15.
 
     Parameters
     ----------
@@ -221,38 +269,48 @@ def losses(probability: np.ndarray, positive: np.ndarray, clamp: float) -> tuple
     loss : ndarray of float64, shape (rows,)
         Scratch of the calling thread.
     clamped : int
-        How many probabilities were clamped.
+        Number of clamped probabilities.
     """
     rows = len(probability)
-    loss, kept, scaled = (scratch(use, rows, np.float64) for use in ("loss", "kept", "scaled"))
+    loss, likelihood, scaled = (
+        scratch(use, rows, np.float64) for use in ("loss", "likelihood", "scaled")
+    )
     exponent = scratch("exponent", rows)
-    bits = frozen(kept.view(np.int64))
+    bits = frozen(likelihood.view(np.int64))
     clamped = _losses(
-        probability, positive, clamp, kept, bits, scaled.view(np.int64), scaled, exponent, loss
+        probability,
+        positive,
+        clamp,
+        likelihood,
+        bits,
+        scaled.view(np.int64),
+        scaled,
+        exponent,
+        loss,
     )
     return loss, int(clamped)
 
 
 @kernel
-def _losses(probability, positive, clamp, kept, bits, mantissa, scaled, exponent, out):  # type: ignore[no-untyped-def]
-    """Minus the logarithm of the probability of each label; how many had to be clamped.
+def _losses(probability, positive, clamp, likelihood, bits, mantissa, scaled, exponent, out):  # type: ignore[no-untyped-def]
+    """Compute the negative log likelihoods; return the number of clamped ones.
 
-    Loops over few rows, of which each reads some arrays and writes others: LLVM makes them SIMD,
-    and every machine the same bits, as no multiplication is fused with an addition.
+    Each loop reads some arrays and writes others, so LLVM makes them SIMD. All machines give the
+    same bits, because no multiplication is fused with an addition.
 
     Parameters
     ----------
-    kept, scaled : ndarray of float64, shape (rows,)
-        Scratch; `bits` and `mantissa` are the bits of the first and of another.
+    likelihood, scaled : ndarray of float64, shape (rows,)
+        Scratch memory. `bits` and `mantissa` are the bits of `likelihood` and of `scaled`.
     """
     clamped = 0
     for i in range(probability.shape[0]):
-        given = np.float64(probability[i])
-        p = min(max(given, clamp), 1.0 - clamp)
-        clamped += p != given
+        score = np.float64(probability[i])
+        p = min(max(score, clamp), 1.0 - clamp)
+        clamped += p != score
         other = 1.0 - p
-        kept[i] = p if positive[i] else other
-        # What rounding 1 - p lost: it matters where p is small, and the power below is 0.
+        likelihood[i] = p if positive[i] else other
+        # The rounding error of 1 - p: it matters if p is small and the power below is 0.
         out[i] = 0.0 if positive[i] else (1.0 - other) - p
     for i in range(probability.shape[0]):
         # A power of two times a number in [sqrt(1/2), sqrt(2)[.
@@ -264,7 +322,7 @@ def _losses(probability, positive, clamp, kept, bits, mantissa, scaled, exponent
         s = f / (2.0 + f)
         z = s * s
         # ln((1 + s) / (1 - s)) = 2 s (1 + z / 3 + z^2 / 5 ...), z < 0.0295; 2 s = f - s f. Pairs
-        # of terms do not wait for one another.
+        # of terms are computed in parallel.
         square = z * z
         first = (2.0 / 3.0 + z * (2.0 / 5.0)) + square * (2.0 / 7.0 + z * (2.0 / 9.0))
         second = (2.0 / 11.0 + z * (2.0 / 13.0)) + square * (2.0 / 15.0 + z * (2.0 / 17.0))
@@ -273,3 +331,207 @@ def _losses(probability, positive, clamp, kept, bits, mantissa, scaled, exponent
         power = np.float64(exponent[i])
         out[i] = -(power * _LN2_HIGH + (f + (power * _LN2_LOW - s * (f - rest))))
     return clamped
+
+
+class _Deviation(SummedMeasure):
+    """Base class of weighted means of deviations of scores from labels."""
+
+    terms = ("deviation", "weight")
+    higher_is_better = False
+    range = (0.0, math.inf)
+
+    def deviations(self, difference: np.ndarray) -> np.ndarray:
+        """Compute the terms from score minus label; may overwrite the array."""
+        return np.square(difference, out=difference)
+
+    def outcome(self, scored: Scored) -> np.ndarray:
+        """Return the outcome that each row's score is compared with."""
+        label = scored.chunk.columns.label
+        return label if scored.scored_rows is None else label[scored.scored_rows]
+
+    def predicted(self, score: np.ndarray) -> np.ndarray:
+        """Return the prediction that is compared with the outcome."""
+        return score
+
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
+        outcome, weight = self.outcome(scored), scored.weight
+        for lo in range(0, len(outcome), _BLOCK):
+            here = slice(lo, lo + _BLOCK)
+            difference = self.predicted(scored.score[here]).astype(np.float64)
+            difference -= outcome[here]
+            with np.errstate(over="ignore"):
+                terms = self.deviations(difference)
+                if weight is not None:
+                    terms *= weight[here]
+            if not terms.max() < np.inf:
+                raise MeasureError(
+                    f"{self}: scores, labels or weights are so large that a term passes the "
+                    "largest double; scale them down."
+                )
+            sums.add(0, terms)
+        sums.add_weights(1)
+
+    def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        if not sums["weight"] > 0:
+            return undefined("zero_weight")
+        return PooledValue(self.from_mean(sums["deviation"] / sums["weight"]))
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        mean = sums["deviation"] / sums["weight"]
+        slope = self.slope(mean) / sums["weight"]
+        return {"deviation": slope, "weight": -slope * mean}
+
+    def from_mean(self, mean: float) -> float:
+        """Compute the value from the mean of the deviations."""
+        return mean
+
+    def slope(self, mean: float) -> float:
+        """Return the derivative of `from_mean`."""
+        return 1.0
+
+
+class MeanAbsoluteError(_Deviation):
+    """MAE, the mean distance of scores from labels, as numbers."""
+
+    name = "MAE"
+    summary = "mean distance between score and label, as numbers"
+    formula = "sum_i w_i |s_i - l_i| / sum_i w_i"
+    reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
+    spellings = ("mean_absolute_error",)
+    scores = "finite number"
+
+    def state_key(self) -> Hashable:
+        return "absolute deviation"
+
+    def deviations(self, difference: np.ndarray) -> np.ndarray:
+        return np.abs(difference, out=difference)
+
+
+class MeanSquaredError(_Deviation):
+    """MSE, the mean squared distance of scores from labels, as numbers."""
+
+    name = "MSE"
+    summary = "mean squared distance between score and label, as numbers"
+    formula = "sum_i w_i (s_i - l_i)^2 / sum_i w_i"
+    reference = "Willmott & Matsuura (2005), doi:10.3354/cr030079"
+    spellings = ("mean_squared_error",)
+    scores = "finite number"
+
+    def state_key(self) -> Hashable:
+        return "squared deviation"
+
+
+class RootMeanSquaredError(MeanSquaredError):
+    """RMSE, the root of MSE."""
+
+    name = "RMSE"
+    summary = "root of the mean squared distance between score and label, as numbers"
+    formula = "sqrt(MSE)"
+    spellings = ("root_mean_squared_error",)
+
+    def from_mean(self, mean: float) -> float:
+        return math.sqrt(mean)
+
+    def slope(self, mean: float) -> float:
+        # If no row deviates, no group does: the error is 0 for any slope, as for MSE.
+        return 0.5 / math.sqrt(mean) if mean > 0 else 0.0
+
+
+class BrierScore(_Deviation):
+    """Brier, the mean squared distance of probabilities from the outcomes."""
+
+    name = "Brier"
+    summary = "mean squared distance between the probability and 1 (positive) or 0; it is "
+    summary += "Reliability - Resolution + Uncertainty"
+    formula = "sum_i w_i (p_i - y_i)^2 / sum_i w_i"
+    reference = "Brier (1950), doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2"
+    spellings = ("brier_score", "brier_score_loss")
+    options = (REL, SAMPLING_RATE)
+    scores = "probability"
+    range = (0.0, 1.0)
+
+    def state_key(self) -> Hashable:
+        return "Brier", float(self.rel), float(self.sampling_rate)
+
+    def outcome(self, scored: Scored) -> np.ndarray:
+        return positive_mask(scored, self.rel)
+
+    def predicted(self, score: np.ndarray) -> np.ndarray:
+        return recalibrate(score, self.sampling_rate)
+
+
+MAE = MeanAbsoluteError()
+MSE = MeanSquaredError()
+RMSE = RootMeanSquaredError()
+Brier = BrierScore()
+
+#: Rows whose products with the weight are computed and added at a time.
+_MEAN_BLOCK = 1 << 15
+
+
+class _MeanPrediction(SummedMeasure):
+    """Base class of measures from the sums of predictions and of positives."""
+
+    options = (REL, SAMPLING_RATE)
+    scores = "probability"
+    terms = ("predicted", "positive", "weight")
+    higher_is_better = False
+
+    def state_key(self) -> Hashable:
+        return "mean prediction", float(self.rel), float(self.sampling_rate)
+
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
+        weight = scored.weight
+        for lo in range(0, len(scored.score), _MEAN_BLOCK):
+            here = slice(lo, lo + _MEAN_BLOCK)
+            predicted = recalibrate(scored.score[here], self.sampling_rate)
+            sums.add(0, predicted if weight is None else predicted * weight[here])
+        sums.add_positives(1, self.rel)
+        sums.add_weights(2)
+
+
+class PredictedOverObserved(_MeanPrediction):
+    """PCOC, predicted clicks over observed clicks."""
+
+    name = "PCOC"
+    summary = "predicted over observed clicks: 1 is calibrated, above 1 over-estimates"
+    formula = "sum_i w_i p_i / sum_i w_i y_i"
+    reference = "He et al. (2014), doi:10.1145/2648584.2648589 (there: calibration)"
+    spellings = ("predicted_click_over_click", "calibration_ratio")
+    range = (0.0, math.inf)
+
+    def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        if not sums["weight"] > 0:
+            return undefined("zero_weight")
+        if not sums["positive"] > 0:
+            return undefined("no_relevant")
+        return PooledValue(sums["predicted"] / sums["positive"])
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        positive = sums["positive"]
+        return {"predicted": 1 / positive, "positive": -sums["predicted"] / positive / positive}
+
+
+class MeanBias(_MeanPrediction):
+    """Bias, the mean prediction less the share of positives."""
+
+    name = "Bias"
+    summary = "mean prediction less the share of positives: 0 is calibrated"
+    formula = "sum_i w_i (p_i - y_i) / sum_i w_i; PCOC - 1 is the same over the share of positives"
+    reference = "Murphy & Winkler (1987), doi:10.1175/1520-0493(1987)115<1330:AGFFFV>2.0.CO;2"
+    spellings = ("mean_error",)
+    range = (-1.0, 1.0)
+
+    def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        if not sums["weight"] > 0:
+            return undefined("zero_weight")
+        return PooledValue((sums["predicted"] - sums["positive"]) / sums["weight"])
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        weight = sums["weight"]
+        bias = (sums["predicted"] - sums["positive"]) / weight
+        return {"predicted": 1 / weight, "positive": -1 / weight, "weight": -bias / weight}
+
+
+PCOC = PredictedOverObserved()
+Bias = MeanBias()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrank_eval.profiles import PROFILES
+from fastrank_eval.engine.conventions import PROFILES
 from tests.conformance.parity import Ledger
 from tests.conformance.samples import Sample, real_samples
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import fastrank_eval
+from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.measures import measure
-from fastrank_eval.profiles import PROFILES
 from tests.conformance.samples import Sample
 
 TOLERANCE = 1e-9

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 from fastrank_eval.measures import measure
 from tests.conformance.runs import Qrels, Run, evaluated_run, in_our_order
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import fastrank_eval as fe
-from fastrank_eval.spark import worker
+from fastrank_eval.integrations.spark import worker
 from tests.distributed.conftest import started
 
 #: How long a slow attempt waits for another to begin.

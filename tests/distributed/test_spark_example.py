@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import fastrank_eval as fe
-from fastrank_eval.cli import cli
+from fastrank_eval.apps.cli.main import cli
 from tests.distributed.conftest import ROOT, settings, spark_missing
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,7 @@ def test_example__prints_the_numbers_of_a_local_run_and_keeps_its_state(
     assert numbers(done.stdout) == numbers(f"{expected}\n{compared}\n")
     assert len(numbers(done.stdout)) > 8
     kept = fe.load_state(state)
-    assert kept.seen[0].fingerprint == expected.state.seen[0].fingerprint
+    assert kept.provenance[0].fingerprint == expected.state.provenance[0].fingerprint
     assert repr(kept.result().values) == repr(expected.values)
     assert parquet.read_table(groups).num_rows == expected.per_group.num_rows
 

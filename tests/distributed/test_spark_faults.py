@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.spark import frames, job, worker
+from fastrank_eval.integrations.spark import frames, job, worker
 
 OPTIONS: dict[str, Any] = {"label": "click", "score": "old", "measures": "GAUC,AUC"}
 
@@ -96,7 +96,7 @@ def test_wrong_argument__is_refused_before_a_job_runs(frame, monkeypatch, option
     def no_job(replies: Any) -> None:
         raise AssertionError("a job was run")
 
-    monkeypatch.setattr(job, "_collected", no_job)
+    monkeypatch.setattr(job, "_collect", no_job)
     with pytest.raises(fe.FastRankEvalError, match=told):
         fe.spark.evaluate(frame, **{**OPTIONS, **options})
 
@@ -126,14 +126,14 @@ def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, 
         "shuffle": lambda rows: rows.repartition(4),
         "fewer": lambda rows: rows.coalesce(2),
     }
-    real = frames.grouped
+    real = frames.group_rows
 
-    def changed(*args: Any, **named: Any) -> frames.Grouped:
+    def changed(*args: Any, **named: Any) -> frames.GroupedFrame:
         found = real(*args, **named)
         key = f"c{found.names.index(found.key)}"
         return found._replace(frame=changes[how](found.frame).sortWithinPartitions(key))
 
-    monkeypatch.setattr(job, "grouped", changed)
+    monkeypatch.setattr(job, "group_rows", changed)
     with (
         configured(spark__sql__adaptive__advisoryPartitionSizeInBytes="2k"),
         pytest.raises(fe.SparkError, match="belongs elsewhere"),
@@ -142,20 +142,20 @@ def test_plan_that_may_part_groups__is_detected(frame, monkeypatch, configured, 
 
 
 def test_partition_that_does_not_reply__is_missed(frame, monkeypatch) -> None:
-    real = job._collected
-    monkeypatch.setattr(job, "_collected", lambda replies: real(replies)[1:])
+    real = job._collect
+    monkeypatch.setattr(job, "_collect", lambda replies: real(replies)[1:])
     with pytest.raises(fe.SparkError, match="4 partitions were asked for, and 3 replied"):
         fe.spark.evaluate(frame, group="user", **OPTIONS)
 
 
 def test_partition_that_replies_twice__is_noticed(frame, monkeypatch) -> None:
-    real = job._collected
+    real = job._collect
 
     def twice(replies: Any) -> Any:
         rows = real(replies)
         return [*rows, rows[0]]
 
-    monkeypatch.setattr(job, "_collected", twice)
+    monkeypatch.setattr(job, "_collect", twice)
     with pytest.raises(fe.SparkError, match="counted twice"):
         fe.spark.evaluate(frame, group="user", **OPTIONS)
 
@@ -212,11 +212,11 @@ def test_workers_of_another_version__are_refused(frame, monkeypatch) -> None:
 
 
 def test_states_too_large_for_the_driver__the_remedy_is_named(spark) -> None:
-    message = job._lacking(
+    message = job._missing_package(
         "... is bigger than spark.driver.maxResultSize (1 GiB)", job._LARGE_STATES
     )
     assert "AUC(bins=65536)" in message
-    assert job._lacking("something else", "") == ""
+    assert job._missing_package("something else", "") == ""
 
 
 def test_keys_of_another_order__a_hash_of_a_group_that_is_gone_is_told_as_it_is(frame) -> None:

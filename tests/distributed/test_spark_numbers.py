@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.measure_value import MeasureValue
+from fastrank_eval.engine.records import MeasureValue
 
 MEASURES = "GAUC,nDCG@10,RR,AUC,LogLoss,ECE(bins=10),PPV(threshold=0.5)"
 KEYS = ["user", "short", "name", ["user", "session"]]
@@ -42,7 +42,7 @@ def test_any_number_of_partitions__the_bits_of_the_local_engine(frame, local, pa
         partitions=partitions,
     )
     assert bits(found.values) == bits(local.values)
-    assert found.state.seen[0].fingerprint == local.state.seen[0].fingerprint
+    assert found.state.provenance[0].fingerprint == local.state.provenance[0].fingerprint
     assert (found.meta.rows, found.meta.groups) == (local.meta.rows, local.meta.groups)
     assert found.meta.conventions == {**local.meta.conventions, "order": "spark"}
 
@@ -237,7 +237,7 @@ def test_states_of_two_jobs__merge_and_do_not_count_twice(frame, log, tmp_path) 
     with pytest.raises(fe.MergeError, match="hold the same 6000 rows"):
         found.merge(again)
     found.save(tmp_path / "one.state")
-    assert fe.load_state(tmp_path / "one.state").seen == found.seen
+    assert fe.load_state(tmp_path / "one.state").provenance == found.provenance
 
 
 @pytest.mark.parametrize("test", ["clustered_t", "wilcoxon", "bootstrap"])
@@ -283,4 +283,4 @@ def test_compare__with_auc_and_slices(frame, log) -> None:
     found = fe.spark.compare(frame, partitions=3, **options)
     expected = fe.compare(log, **options)
     assert [repr(line) for line in found] == [repr(line) for line in expected]
-    assert found.line("AUC").se > 0
+    assert found.find("AUC").se > 0

@@ -1,0 +1,371 @@
+"""Check arguments against ranges, choices and annotations."""
+
+from __future__ import annotations
+
+import os
+import re
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, NamedTuple, ParamSpec, TypeGuard, TypeVar
+
+import numpy as np
+
+from fastrank_eval._lib.errors import ArgumentError, near
+
+__all__ = ["is_list_like", "matches_annotation", "shown", "typed"]
+
+
+#: The allowed values of arguments that take one of a few words.
+CHOICES = {
+    "groups": ("all", "with_relevant"),
+    "unretrieved": ("error", "allow"),
+    "unjudged": ("error", "allow", "drop"),
+    "weight_rows": ("refuse", "ignore"),
+    "score_type": ("given", "float32"),
+    "order": ("auto", "sorted", "grouped", "scattered"),
+}
+
+#: Counts of rows must fit a signed integer of 64 bits.
+_MAX_INT64 = 2**63 - 1
+_MAX_SPACES = 64
+
+
+def column_name(role: str, value: object) -> str:
+    """Return the name of a column after a check."""
+    if not isinstance(value, str) or not value:
+        raise ArgumentError(f"{role}={value!r} is not a column name.")
+    return value
+
+
+def column_names(role: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one or more distinct column names after a check."""
+    if not isinstance(value, Iterable):
+        raise ArgumentError(f"{role}={value!r} is not a column name or a list of names.")
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if not names:
+        raise ArgumentError(f"{role} names no column.")
+    for name in names:
+        column_name(role, name)
+        if names.count(name) > 1:
+            raise ArgumentError(f"{role} names column '{name}' more than once.")
+    return names
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise unless a value is True or False."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name}: must be True or False, got {value!r}; pass one of them.")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise unless a value is one of the allowed words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentError(
+            f"{name}={value!r} is not one of {', '.join(map(repr, choices))}."
+            f"{near(str(value), choices)}"
+        )
+
+
+def check_options(
+    caller: str,
+    names: Iterable[str],
+    function: Callable[..., Any],
+    without: Collection[str] = (),
+) -> None:
+    """Raise for unknown options and for missing required options.
+
+    Parameters
+    ----------
+    caller : str
+        Name of the function that the user called, for the message.
+    names : iterable of str
+        The names of the options that the user passed.
+    function : callable
+        The function that takes the options as keyword-only parameters.
+    without : collection of str
+        Parameters of `function` that are no options of `caller`.
+    """
+    names = list(names)
+    options = {
+        name: parameter
+        for name, parameter in signature(function).parameters.items()
+        if parameter.kind is Parameter.KEYWORD_ONLY and name not in without
+    }
+    for name in names:
+        if name not in options:
+            raise ArgumentError(
+                f"{caller}() takes no {name}.{near(name, list(options))} "
+                f"It takes {', '.join(options)}."
+            )
+    for name, parameter in options.items():
+        if parameter.default is Parameter.empty and name not in names:
+            raise ArgumentError(f"{caller}() needs {name}=...")
+
+
+def at_least_one(name: str, value: Any, default: Any, maximum: float = _MAX_INT64) -> Any:
+    """Return an integer of at least 1 after a check; `default` for None."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ArgumentError(f"{name}={value!r} is not a whole number of at least 1.")
+    if value > maximum:
+        raise ArgumentError(f"{name}: must be at most {maximum:,}, got {shown(value)}; pass less.")
+    return int(value)
+
+
+def check_indent(value: int | None) -> int | None:
+    """Return the indent of JSON in spaces after a check; None means one line."""
+    if value is not None and not 0 <= value <= _MAX_SPACES:
+        raise ArgumentError(
+            f"indent: must be None or a whole number from 0 to {_MAX_SPACES}, got {shown(value)}; "
+            "pass None for one line."
+        )
+    return value
+
+
+def check_fraction(name: str, value: Any) -> float:
+    """Return a number in ]0, 1[ after a check."""
+    numeric = isinstance(value, int | float | np.integer | np.floating)
+    if isinstance(value, bool) or not numeric or not 0 < value < 1:
+        raise ArgumentError(f"{name}={value!r} is not a number between 0 and 1, both excluded.")
+    return float(value)
+
+
+def processors() -> int:
+    """Count the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _Type(NamedTuple):
+    """A type of an annotation: its name and the types in its brackets."""
+
+    name: str
+    inner: tuple[tuple[_Type, ...], ...]
+
+
+#: The descriptions of annotated types in messages.
+_DESCRIPTIONS = {
+    "None": "None",
+    "str": "text",
+    "bool": "True or False",
+    "int": "a whole number",
+    "float": "a number",
+    "bytes": "bytes",
+    "Mapping": "a mapping",
+    "dict": "a mapping",
+    "Callable": "a function",
+    "PathLike": "a path",
+}
+_LIST_LIKE = ("Sequence", "Iterable", "list", "tuple")
+
+
+def typed(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Check the types of arguments against the annotations of a function.
+
+    The check reads the text of each annotation. It understands alternatives between ``|``,
+    numbers, text, booleans, paths, mappings and sequences with their items, and classes by their
+    name. It skips all other annotations, ``object`` and ``Any``.
+
+    Parameters
+    ----------
+    function : callable
+        Its module must have ``from __future__ import annotations``.
+
+    Returns
+    -------
+    callable
+        The same function; it raises `ArgumentError` with the name of the argument.
+    """
+    parsed: list[tuple[tuple[str, ...], dict[str, tuple[_Type, ...]], str]] = []
+
+    @wraps(function)
+    def checked(*args: _P.args, **keywords: _P.kwargs) -> _R:
+        if not parsed:  # at the first call: importing stays fast
+            parsed.append(_parse_signature(function))
+        names, types, rest = parsed[0]
+        for index, value in enumerate(args):
+            name = names[index] if index < len(names) else rest
+            _check(name, value, types.get(name))
+        for name, value in keywords.items():
+            _check(name, value, types.get(name))
+        return function(*args, **keywords)
+
+    return checked
+
+
+#: Messages show values of these types, and only the type of other values.
+_BUILTIN_TYPES = (str, bytes, int, float, complex, list, tuple, dict, set, type(None), type)
+
+
+def shown(value: object) -> str:
+    """Return a short text of a value for messages."""
+    if not isinstance(value, _BUILTIN_TYPES):
+        return f"a value of type {type(value).__name__}"
+    try:
+        text = " ".join(reprlib.repr(value).split())
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def matches_annotation(value: object, annotation: str) -> bool:
+    """Return whether a value has an annotated type.
+
+    Examples
+    --------
+    >>> matches_annotation(["a"], "list[str]"), matches_annotation(["a", 1], "list[str]")
+    (True, False)
+    >>> matches_annotation(None, "int | None")
+    True
+    """
+    return any(_fits(value, alternative) for alternative in _parse_union(annotation))
+
+
+def _parse_signature(
+    function: Callable[..., Any],
+) -> tuple[tuple[str, ...], dict[str, tuple[_Type, ...]], str]:
+    """Return positional names, types by name, and the name of ``*args``."""
+    names, types, rest = [], {}, ""
+    for parameter in signature(function).parameters.values():
+        if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+        elif parameter.kind is Parameter.VAR_POSITIONAL:
+            rest = parameter.name
+        annotation = parameter.annotation
+        # The parser of measures raises clearer errors.
+        if (
+            parameter.kind is not Parameter.VAR_KEYWORD
+            and isinstance(annotation, str)
+            and not re.search(r"\bMeasure\b", annotation)
+        ):
+            types[parameter.name] = _parse_union(annotation)
+    return tuple(names), types, rest
+
+
+def _parse_union(annotation: str) -> tuple[_Type, ...]:
+    types = [_parse_type(text) for text in _split_outside_brackets(annotation, "|")]
+    # A path may be text with surrogates, which the check of "str" refuses.
+    path = any(item.name == "PathLike" for item in types)
+    return tuple(item for item in types if not (path and item.name == "str"))
+
+
+def _parse_type(text: str) -> _Type:
+    name, bracket, inner = text.partition("[")
+    arguments = _split_outside_brackets(inner[:-1], ",") if bracket else []
+    return _Type(
+        name.rpartition(".")[2],
+        tuple(_parse_union(item) for item in arguments if item != "..." and item[0] != "["),
+    )
+
+
+def _split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split text at a separator outside of brackets."""
+    items, depth = [""], 0
+    for sign in text:
+        depth += (sign == "[") - (sign == "]")
+        if sign == separator and not depth:
+            items.append("")
+        else:
+            items[-1] += sign
+    return [item.strip() for item in items]
+
+
+def _check(name: str, value: object, types: tuple[_Type, ...] | None) -> None:
+    if types and not any(_fits(value, alternative) for alternative in types):
+        expected = " or ".join(dict.fromkeys(map(_describe, types)))
+        if isinstance(value, str) and not is_unicode(value):
+            expected += " without lone surrogates"
+        raise ArgumentError(f"{name}: must be {expected}, got {shown(value)}; pass such a value.")
+
+
+def _describe(alternative: _Type) -> str:
+    if alternative.name in _LIST_LIKE:
+        inner = " or ".join(map(_describe, alternative.inner[0])) if alternative.inner else "values"
+        return f"a list, each item {inner}"
+    article = "an" if alternative.name[0] in "AEIOU" else "a"
+    return _DESCRIPTIONS.get(alternative.name, f"{article} {alternative.name}")
+
+
+def _fits(value: Any, alternative: _Type) -> bool:
+    name, inner = alternative
+    if name in ("Any", "object", "ArrayLike"):
+        return True
+    if name == "None":
+        return value is None
+    if name == "str":
+        return isinstance(value, str) and is_unicode(value)
+    if name == "bool":
+        return isinstance(value, bool | np.bool_)
+    if name == "int":
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if name == "float":
+        return isinstance(value, int | float | np.integer | np.floating) and _is_double(value)
+    if name == "bytes":
+        return isinstance(value, bytes | bytearray | memoryview) or _has_class_name(value, "Buffer")
+    if name == "Callable":
+        return callable(value)
+    if name == "PathLike":  # surrogates stand for bytes that are no UTF-8
+        return isinstance(value, str | os.PathLike) and _is_file_name(value)
+    if name in ("Mapping", "dict"):
+        return isinstance(value, Mapping) and _all_fit(value.items(), inner)
+    if name in ("list", "tuple") and not isinstance(value, list | tuple):
+        return False
+    if name in _LIST_LIKE:
+        # An iterator can be read only once: the function checks its items.
+        return is_list_like(value) and (
+            not hasattr(value, "__len__") or _all_fit(((item,) for item in value), inner[:1])
+        )
+    return _has_class_name(value, name)
+
+
+def _all_fit(rows: Iterable[tuple[Any, ...]], types: tuple[tuple[_Type, ...], ...]) -> bool:
+    return all(
+        any(_fits(item, alternative) for alternative in alternatives)
+        for row in rows
+        for item, alternatives in zip(row, types, strict=False)
+    )
+
+
+def is_list_like(value: object) -> TypeGuard[Iterable[Any]]:
+    """Return whether a value is iterable, but no text or bytes."""
+    if isinstance(value, str | bytes | bytearray) or not isinstance(value, Iterable):
+        return False
+    return getattr(value, "ndim", 1) == 1  # a 0-dimensional array cannot be iterated over
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can encode a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_file_name(value: str | os.PathLike[Any]) -> bool:
+    try:
+        name = os.fspath(value)
+        return isinstance(name, str) and b"\0" not in os.fsencode(name)
+    except (UnicodeEncodeError, TypeError):
+        return False
+
+
+def _is_double(value: Any) -> bool:
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return not isinstance(value, bool)
+
+
+def _has_class_name(value: object, name: str) -> bool:
+    """Return whether a class of a value has a name; nothing is imported."""
+    return any(base.__name__ == name for base in type(value).__mro__)

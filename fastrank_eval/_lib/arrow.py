@@ -1,0 +1,162 @@
+"""Make Arrow arrays from Python values and NumPy arrays from Arrow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = [
+    "arrow_column",
+    "arrow_value",
+    "as_array",
+    "bytes_column",
+    "column_with_nulls",
+    "decode_array",
+    "fixed_items",
+    "fixed_width",
+    "frozen",
+    "row_column",
+    "values_column",
+]
+
+
+def arrow_column(values: np.ndarray, kind: pa.DataType | None = None) -> pa.Array:
+    """Wrap a contiguous array of numbers as an Arrow array, without a copy."""
+    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def column_with_nulls(values: np.ndarray, null: np.ndarray) -> pa.Array:
+    """Wrap numbers as an Arrow array that is null where a mask is true."""
+    valid = pa.py_buffer(np.packbits(~null, bitorder="little"))
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(values)])
+
+
+def bytes_column(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """Make an Arrow array of strings or bytes with the offsets of the type."""
+    wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    ends = np.array([0, *accumulate(map(len, values))], np.int64 if wide else np.int32)
+    return pa.Array.from_buffers(
+        kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
+    )
+
+
+def values_column(values: Sequence[pa.Scalar], kind: pa.DataType) -> pa.Array:
+    """Make an Arrow array of scalars of one type."""
+    if not values:
+        return pa.nulls(0, kind)
+    return pa.concat_arrays([pa.repeat(value, 1) for value in values])
+
+
+def arrow_value(value: bool | float | str | bytes | None, kind: pa.DataType) -> pa.Scalar:
+    """Make an Arrow scalar: null, a bool, an integer, a float, text or bytes.
+
+    Raises
+    ------
+    OverflowError
+        If the integer type cannot hold the value.
+    UnicodeEncodeError
+        If UTF-8 cannot encode the text.
+    """
+    if value is None:
+        return pa.nulls(1, kind)[0]
+    if isinstance(value, str | bytes):
+        return bytes_column([value.encode() if isinstance(value, str) else value], kind)[0]
+    if pa.types.is_boolean(kind):
+        return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes([bool(value)]))])[0]
+    return arrow_column(np.array([value], kind.to_pandas_dtype()), kind)[0]
+
+
+def as_array(column: pa.Array) -> np.ndarray:
+    """View a primitive Arrow array without nulls as a read-only NumPy array.
+
+    Booleans are copied.
+    """
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    # Not to_numpy(), which imports pandas where it is installed: 0.3 s.
+    return fixed_items(column, np.dtype(column.type.to_pandas_dtype()))
+
+
+def fixed_items(column: pa.Array, dtype: np.dtype) -> np.ndarray:
+    """View the memory of a fixed-width array as a read-only NumPy array."""
+    if not len(column):
+        return frozen(np.empty(0, dtype))
+    start = column.offset * dtype.itemsize
+    return frozen(np.frombuffer(column.buffers()[1], dtype, len(column), start))
+
+
+def decode_array(column: pa.Array) -> pa.Array:
+    """Decode extension types, run ends, dictionaries and string views.
+
+    Arrow can take rows of the result.
+    """
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return decode_array(column.storage)
+    if pa.types.is_run_end_encoded(kind):
+        import pyarrow.compute as pc
+
+        return decode_array(pc.run_end_decode(column))
+    if pa.types.is_dictionary(kind):
+        values = _wide(decode_array(column.dictionary))
+        return pa.DictionaryArray.from_arrays(column.indices, values).dictionary_decode()
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _wide(column: pa.Array) -> pa.Array:
+    """Widen offsets to 64 bits: repeated short strings can pass 2 GiB."""
+    if pa.types.is_string(column.type):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary(column.type):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def row_column(rows: np.ndarray) -> pa.Array:
+    """Convert row numbers to an Arrow array."""
+    return arrow_column(np.ascontiguousarray(rows, np.int64))
+
+
+def frozen(values: np.ndarray) -> np.ndarray:
+    """Make an array read-only and return it.
+
+    Numba compiles a kernel once for read-only arrays and again for writable ones.
+    """
+    values.flags.writeable = False
+    return values
+
+
+def fixed_width(key: pa.Array) -> np.ndarray | None:
+    """View the bytes of a fixed-width key as integers.
+
+    Equal keys have equal integers.
+
+    Parameters
+    ----------
+    key : pyarrow.Array
+        Without nulls.
+
+    Returns
+    -------
+    ndarray or None
+        Shape (rows,), or (rows, words) for 128 and 256 bits; signed for signed integers, dates and
+        timestamps. None for strings and bytes.
+    """
+    kind = key.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return as_array(key)
+    if not (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+        return None
+    width = kind.bit_width // 8
+    if width > 8:
+        return fixed_items(key, np.dtype((np.uint64, (width // 8,))))
+    return fixed_items(key, np.dtype(f"i{width}"))

@@ -1,0 +1,147 @@
+"""Define the errors of fastrank_eval.
+
+Each message says what is wrong, where, which value, and the remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ArgumentError",
+    "ColumnError",
+    "FastRankEvalError",
+    "HistoryError",
+    "MeasureError",
+    "MergeError",
+    "OrderError",
+    "OutputError",
+    "SourceError",
+    "SparkError",
+    "SpillError",
+    "UndefinedError",
+    "near",
+    "text_keys_hint",
+]
+
+
+class FastRankEvalError(ValueError):
+    """Base class of all errors of fastrank_eval."""
+
+
+class SourceError(FastRankEvalError):
+    """A source is missing, corrupt or of unknown format.
+
+    The message names the file.
+    """
+
+
+class ColumnError(FastRankEvalError):
+    """A column is missing, has the wrong type or an invalid value.
+
+    The message names the first row with such a value, and the count of rows.
+    """
+
+
+class MeasureError(FastRankEvalError):
+    """A measure or its option is unknown, or its cutoff is out of range."""
+
+
+class OrderError(FastRankEvalError):
+    """Rows break the promised order.
+
+    A group key occurs again, or a score rises inside a group.
+    """
+
+    row: int | None = None
+
+
+class UndefinedError(FastRankEvalError):
+    """A measure is undefined for a group and ``undefined='error'`` is set."""
+
+
+class OutputError(FastRankEvalError):
+    """An output exists already or cannot be written."""
+
+
+class SparkError(FastRankEvalError):
+    """A Spark job split groups over partitions, or workers lack packages."""
+
+
+class SpillError(FastRankEvalError):
+    """Rows cannot be sorted on disk: no space, no permission, or no DuckDB."""
+
+
+class MergeError(FastRankEvalError):
+    """States have different conventions, or hold the same rows."""
+
+
+class HistoryError(FastRankEvalError):
+    """A history of nights is another file, or cannot be read or written."""
+
+
+class ArgumentError(FastRankEvalError):
+    """An argument or option has a value that is not allowed."""
+
+
+def near(name: object, candidates: Iterable[str]) -> str:
+    """Suggest the candidate with the most similar spelling.
+
+    Parameters
+    ----------
+    name : object
+        The unknown name; a value that is no text gets no suggestion.
+    candidates : iterable of str
+        The existing names.
+
+    Returns
+    -------
+    str
+        ``" Did you mean 'x'?"``, or ``""`` if nothing is close.
+
+    Examples
+    --------
+    >>> near("lable", ["label", "score"])
+    " Did you mean 'label'?"
+    >>> near("lable", ["x", "y"])
+    ''
+    """
+    if not isinstance(name, str):
+        return ""
+    by_lower_case: dict[str, str] = {}
+    for candidate in candidates:
+        by_lower_case.setdefault(candidate.casefold(), candidate)
+    matches = difflib.get_close_matches(name.casefold(), by_lower_case, n=1, cutoff=0.6)
+    return f" Did you mean {by_lower_case[matches[0]]!r}?" if matches else ""
+
+
+def text_keys_hint(kinds: Iterable[str]) -> str:
+    """Explain why some keys are text and others integers.
+
+    Parameters
+    ----------
+    kinds : iterable of str
+        Names of the Arrow types of the keys.
+
+    Returns
+    -------
+    str
+        A sentence, or ``""`` unless the types are text and integers.
+
+    Examples
+    --------
+    >>> text_keys_hint(["string", "int64"])
+    ' Group and item columns of CSV and TSV files are text: cast the integers to string.'
+    >>> text_keys_hint(["int32", "int64"])
+    ''
+    """
+    names = list(kinds)
+    if not (any("string" in name for name in names) and any("int" in name for name in names)):
+        return ""
+    return " Group and item columns of CSV and TSV files are text: cast the integers to string."
+
+
+# Tracebacks show the names that users import.
+for _error in [FastRankEvalError, *FastRankEvalError.__subclasses__()]:
+    _error.__module__ = "fastrank_eval"

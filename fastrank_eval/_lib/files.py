@@ -1,0 +1,380 @@
+"""Write files atomically, and make temporary folders for spilled rows."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, cast
+
+from fastrank_eval._lib import spill_guard
+from fastrank_eval._lib.errors import OutputError, SpillError
+from fastrank_eval._lib.memory import format_bytes
+
+__all__ = ["atomic_path", "check_suffix", "check_writable", "spill_folder"]
+
+
+def check_suffix(
+    argument: str, path: str | os.PathLike[str], suffixes: Sequence[str], remedy: str = ""
+) -> None:
+    """Raise unless the suffix of a file name is allowed.
+
+    Parameters
+    ----------
+    argument : str
+        The argument or option that names the file.
+    path : str or path
+    suffixes : sequence of str
+        The allowed suffixes, at least two.
+    remedy : str, optional
+        Another remedy, appended to the message.
+
+    Raises
+    ------
+    OutputError
+        If the suffix is none of these, in upper or lower case.
+
+    Examples
+    --------
+    >>> check_suffix("--output", "report.html", [".json", ".csv"])
+    Traceback (most recent call last):
+    fastrank_eval.OutputError: --output: must end in .json or .csv, got 'report.html', \
+an unknown suffix; name such a file.
+    """
+    shown = os.fspath(path)
+    suffix = Path(shown).suffix
+    if suffix.lower() not in suffixes:
+        raise OutputError(
+            f"{argument}: must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}, got {shown!r}, "
+            f"{'an unknown' if suffix else 'no'} suffix; name such a file{remedy}."
+        )
+
+
+#: The module of file locks; only POSIX has it.
+fcntl: Any = import_module("fcntl") if os.name == "posix" else None
+
+#: The end of the name of a temporary file; no other program uses it.
+_ENDING = ".fastrank.part"
+_LEFTOVER = re.compile(r"\..*\.[0-9a-f]{12}" + re.escape(_ENDING), re.DOTALL)
+
+
+def check_writable(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Check before the work starts that a file can be written.
+
+    The check creates a temporary file in the folder and removes it again. So a read-only disk or a
+    missing permission raises now.
+
+    Parameters
+    ----------
+    path : str or path
+        File to be written; a symbolic link is followed.
+    overwrite : bool
+        Whether a file that exists may be replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The file itself, links resolved.
+
+    Raises
+    ------
+    OutputError
+        If the file exists and `overwrite` is false, if it is no regular file, if its folder is
+        missing, or if the file or its folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_writable(Path(folder) / "missing" / "report.json")
+    Traceback (most recent call last):
+    fastrank_eval.OutputError: cannot write '...report.json': folder '...missing' does not
+    exist; create it first.
+    """
+    shown = os.fspath(path)
+    if not shown:
+        raise OutputError("cannot write to an empty path: name a file.")
+    target = Path(os.path.realpath(shown))
+    folder = target.parent
+    try:
+        _check_existing(target, shown, overwrite)
+        if not folder.is_dir():
+            problem = "is not a folder" if folder.exists() else "does not exist; create it first"
+            raise OutputError(f"cannot write {shown!r}: folder {str(folder)!r} {problem}.")
+        trial, handle = _create_temporary(target)
+        trial.unlink()
+        if handle is not None:
+            os.close(handle)
+    except OSError as error:
+        raise _output_error(shown, error) from error
+    return target
+
+
+@contextmanager
+def atomic_path(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
+    """Yield a temporary file that replaces the target after success.
+
+    The temporary file lies in the same folder. It is flushed to disk before it is renamed. After
+    an error or an interruption it is removed, so readers see the old file or the new one, never
+    half of it. A run locks its temporary file; files without a lock are leftovers of killed runs
+    and are removed here.
+
+    Parameters
+    ----------
+    path : str or path
+        File to be written; a symbolic link is followed.
+    overwrite : bool
+        Whether the file may replace one that another program has written meanwhile.
+
+    Yields
+    ------
+    pathlib.Path
+        The temporary file, empty.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written: no permission, no space, or it exists and `overwrite` is
+        false.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = Path(folder) / "report.txt"
+    ...     with atomic_path(report) as temporary:
+    ...         _ = temporary.write_text("done")
+    ...     report.read_text()
+    'done'
+    """
+    shown = os.fspath(path)
+    target = Path(os.path.realpath(shown))
+    temporary: Path | None = None
+    handle: int | None = None
+    try:
+        _check_existing(target, shown, overwrite)
+        _remove_leftovers(target.parent)
+        temporary, handle = _create_temporary(target)
+        yield temporary
+        if target.exists():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        _sync(temporary)
+        if overwrite:
+            temporary.replace(target)
+        else:
+            _rename_new(temporary, target, shown)
+        with suppress(OSError):  # some systems cannot sync a folder; the file is complete anyway
+            _sync(target.parent)
+    except OSError as error:
+        raise _output_error(shown, error) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def _check_existing(target: Path, shown: str, overwrite: bool) -> None:
+    try:
+        # Of the path as it is written: realpath resolves a pipe such as /dev/stdout to no file.
+        mode = Path(shown).stat().st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise OutputError(f"cannot write {shown!r}: it is a folder; name a file in it.")
+    if not stat.S_ISREG(mode):
+        raise OutputError(
+            f"cannot write {shown!r}: it is a device or pipe; name a file, or redirect the "
+            "standard output."
+        )
+    if not overwrite:
+        raise OutputError(
+            f"{shown!r} exists already; name another file, or pass --overwrite (in Python: "
+            "overwrite=True)."
+        )
+    if not os.access(target, os.W_OK):
+        raise OutputError(f"cannot write {shown!r}: no right to write to this file.")
+
+
+def _create_temporary(target: Path) -> tuple[Path, int | None]:
+    """Create and lock a temporary file next to the target.
+
+    The end of the process releases the lock.
+    """
+    while True:
+        temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}{_ENDING}")
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        if fcntl is None:
+            os.close(handle)
+            return temporary, None
+        try:
+            with suppress(OSError):  # a file system without locks: leftovers are not removed there
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.fstat(handle).st_nlink:  # else another run has removed it as a leftover
+                return temporary, handle
+        except BaseException:
+            os.close(handle)
+            temporary.unlink(missing_ok=True)
+            raise
+        os.close(handle)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of killed runs: files that no process locks."""
+    if fcntl is None:
+        return
+    with suppress(OSError), os.scandir(folder) as entries:
+        for name in [entry.name for entry in entries if _LEFTOVER.fullmatch(entry.name)]:
+            with suppress(OSError):
+                _remove_unlocked(folder / name)
+
+
+def _remove_unlocked(temporary: Path) -> None:
+    handle = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        info = os.fstat(handle)
+        if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid():
+            temporary.unlink()
+    finally:
+        os.close(handle)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _rename_new(temporary: Path, target: Path, shown: str) -> None:
+    """Rename without replacing: a hard link fails if the name exists."""
+    try:
+        target.hardlink_to(temporary)
+    except FileExistsError:
+        _check_existing(target, shown, overwrite=False)
+        raise
+    except OSError:  # a file system without hard links
+        _check_existing(target, shown, overwrite=False)
+        temporary.replace(target)
+
+
+def _output_error(shown: str, error: OSError) -> OutputError:
+    return OutputError(f"cannot write {shown!r}: {error.strerror or error}.")
+
+
+_SPILL_PREFIX = "fastrank-spill-"
+_LOCK = "in-use"
+
+
+@contextmanager
+def spill_folder(parent: str | os.PathLike[str] | None, needed: int) -> Iterator[Path]:
+    """Make a folder for spilled rows and remove it afterwards.
+
+    Parameters
+    ----------
+    parent : str, path or None
+        The folder around it; None: the system's folder for temporary files.
+    needed : int
+        An estimate of the bytes to write.
+
+    Yields
+    ------
+    pathlib.Path
+        The folder; it holds only a lock file.
+
+    Raises
+    ------
+    SpillError
+        If the folder cannot be made, or if the disk has less free space than needed.
+    """
+    shown = os.fspath(parent) if parent is not None else tempfile.gettempdir()
+    absolute = Path(shown).absolute()
+    if not absolute.is_dir():
+        problem = "is no folder" if absolute.exists() else "does not exist: create it first"
+        raise SpillError(f"the spill folder {shown!r} {problem}, or name another (--spill-dir).")
+    _remove_abandoned(absolute)
+    free = shutil.disk_usage(absolute).free
+    if free < needed:
+        raise SpillError(
+            f"about {format_bytes(needed)} of rows must be spilled, and the disk of {shown!r} has "
+            f"{format_bytes(free)} free: free some, name a folder on another disk (--spill-dir), "
+            "or allow more memory (--memory)."
+        )
+    folder = absolute / f"{_SPILL_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    with ExitStack() as stack:
+        # Register each undo before its action: an interruption may come between any two lines.
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            folder.mkdir(mode=0o700)
+            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise SpillError(
+                f"cannot spill to {shown!r}: {error.strerror or error}; name a folder that can be "
+                "written to (--spill-dir)."
+            ) from error
+        stack.callback(os.close, lock)
+        _try_lock(lock)
+        _start_guard(folder, stack)
+        yield folder
+
+
+def _try_lock(handle: int) -> bool:
+    """Lock a file and return whether this succeeded.
+
+    The end of the process releases the lock.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not a Unix: no lock is known, so nothing is removed
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove spill folders of runs that have ended."""
+    for folder in parent.glob(f"{_SPILL_PREFIX}*"):
+        with suppress(OSError):
+            if not (folder / _LOCK).exists():
+                folder.rmdir()  # removes an empty folder: its run ended before it made the lock
+                continue
+            handle = os.open(folder / _LOCK, os.O_RDWR)
+            try:
+                if _try_lock(handle):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def _start_guard(folder: Path, stack: ExitStack) -> None:
+    """Start a process that removes the folder if this one is killed.
+
+    The stack ends it.
+    """
+    if not sys.executable:
+        return
+    program = [sys.executable, "-I", "-S", spill_guard.__file__, os.fspath(folder)]
+    with suppress(OSError):  # without this process the next run removes the folder
+        guard = subprocess.Popen(  # noqa: S603 - this interpreter, a file of this package
+            program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        stack.callback(guard.wait)
+        stack.callback(cast(IO[bytes], guard.stdin).close)

@@ -1,0 +1,185 @@
+"""Compute the memory budget of a run, and parse and format sizes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from operator import index
+from pathlib import Path
+from typing import SupportsIndex
+
+from fastrank_eval._lib.errors import ArgumentError
+
+__all__ = ["Budget", "format_bytes", "memory_budget", "parse_bytes", "parse_memory"]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+#: Memory of a run besides its rows: decoded batches and scratch of each thread, pooled scores.
+_THREAD_BYTES, _POOL_BYTES = 64 << 20, 384 << 20
+_MIN_BYTES = 256 * 10**6
+#: The default fraction of the free memory that a run may use.
+_FREE_FRACTION = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Memory and disk folder that a run may use.
+
+    Parameters
+    ----------
+    total : int
+        Bytes for the process.
+    rows : int
+        Bytes of these for rows.
+    spill_dir : str or None
+        Folder for rows that do not fit; None: the system's folder for temporary files.
+    """
+
+    total: int
+    rows: int
+    spill_dir: str | None
+
+
+def parse_bytes(text: str | int) -> int:
+    """Parse a number of bytes, or text with a unit.
+
+    Parameters
+    ----------
+    text : str or int
+        ``"4GB"``, ``"512 MiB"``, ``"1.5g"``; GB is 10^9 bytes, GiB 2^30.
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither, or not positive.
+
+    Examples
+    --------
+    >>> parse_bytes("4GB"), parse_bytes("1.5 GiB"), parse_bytes(1 << 20)
+    (4000000000, 1610612736, 1048576)
+    """
+    units = {**_UNITS, **_BINARY}
+    if isinstance(text, str):
+        number = r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?i?)b?\s*"
+        match = re.fullmatch(number, text.casefold())
+        value = int(float(match[1]) * units[match[2]]) if match and match[2] in units else 0
+    else:
+        is_integer = isinstance(text, SupportsIndex) and not isinstance(text, bool)
+        value = index(text) if is_integer else 0
+    if value <= 0:
+        raise ArgumentError(
+            f"memory={text!r} is no amount of memory: write it as '4GB' or '512MB'."
+        )
+    return value
+
+
+def parse_memory(memory: str | int) -> int:
+    """Parse the memory limit of a run.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no amount of memory, or too little for a run.
+    """
+    return _check_minimum(parse_bytes(memory), memory)
+
+
+def _check_minimum(total: int, memory: str | int | None) -> int:
+    if total < _MIN_BYTES:
+        raise ArgumentError(
+            f"memory={memory!r} is too little: a run needs at least {format_bytes(_MIN_BYTES)}."
+        )
+    return total
+
+
+def format_bytes(size: int) -> str:
+    """Format a number of bytes with a unit: ``'1.3 GB'``."""
+    for unit, name in (("t", "TB"), ("g", "GB"), ("m", "MB"), ("k", "kB")):
+        if size >= _UNITS[unit]:
+            return f"{size / _UNITS[unit]:.3g} {name}"
+    return f"{size} bytes"
+
+
+def memory_budget(
+    memory: str | int | None, threads: int, pooled: bool, spill_dir: str | None
+) -> Budget:
+    """Compute the memory budget of a run.
+
+    Parameters
+    ----------
+    memory : str, int or None
+        Limit of the process; None: a fraction of the free memory.
+    threads : int
+    pooled : bool
+        Whether the run pools scores, which takes more memory.
+    spill_dir : str or None
+        Folder for rows that do not fit.
+
+    Raises
+    ------
+    ArgumentError
+        If `memory` is no amount of memory or too little for a run, or if `spill_dir` is no folder.
+    """
+    if spill_dir is not None and not _is_folder(spill_dir):
+        raise ArgumentError(
+            f"spill_dir={_shorten(spill_dir)} is no folder: create it, or name another."
+        )
+    resident = _resident()
+    total = _check_minimum(
+        resident + int(_FREE_FRACTION * _free()) if memory is None else parse_bytes(memory), memory
+    )
+    reserve = resident + threads * _THREAD_BYTES + (_POOL_BYTES if pooled else 0)
+    return Budget(total, max(total - reserve, total // 4), spill_dir)
+
+
+def _is_folder(path: object) -> bool:
+    try:
+        return isinstance(path, str | os.PathLike) and Path(path).is_dir()
+    except (OSError, ValueError):  # too long, or no file name
+        return False
+
+
+def _shorten(path: object) -> str:
+    text = repr(path)
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def _free() -> int:
+    """Return the free bytes of the machine, or of the control group if fewer."""
+    candidates = []
+    if sys.platform == "linux":
+        table = _text("/proc/meminfo")
+        if available := re.search(r"MemAvailable:\s+([0-9]+) kB", table):
+            candidates.append(1024 * int(available[1]))
+        # The limit of a container: the system can reclaim memory of file caches.
+        for limit, used in (
+            ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+            (
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+            ),
+        ):
+            limit_text, used_text = _text(limit).strip(), _text(used).strip()
+            if limit_text.isdigit() and used_text.isdigit():
+                stat = _text(str(Path(limit).with_name("memory.stat")))
+                cached = re.search(r"^(?:total_)?inactive_file ([0-9]+)$", stat, re.MULTILINE)
+                reclaimable = int(cached[1]) if cached else 0
+                candidates.append(max(0, int(limit_text) - int(used_text) + reclaimable))
+    if not candidates and hasattr(os, "sysconf"):
+        candidates.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+    return min(candidates, default=4 << 30)
+
+
+def _resident() -> int:
+    """Return the bytes that this process uses now."""
+    pages = _text("/proc/self/statm").split()
+    return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 256 << 20
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:
+        return ""

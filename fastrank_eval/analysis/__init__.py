@@ -1,0 +1,1 @@
+"""Analyse results: comparisons, curves, thresholds, several classes."""

@@ -1,0 +1,600 @@
+"""Compare models with a baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastrank_eval._lib.arguments import (
+    at_least_one,
+    check_choice,
+    check_fraction,
+    check_options,
+    column_name,
+    processors,
+    typed,
+)
+from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval.analysis.attribution import slicings_of
+from fastrank_eval.analysis.compare_tests import (
+    NO_ERROR,
+    NOT_PAIRED,
+    RESAMPLING,
+    TESTS,
+    Choices,
+    Evidence,
+    adjust_rows,
+    compare_model,
+    group_evidence,
+    pooled_evidence,
+    refuse_pooled,
+)
+from fastrank_eval.analysis.compared_value import ComparedValue
+from fastrank_eval.analysis.comparison import Comparison
+from fastrank_eval.analysis.group_join import (
+    KEEP_GROUPS,
+    GroupJoin,
+    GroupRecords,
+    free_name,
+    group_records,
+    groups_of,
+    join_groups,
+    require_groups,
+)
+from fastrank_eval.engine.conventions import requested_names
+from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
+from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.engine.totals import RowStates, Sums
+from fastrank_eval.measures import Measure, measure
+from fastrank_eval.measures.parser import requested_measures, text_with_options
+from fastrank_eval.measures.pooled import PooledMeasure
+from fastrank_eval.results.result import result_of
+from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
+from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.paired import PairedState
+
+if TYPE_CHECKING:
+    from fastrank_eval.results.result import Result
+    from fastrank_eval.results.state import State
+
+__all__ = [
+    "choices_of",
+    "compare",
+    "compare_results",
+    "compare_states",
+    "comparison_of",
+    "meta_of",
+    "requested_texts",
+    "with_clustered_errors",
+]
+
+
+@typed
+def compare(
+    source: object,
+    *,
+    group: str | Sequence[str],
+    label: str,
+    score: str | Sequence[str],
+    baseline: str,
+    measures: str | Measure | Sequence[str | Measure],
+    test: str = "clustered_t",
+    correction: str = "holm",
+    replicates: int = 10_000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    threads: int | None = None,
+    per_group: bool = True,
+    **options: Any,
+) -> Comparison:
+    """Evaluate models in one pass and test which are better than a baseline.
+
+    The difference of a measure has the paired standard error of two ratios of sums over groups,
+    ``sqrt(U / (U - 1) * sum of (e_b - e_a)^2)``. U is the number of groups that either model uses;
+    each has ``e = w (A - mean) / sum of w``. Groups that are hard or easy for both models cancel.
+
+    Parameters
+    ----------
+    source : object
+        As in `evaluate`.
+    group, label, score, measures
+        As in `evaluate`, with two score columns or more. AUC gets ``se="clustered"``, which keeps
+        the score of every row, unless `se`, `bins` or `max_fpr` is given.
+    baseline : str
+        The score column that every other is compared with.
+    test : str
+        * ``"clustered_t"``: the difference over its standard error, groups being clusters, by
+          Student's t with one degree of freedom less than groups;
+        * ``"clustered_z"``: the same by the normal distribution;
+        * ``"paired_t"``, ``"wilcoxon"``, ``"sign"``: tests of the differences of groups that both
+          models use; each group counts once, its weight is ignored;
+        * ``"randomisation"``: tests the measure itself; models are swapped in random groups;
+        * ``"bootstrap"``: tests the measure itself over resampled groups, with its own standard
+          error and interval (percentiles).
+
+        All are two-sided. All but the first two need a value for each group, which measures of all
+        rows together do not have. Slices are tested by the first.
+    correction : {"holm", "bh", "none"}
+        Holm, or Benjamini and Hochberg. The p-values of every measure and candidate are corrected
+        together; for slices, those of every slice of a slicing, measure and candidate.
+    replicates, seed : int
+        For randomisation and bootstrap. The result has the same bits for any order of the rows and
+        number of threads.
+    confidence : float
+        Level of intervals, in ]0, 1[. A difference is shown where the adjusted p-value is at most
+        ``1 - confidence``.
+    threads : int, optional
+        As in `evaluate`.
+    per_group : bool
+        Keep every group's values for `Comparison.movers` and `Comparison.per_group`. False bounds
+        memory for any number of groups, unless AUC with a clustered error is a measure.
+    **options
+        Any other argument of `evaluate`.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does; `ArgumentError` also if a test cannot be applied to a measure.
+
+    References
+    ----------
+    Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919; Holm (1979); Benjamini & Hochberg
+    (1995), doi:10.1111/j.2517-6161.1995.tb02031.x.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
+    ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
+    >>> comparison = fe.compare(log, group="user", label="click", score=["old", "new"],
+    ...                         baseline="old", measures="GAUC,RR")
+    >>> value = comparison.find("GAUC")
+    >>> round(value.delta, 4), value.wins, value.ties, value.losses
+    (0.3333, 1, 2, 0)
+    """
+    started = perf_counter()
+    names = {"group", "label", "score", "measures", "baseline", *options}
+    check_options("compare", names, run)
+    column_name("baseline", baseline)
+    choices = choices_of(test, correction, confidence, replicates, seed, threads)
+    requested = requested_measures(measures)
+    computed = with_clustered_errors(requested)
+    refuse_pooled(choices.test, requested)
+    if choices.needs_groups and not per_group:
+        raise ArgumentError(
+            f"test={test!r} reads the values of every group, which per_group=False does not keep; "
+            "leave it out, or choose test='clustered_t'."
+        )
+    evaluation = run(
+        source,
+        group=group,
+        label=label,
+        score=score,
+        measures=computed,
+        baseline=baseline,
+        confidence=confidence,
+        threads=threads,
+        per_group=per_group,
+        **options,
+    )
+    return comparison_of(
+        evaluation, choices, requested_texts(requested, computed, evaluation.requested), started
+    )
+
+
+def comparison_of(
+    evaluation: Evaluation, choices: Choices, requested: Mapping[str, str], started: float
+) -> Comparison:
+    """Build the comparison of an evaluation with a baseline.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Of a run, or of a saved state. The values of its groups, if any, move to the result.
+    choices : Choices
+    requested : mapping of str to str
+        Requested names of measures that are computed with other options.
+    started : float
+        Start time by `time.perf_counter`.
+    """
+    plan = evaluation.plan
+    if plan.baseline is None:
+        raise ArgumentError(
+            "there is no baseline to compare with; name one of the score columns: baseline=..."
+        )
+    records = None
+    if plan.per_group:
+        records = group_records(plan, evaluation.keys, evaluation.values, evaluation.schema)
+        evaluation.values.clear()  # `records` has them now, and they may be large
+    baseline = plan.roles.scores[plan.baseline]
+    meta = meta_of(evaluation.meta, baseline, choices)
+    return Comparison(
+        _compare_slices(evaluation, plan.baseline, records, choices),
+        replace(meta, seconds=perf_counter() - started, requested=dict(requested)),
+        baseline,
+        [plan.roles.scores[model] for model in plan.rivals],
+        [str(m) for m in plan.measures],
+        requested,
+        records,
+        evaluated=evaluation.summary,
+    )
+
+
+def with_clustered_errors(measures: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Give AUC a clustered standard error, unless its options exclude one."""
+    return tuple(
+        m(se="clustered") if m.name == "AUC" and not m.given & {"se", "bins", "max_fpr"} else m
+        for m in measures
+    )
+
+
+def requested_texts(
+    requested: Sequence[Measure], computed: Sequence[Measure], renamed: Mapping[str, str]
+) -> dict[str, str]:
+    """Map requested names of measures to the texts of the computed ones."""
+    return requested_names(
+        requested, [renamed.get(text_with_options(measure), str(measure)) for measure in computed]
+    )
+
+
+def choices_of(
+    test: str,
+    correction: str,
+    confidence: float,
+    replicates: int,
+    seed: int,
+    threads: int | None,
+) -> Choices:
+    """Check the arguments of a comparison."""
+    check_choice("test", test, TESTS)
+    check_choice("correction", correction, ("none", *CORRECTIONS))
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
+        raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
+    return Choices(
+        test,
+        correction,
+        check_fraction("confidence", confidence),
+        at_least_one("replicates", replicates, 10_000),
+        int(seed),
+        at_least_one("threads", threads, processors()),
+    )
+
+
+def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
+    """Add the choices of a comparison to the conventions of a run."""
+    resampled = choices.test in RESAMPLING
+    conventions = {
+        "baseline": baseline,
+        "test": choices.test,
+        "correction": choices.correction,
+        "replicates": choices.replicates if resampled else None,
+        "seed": choices.seed if resampled else None,
+    }
+    return replace(
+        meta, conventions={**conventions, **meta.conventions, "confidence": choices.confidence}
+    )
+
+
+def _compare_slices(
+    evaluation: Evaluation, base: int, records: GroupRecords | None, choices: Choices
+) -> list[ComparedValue]:
+    plan, totals = evaluation.plan, evaluation.totals
+    # The slicing is part of the key: "age<18" may be a bin of several slicings.
+    values = {(v.by, v.slice, v.score, v.measure): v for v in evaluation.summary}
+    measures = {str(m): m for m in plan.measures}
+
+    def compare_slice(
+        sums: Sums,
+        slice_index: int,
+        pools: RowStates,
+        slice_key: tuple[str | None, str],
+        records: GroupRecords | None,
+    ) -> list[ComparedValue]:
+        """Compare every candidate by every measure in one slice."""
+        rows = []
+        for model in plan.rivals:
+            sides = [
+                tuple(values[*slice_key, plan.roles.scores[side], text] for text in measures)
+                for side in (base, model)
+            ]
+            evidence = [
+                pooled_evidence(
+                    pools,
+                    model,
+                    measure,
+                    plan.threads,
+                    sums.rows(slice_index),
+                    sums.carriers(slice_index),
+                )
+                if isinstance(measure, PooledMeasure)
+                else group_evidence(
+                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], slice_index
+                )
+                for m, measure in enumerate(plan.measures)
+            ]
+            rows += compare_model(plan.measures, sides[0], sides[1], evidence, choices, records)
+        return rows
+
+    overall = compare_slice(totals.overall, 0, totals.shared.overall, (None, "all"), records)
+    rows = adjust_rows(overall, measures, choices)
+    for slicing, sums, pools in zip(
+        plan.slicings, totals.slices, totals.shared.slices, strict=True
+    ):
+        slice_rows: list[ComparedValue] = []
+        slices = slicing.slices()
+        for slice_index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
+            slice_key = str(slicing.spec), label
+            if (*slice_key, plan.roles.scores[base], str(plan.measures[0])) in values:
+                slice_rows += compare_slice(
+                    sums, slice_index, pools.of(slice_index), slice_key, None
+                )
+        rows += adjust_rows(slice_rows, measures, choices)
+    return rows
+
+
+#: Conventions that change no value, or that a comparison sets itself.
+_IGNORED = ("confidence", "order", "spilled", "measures", "merged")
+#: Conventions that select rows and slices: two results may have different rows.
+_ROW_CONVENTIONS = ("by", "min_groups", "slices_left_out", "where", "limit")
+
+
+def compare_results(
+    result: Result,
+    other: Result | None,
+    baseline: str | None,
+    *,
+    test: str = "clustered_t",
+    correction: str = "holm",
+    replicates: int = 10_000,
+    seed: int = 0,
+    confidence: float | None = None,
+    threads: int | None = None,
+) -> Comparison:
+    """Compare the models of one or two results; see `Result.compare`."""
+    started = perf_counter()
+    if confidence is None:
+        default = result.meta.conventions.get("confidence")
+        confidence = default if isinstance(default, float) else 0.95
+    choices = choices_of(test, correction, confidence, replicates, seed, threads)
+    base = _baseline_of(result, other, baseline)
+    texts = result.measures if other is None else _common_measures(result, other)
+    measures = [measure(text) for text in texts]
+    refuse_pooled(choices.test, measures)
+    joined: GroupJoin | None = None
+    if other is None:
+        records, evaluated = groups_of(result), list(result.values)
+        candidates = [score for score in result.scores if score != base]
+    else:
+        _check_conventions(result, other, texts)
+        names = {base, *other.scores} if base in other.scores else {base}
+        names_of_other = {
+            score: score if score != base else free_name(score, names) for score in other.scores
+        }
+        joined = join_groups(
+            groups_of(result), result.scores.index(base), groups_of(other), texts, names_of_other
+        )
+        records, candidates = joined.groups, list(names_of_other.values())
+        evaluated = [
+            replace(v, score=candidate)
+            for source, score_names in ((result, {base: base}), (other, names_of_other))
+            for v in source.values
+            if v.measure in texts and (candidate := score_names.get(v.score)) is not None
+        ]
+    base_index = records.scores.index(base)
+    measure_indices = [records.measures.index(m) for m in measures]
+    values_by_key = {(v.by, v.slice, v.score, v.measure): v for v in evaluated}
+    rows = []
+    for candidate in candidates:
+        model = records.scores.index(candidate)
+        evidence = [
+            NO_ERROR
+            if records.measures[m].pooled
+            else _evidence_of_records(records, base_index, model, m)
+            for m in measure_indices
+        ]
+        sides = [
+            [values_by_key[None, "all", score, text] for text in texts]
+            for score in (base, candidate)
+        ]
+        rows += compare_model(measures, sides[0], sides[1], evidence, choices, records)
+    by_text = dict(zip(texts, measures, strict=True))
+    rows = adjust_rows(rows, by_text, choices)
+    slicings = slicings_of(result.values)
+    if other is not None:
+        slicings = tuple(by for by in slicings if by in slicings_of(other.values))
+    for by in slicings:
+        rows += adjust_rows(
+            _compare_slice_values(values_by_key, by, measures, base, candidates, choices),
+            by_text,
+            choices,
+        )
+    meta = meta_of(
+        result.meta if other is None else _common_meta(result, other, slicings), base, choices
+    )
+    seconds = meta.seconds if other is None else meta.seconds + other.meta.seconds
+    return Comparison(
+        rows,
+        replace(meta, seconds=seconds + perf_counter() - started),
+        base,
+        candidates,
+        texts,
+        result.requested,
+        records,
+        None if joined is None else joined.counts,
+        [v for v in evaluated if v.by is None or v.by in slicings],
+    )
+
+
+def _evidence_of_records(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
+    """Compute evidence from the values of groups, by exact sums."""
+    paired = PairedState(1)
+    sides = [
+        (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
+    ]
+    states = []
+    for values, weights in sides:
+        state, ones = MeanState(1), np.ones(len(values), np.int64)
+        state.add(0, values, weights, ones, ones)
+        states.append(state)
+    (base_values, base_weights), (model_values, model_weights) = sides
+    paired.add(0, base_values, model_values, base_weights, model_weights)
+    return group_evidence(records.measures[m], 0, states[0], states[1], paired)
+
+
+def _compare_slice_values(
+    values: Mapping[tuple[str | None, str, str, str], MeasureValue],
+    by: str,
+    measures: Sequence[Measure],
+    base: str,
+    candidates: Sequence[str],
+    choices: Choices,
+) -> list[ComparedValue]:
+    """Compare the slices of one slicing by their values, without groups."""
+    slices = dict.fromkeys(label for key_by, label, *_ in values if key_by == by)
+    evidence = [NOT_PAIRED] * len(measures)
+    rows = []
+    for label in slices:
+        for name in candidates:
+            sides = [
+                [_slice_value(values, (by, label, side), m) for m in measures]
+                for side in (base, name)
+            ]
+            rows += compare_model(measures, sides[0], sides[1], evidence, choices, None)
+    return rows
+
+
+def _slice_value(
+    values: Mapping[tuple[str | None, str, str, str], MeasureValue],
+    slice_key: tuple[str, str, str],
+    measure: Measure,
+) -> MeasureValue:
+    """Look up the value of a slice; undefined if the result has no such slice."""
+    value = values.get((*slice_key, str(measure)))
+    if value is not None:
+        return value
+    by, label, score = slice_key
+    aggregate = "pooled" if measure.pooled else measure.aggregate
+    nan = math.nan
+    return MeasureValue(score, label, str(measure), nan, 0, 0, {}, nan, nan, aggregate, by=by)
+
+
+def _common_meta(result: Result, other: Result, slicings: Sequence[str]) -> Meta:
+    """Keep the conventions that both results share."""
+    own, others = result.meta.conventions, other.meta.conventions
+    common = {
+        name: value
+        for name, value in own.items()
+        if name not in _ROW_CONVENTIONS
+        or (name in others and plain_value(value) == plain_value(others[name]))
+    }
+    common.pop("by", None)
+    if slicings:
+        common["by"] = list(slicings)
+    return replace(result.meta, conventions=common)
+
+
+def _baseline_of(result: Result, other: Result | None, requested: str | None) -> str:
+    if requested is None and other is not None and len(result.scores) == 1:
+        return result.scores[0]
+    names = ", ".join(map(repr, result.scores))
+    if requested is None:
+        raise ArgumentError(f"name the baseline, one of {names}: baseline=...")
+    name = column_name("baseline", requested)
+    if name not in result.scores:
+        raise ArgumentError(
+            f"baseline={name!r} is none of the score columns {names} of this result."
+            f"{near(name, result.scores)}"
+        )
+    if other is None and len(result.scores) < 2:
+        raise ArgumentError(
+            f"this result has no other model than {name!r}; pass the result that has: "
+            "base.compare(candidate)."
+        )
+    return name
+
+
+def _common_measures(result: Result, other: Result) -> tuple[str, ...]:
+    """List the measures that both results have."""
+    texts = tuple(text for text in result.measures if text in other.measures)
+    if not texts:
+        raise ArgumentError(
+            f"the results share no measure: one has {', '.join(result.measures)}, the other "
+            f"{', '.join(other.measures)}; evaluate both by the same."
+        )
+    return texts
+
+
+def _check_conventions(result: Result, other: Result, texts: Sequence[str]) -> None:
+    """Raise if the conventions of two results differ."""
+    left, right = (plain_value(r.meta.conventions) for r in (result, other))
+    names = [
+        name for name in dict.fromkeys([*left, *right]) if name not in _IGNORED + _ROW_CONVENTIONS
+    ]
+    pairs = [(name, left.get(name), right.get(name)) for name in names]
+    left_options, right_options = left.get("measures") or {}, right.get("measures") or {}
+    pairs += [
+        (f"options of {text}", left_options.get(text), right_options.get(text)) for text in texts
+    ]
+    for name, left_value, right_value in pairs:
+        if left_value != right_value:
+            raise ArgumentError(
+                f"the results are not of the same conventions: {name} is {left_value!r} in one and "
+                f"{right_value!r} in the other; evaluate both by the same."
+            )
+
+
+def compare_states(
+    state: State,
+    other: State | None,
+    baseline: str | None,
+    *,
+    test: str = "clustered_t",
+    correction: str = "holm",
+    replicates: int = 10_000,
+    seed: int = 0,
+    confidence: float | None = None,
+    min_groups: int | None = None,
+    threads: int | None = None,
+) -> Comparison:
+    """Compare the models of one or two states; see `State.compare`."""
+    started = perf_counter()
+    level = 0.95 if confidence is None else confidence
+    choices = choices_of(test, correction, level, replicates, seed, threads)
+    base = state.baseline if baseline is None else column_name("baseline", baseline)
+    if other is None and base is not None and base == state.baseline:
+        if choices.needs_groups and not state.has_groups:
+            raise ArgumentError(
+                f"test={test!r} reads the values of every group, which {state.shown} does not "
+                f"have; {KEEP_GROUPS}, or choose test='clustered_t'."
+            )
+        evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
+        refuse_pooled(test, evaluation.plan.measures)
+        level = evaluation.plan.confidence
+        choices = choices_of(test, correction, level, replicates, seed, threads)
+        return comparison_of(evaluation, choices, state.requested, started)
+    for each in (state,) if other is None else (state, other):
+        groups = each.values_of_groups()
+        require_groups(groups, each.shown, each.baseline, alone=other is None)
+    evaluation = state.evaluation(confidence=confidence, min_groups=min_groups)
+    confidence_level = evaluation.plan.confidence
+    other_result = (
+        None if other is None else other.result(confidence=confidence_level, min_groups=min_groups)
+    )
+    return result_of(evaluation).compare(
+        other_result,
+        baseline=base,
+        test=test,
+        correction=correction,
+        replicates=replicates,
+        seed=seed,
+        threads=threads,
+    )

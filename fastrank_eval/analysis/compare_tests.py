@@ -1,0 +1,586 @@
+"""Test the difference of two models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fastrank_eval._lib.elementary import exp, exp_each
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.threads import choose_map
+from fastrank_eval.analysis.attribution import (
+    CHANCE,
+    error_of_rela_impr,
+    has_chance,
+    rela_impr,
+    slopes_of_rela_impr,
+)
+from fastrank_eval.analysis.compared_value import ComparedValue
+from fastrank_eval.analysis.comparison_slices import verdict_on
+from fastrank_eval.analysis.group_join import GroupRecords, group_ids
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.totals import RowStates
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
+from fastrank_eval.stats.bootstrap import (
+    bootstrap,
+    bootstrap_error,
+    bootstrap_interval,
+    bootstrap_p_value,
+    randomisation_p_value,
+    swap_models,
+)
+from fastrank_eval.stats.hypothesis_tests import (
+    PairedTest,
+    adjust_p_values,
+    clustered_t,
+    clustered_z,
+    group_differences,
+    paired_t,
+    sign_test,
+    wilcoxon,
+)
+from fastrank_eval.stats.intervals import FEW_GROUPS, Support, normal_quantile, t_quantile
+from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.paired import (
+    GroupPairs,
+    PairedState,
+    error_of_difference,
+    error_of_sums,
+)
+from fastrank_eval.stats.power import minimum_detectable_difference
+
+__all__ = [
+    "NEED_GROUPS",
+    "NOT_PAIRED",
+    "NO_ERROR",
+    "RESAMPLING",
+    "TESTS",
+    "Choices",
+    "Evidence",
+    "TestResult",
+    "adjust_rows",
+    "compare_measure",
+    "compare_model",
+    "error_test",
+    "group_evidence",
+    "group_tests",
+    "pooled_evidence",
+    "refuse_pooled",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The standard error of a difference and the groups behind it.
+
+    Parameters
+    ----------
+    se : float
+        Standard error, groups being clusters; NaN where unknown.
+    support : Support
+        The groups behind the standard error.
+    pairs : GroupPairs or None
+        Comparison of the groups; None if they have no values.
+    caution : str or None
+        Why there is no standard error, if the measure is the reason.
+    rela_impr_se : float
+        Standard error of RelaImpr; NaN where unknown, or where the measure has no RelaImpr.
+    """
+
+    se: float = math.nan
+    support: Support = field(default_factory=lambda: Support(0))
+    pairs: GroupPairs | None = None
+    caution: str | None = None
+    rela_impr_se: float = math.nan
+
+
+#: For measures whose difference has no known error.
+NO_ERROR = Evidence(caution="pooled")
+#: For slices of results: groups are not known by slice, so they cannot be paired. An error without
+#: pairs would be too large for models on the same rows.
+NOT_PAIRED = Evidence(caution="not_paired")
+
+
+def group_evidence(
+    measure: Measure,
+    m: int,
+    base: MeanState,
+    other: MeanState,
+    paired: PairedState,
+    slice_index: int = 0,
+) -> Evidence:
+    """Compute the evidence on a mean, geometric mean or sum over groups.
+
+    Parameters
+    ----------
+    measure : Measure
+    m : int
+        Index of the measure in the states.
+    base, other : MeanState
+        State of each model.
+    paired : PairedState
+        State of both models.
+    slice_index : int
+    """
+    weighted = measure.weight != "uniform"
+    base_moments = base.moments(m, weighted, slice_index)
+    other_moments = other.moments(m, weighted, slice_index)
+    cross, pairs = paired.cross(m, slice_index), paired.pairs(m, slice_index)
+    if measure.aggregate == "sum":
+        se = error_of_sums(base_moments, other_moments, cross, pairs.groups)
+        return Evidence(se, Support(pairs.groups), pairs)
+    slopes = 1.0, 1.0
+    means = base.mean(m, weighted, slice_index), other.mean(m, weighted, slice_index)
+    if measure.aggregate == "geometric mean" and not any(map(math.isnan, means)):
+        slopes = exp(means[0]), exp(means[1])
+    se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
+    support, rela_impr_se = paired.support(m, base_moments, other_moments, slice_index), math.nan
+    if has_chance(measure) and not math.isnan(rela_impr(means[1], means[0])):
+        slopes = slopes_of_rela_impr(means[1], means[0])
+        rela_impr_se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
+    return Evidence(se, support, pairs, rela_impr_se=rela_impr_se)
+
+
+def pooled_evidence(
+    pools: RowStates, model: int, measure: PooledMeasure, threads: int, rows: int, by_rows: float
+) -> Evidence:
+    """Compute the evidence on a measure of all rows together.
+
+    Parameters
+    ----------
+    pools : RowStates
+        States of all rows, or of a slice.
+    model : int
+        Index of the candidate.
+    measure : PooledMeasure
+    threads, rows : int
+        The number of threads that may share the work, and the number of rows.
+    by_rows : float
+        Effective number of groups by their rows.
+    """
+    se, groups, carriers = pools.difference_error(model, measure, choose_map(threads, rows))
+    if not groups:
+        return NO_ERROR
+    # Without `difference`, 7 to 10 % of the differences of AUC, whose influences are bounded, would
+    # be false positives.
+    return Evidence(
+        se, Support(groups, by_rows, carriers, difference=isinstance(measure, ClusteredMeasure))
+    )
+
+
+#: Differences whose deviation is at most this share of their mean differ only by rounding.
+_ROUNDING = 2.0**-50
+#: Why RelaImpr has no interval, or no value.
+_NEAR, _NOT_ABOVE = "near_chance", "not_above_chance"
+
+
+def compare_measure(
+    measure: Measure,
+    base: MeasureValue,
+    candidate: MeasureValue,
+    evidence: Evidence,
+    choices: Choices,
+    result: TestResult | None = None,
+) -> ComparedValue:
+    """Compare two models by one measure, before any correction.
+
+    Parameters
+    ----------
+    measure : Measure
+    base, candidate : MeasureValue
+    evidence : Evidence
+    choices : Choices
+    result : TestResult, optional
+        Result of a test by the values of every group. By default the difference is tested by its
+        standard error.
+    """
+    delta = candidate.value - base.value
+    test = choices.test
+    if result is None:
+        test = test if test == "clustered_z" else "clustered_t"
+        result = error_test(test, delta, evidence)
+    se, low, high = result.interval or _interval_of(delta, evidence, choices.confidence, test)
+    row = ComparedValue(
+        score=candidate.score,
+        baseline=base.score,
+        by=candidate.by,
+        slice=candidate.slice,
+        measure=candidate.measure,
+        aggregate=candidate.aggregate,
+        base_value=base.value,
+        value=candidate.value,
+        delta=delta,
+        relative=delta / abs(base.value) if base.value else math.nan,
+        se=se,
+        ci_low=low,
+        ci_high=high,
+        test=test,
+        statistic=result.statistic,
+        p_value=result.p_value,
+        groups=evidence.support.groups,
+        degrees=_degrees(evidence, test),
+        caution=_caution(delta, evidence, result),
+    )
+    if has_chance(measure):
+        row = _with_rela_impr(row, base, candidate, evidence, choices)
+    pairs = evidence.pairs
+    if pairs is None:
+        return row
+    varies = pairs.deviation > _ROUNDING * abs(pairs.mean)
+    wins, losses = pairs.higher, pairs.lower
+    if not measure.higher_is_better:
+        wins, losses = losses, wins
+    return replace(
+        row,
+        wins=wins,
+        ties=pairs.ties,
+        losses=losses,
+        only_base=pairs.only_base,
+        only_candidate=pairs.only_other,
+        effect_size=pairs.mean / pairs.deviation if varies else math.nan,
+    )
+
+
+def compare_model(
+    measures: Sequence[Measure],
+    base: Sequence[MeasureValue],
+    candidate: Sequence[MeasureValue],
+    evidence: Sequence[Evidence],
+    choices: Choices,
+    records: GroupRecords | None,
+) -> list[ComparedValue]:
+    """Compare two models by every measure, before any correction.
+
+    Parameters
+    ----------
+    measures : sequence of Measure
+    base, candidate : sequence of MeasureValue
+        Values of each model, one for each measure.
+    evidence : sequence of Evidence
+        One for each measure.
+    choices : Choices
+    records : GroupRecords or None
+        Values of every group, for tests that need them. With None, differences are tested by their
+        standard errors.
+    """
+    results: dict[int, TestResult] = {}
+    if records is not None and choices.needs_groups:
+        deltas = {m: other.value - base[m].value for m, other in enumerate(candidate)}
+        indices = [records.scores.index(side[0].score) for side in (base, candidate)]
+        results = group_tests(choices, records, indices[0], indices[1], deltas)
+    return [
+        compare_measure(measure, base[m], candidate[m], evidence[m], choices, results.get(m))
+        for m, measure in enumerate(measures)
+    ]
+
+
+def adjust_rows(
+    rows: Sequence[ComparedValue], measures: Mapping[str, Measure], choices: Choices
+) -> list[ComparedValue]:
+    """Add adjusted p-values and verdicts to comparisons made together.
+
+    Parameters
+    ----------
+    rows : sequence of ComparedValue
+    measures : mapping of str to Measure
+        By text.
+    choices : Choices
+    """
+    p_values = np.array([row.p_value for row in rows], np.float64)
+    count = int(np.count_nonzero(~np.isnan(p_values)))
+    # For tiny confidences the difference would round to 1.
+    alpha = min(1 - choices.confidence, math.nextafter(1.0, 0.0))
+    if choices.correction != "none":
+        alpha /= max(count, 1)
+    corrected = []
+    for row, p_value in zip(
+        rows, adjust_p_values(p_values, choices.correction).tolist(), strict=True
+    ):
+        row = replace(row, p_adjusted=p_value, comparisons=count, mdd=_detectable(row, alpha))
+        verdict = verdict_on(row, measures[row.measure], choices.confidence)
+        corrected.append(replace(row, verdict=verdict))
+    return corrected
+
+
+def _interval_of(
+    delta: float, evidence: Evidence, confidence: float, test: str
+) -> tuple[float, float, float]:
+    """Compute standard error and interval of a difference, or NaN."""
+    se = evidence.se
+    if math.isnan(delta) or math.isnan(se) or evidence.support.groups < 2:
+        return math.nan, math.nan, math.nan
+    if test == "clustered_z":
+        half_width = normal_quantile(confidence) * se
+    else:
+        half_width = t_quantile(confidence, evidence.support.degrees) * se
+    return se, delta - half_width, delta + half_width
+
+
+def _degrees(evidence: Evidence, test: str) -> float:
+    """Find the degrees of freedom of the standard error, or NaN."""
+    if test == "clustered_z" or evidence.support.groups < 2:
+        return math.nan
+    return evidence.support.degrees
+
+
+def _caution(delta: float, evidence: Evidence, result: TestResult) -> str | None:
+    if math.isnan(delta):
+        return "undefined"
+    if evidence.caution:
+        return evidence.caution
+    support = evidence.support
+    if support.groups < 2:
+        return "one_group" if support.groups else None
+    if not delta and not evidence.se:
+        return "no_difference"
+    if result.note == "no_variance":
+        return "no_variance"
+    return "few_groups" if support.effective_groups < FEW_GROUPS else None
+
+
+def _detectable(row: ComparedValue, alpha: float) -> float:
+    if not row.se > 0 or row.groups < 2:  # without variance the test has no p-value
+        return math.nan
+    degrees = None if math.isnan(row.degrees) else row.degrees
+    return minimum_detectable_difference(row.se, alpha=alpha, degrees=degrees)
+
+
+def _with_rela_impr(
+    row: ComparedValue,
+    base: MeasureValue,
+    candidate: MeasureValue,
+    evidence: Evidence,
+    choices: Choices,
+) -> ComparedValue:
+    """Add RelaImpr, with its interval if the baseline is above chance."""
+    improvement = rela_impr(candidate.value, base.value)
+    if math.isnan(improvement):
+        return replace(row, rela_impr_caution=None if math.isnan(row.delta) else _NOT_ABOVE)
+    row = replace(row, rela_impr=improvement)
+
+    def interval_of(value: float, se: float) -> tuple[float, float, float]:
+        return _interval_of(value, replace(evidence, se=se), choices.confidence, row.test)
+
+    _, least, _ = interval_of(base.value, base.se)
+    if least <= CHANCE:
+        return replace(row, rela_impr_caution=_NEAR)
+    se = evidence.rela_impr_se
+    if evidence.pairs is None:
+        se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, evidence.se)
+    se, low, high = interval_of(improvement, se)
+    return replace(row, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)
+
+
+_ERROR_TESTS = ("clustered_t", "clustered_z")
+_PAIRED_TESTS = {"paired_t": paired_t, "wilcoxon": wilcoxon, "sign": sign_test}
+#: Tests that draw replicates.
+RESAMPLING = ("randomisation", "bootstrap")
+#: Tests that need the values of every group.
+NEED_GROUPS = (*_PAIRED_TESTS, *RESAMPLING)
+TESTS = (*_ERROR_TESTS, *NEED_GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The options of a comparison.
+
+    Parameters
+    ----------
+    test : str
+        One of `TESTS`.
+    correction : {"holm", "bh", "none"}
+    confidence : float
+    replicates, seed : int
+        For randomisation and bootstrap.
+    threads : int
+    """
+
+    test: str
+    correction: str
+    confidence: float
+    replicates: int
+    seed: int
+    threads: int
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether the test needs the values of every group."""
+        return self.test in NEED_GROUPS
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """The result of a test of one measure and one candidate.
+
+    Parameters
+    ----------
+    statistic, p_value : float
+    note : str or None
+        As in `PairedTest`.
+    interval : tuple of float, optional
+        Standard error and ends of the interval, if the test has its own.
+    """
+
+    statistic: float
+    p_value: float
+    note: str | None = None
+    interval: tuple[float, float, float] | None = None
+
+
+def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
+    """Raise if a test needs values of groups and a measure has none."""
+    pooled = [str(m) for m in measures if m.pooled]
+    if test in NEED_GROUPS and pooled:
+        hint = " (GAUC is the AUC of each group)" if "AUC" in pooled else ""
+        raise ArgumentError(
+            f"test={test!r} compares values of every group, and {', '.join(pooled)} "
+            f"{'pools' if len(pooled) == 1 else 'pool'} the rows of all groups; leave "
+            f"{'it' if len(pooled) == 1 else 'them'} out{hint}, or choose test='clustered_t'."
+        )
+
+
+def error_test(test: str, delta: float, evidence: Evidence) -> TestResult:
+    """Test a difference by its standard error."""
+    support = evidence.support
+    if test == "clustered_z":
+        return _result_of(clustered_z(delta, evidence.se, support.groups))
+    return _result_of(clustered_t(delta, evidence.se, support.groups, support.degrees))
+
+
+def group_tests(
+    choices: Choices, records: GroupRecords, base: int, model: int, deltas: Mapping[int, float]
+) -> dict[int, TestResult]:
+    """Test measures of two models by the values of every group.
+
+    Parameters
+    ----------
+    choices : Choices
+        With a test that needs these values.
+    records : GroupRecords
+    base, model : int
+        Indices of the two models.
+    deltas : mapping of int to float
+        Differences by the index of the measure; no measure pools rows.
+
+    Returns
+    -------
+    dict of int to TestResult
+        By the index of the measure.
+    """
+    pairs = {
+        m: _Pair(records.measures[m], delta, *_terms(records, base, model, m))
+        for m, delta in deltas.items()
+    }
+    if choices.test in _PAIRED_TESTS:
+        test = _PAIRED_TESTS[choices.test]
+        return {
+            m: _result_of(test(group_differences(*pair.base_terms, *pair.model_terms)))
+            for m, pair in pairs.items()
+        }
+    ids = group_ids(records.keys)
+    if choices.test == "randomisation":
+        return _randomisation_tests(choices, pairs, ids)
+    return _bootstrap_tests(choices, pairs, ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The difference of a measure and the terms of both models."""
+
+    measure: Measure
+    delta: float
+    base_terms: np.ndarray
+    model_terms: np.ndarray
+
+    def difference(self, base_sums: np.ndarray, model_sums: np.ndarray) -> np.ndarray:
+        """Compute differences from sums of terms, each of shape (replicates, 2)."""
+        return _value(self.measure, model_sums) - _value(self.measure, base_sums)
+
+    def differing(self) -> int:
+        """Count the groups in which the terms of both models differ."""
+        return int(np.count_nonzero((self.base_terms != self.model_terms).any(axis=0)))
+
+
+def _terms(records: GroupRecords, base: int, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.stack(records.terms(base, m)), np.stack(records.terms(model, m))
+
+
+def _value(measure: Measure, sums: np.ndarray) -> np.ndarray:
+    """Compute values from weighted sums, NaN without weight."""
+    numerator, denominator = sums[:, 0], sums[:, 1]
+    values = np.full(len(sums), np.nan)
+    has_weight = denominator > 0
+    if measure.aggregate == "sum":
+        values[has_weight] = numerator[has_weight]
+        return values
+    np.divide(numerator, denominator, out=values, where=has_weight)
+    return exp_each(values) if measure.aggregate == "geometric mean" else values
+
+
+def _result_of(test: PairedTest) -> TestResult:
+    return TestResult(test.statistic, test.p_value, test.note)
+
+
+def _randomisation_tests(
+    choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
+) -> dict[int, TestResult]:
+    # A measure whose patterns can all be tried is tested alone: other measures do not change it.
+    differing = {m: pair.differing() for m, pair in pairs.items()}
+    alone = [m for m, n in differing.items() if n < 32 and 1 << n <= choices.replicates]
+    others = [m for m in pairs if m not in alone]
+    results = {}
+    for members in [*([m] for m in alone), others]:
+        if not members:
+            continue
+        base_terms, model_terms = (
+            np.concatenate([getattr(pairs[m], side) for m in members])
+            for side in ("base_terms", "model_terms")
+        )
+        replicates = swap_models(
+            base_terms, model_terms, ids, choices.replicates, choices.seed, threads=choices.threads
+        )
+        for position, m in enumerate(members):
+            columns = slice(2 * position, 2 * position + 2)
+            differences = pairs[m].difference(
+                replicates.sums_a[:, columns], replicates.sums_b[:, columns]
+            )
+            p_value = randomisation_p_value(pairs[m].delta, differences, replicates.exact)
+            results[m] = TestResult(pairs[m].delta, p_value)
+    return results
+
+
+def _bootstrap_tests(
+    choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
+) -> dict[int, TestResult]:
+    results = {}
+    # A sum is not divided by the number of groups drawn, so that number must be the original one.
+    for kind, members in (
+        ("poisson", [m for m, pair in pairs.items() if pair.measure.aggregate != "sum"]),
+        ("multinomial", [m for m, pair in pairs.items() if pair.measure.aggregate == "sum"]),
+    ):
+        if not members:
+            continue
+        sums = bootstrap(
+            np.concatenate(
+                [side for m in members for side in (pairs[m].base_terms, pairs[m].model_terms)]
+            ),
+            ids,
+            choices.replicates,
+            choices.seed,
+            kind=kind,
+            threads=choices.threads,
+        )
+        for position, m in enumerate(members):
+            first = 4 * position
+            values = pairs[m].difference(sums[:, first : first + 2], sums[:, first + 2 : first + 4])
+            interval = bootstrap_interval(pairs[m].delta, values, choices.confidence)
+            results[m] = TestResult(
+                pairs[m].delta,
+                bootstrap_p_value(pairs[m].delta, values),
+                interval=(bootstrap_error(values), *interval),
+            )
+    return results

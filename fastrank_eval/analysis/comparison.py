@@ -1,0 +1,490 @@
+"""Hold the result of a comparison: differences with their errors."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import at_least_one, check_indent, typed
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.attribution import (
+    decompose_by_slices,
+    decomposition_rows,
+    is_mean,
+    mover_rows,
+    movers_table,
+    refuse_without_mean,
+    slicings_of,
+)
+from fastrank_eval.analysis.compared_value import (
+    ComparedValue,
+    compared_csv,
+    compared_table,
+    comparison_rows,
+)
+from fastrank_eval.analysis.comparison_view import TerminalView, markdown, plain
+from fastrank_eval.analysis.group_join import GroupRecords
+from fastrank_eval.engine.records import Meta
+from fastrank_eval.measures import measure
+from fastrank_eval.results.gates import judge
+from fastrank_eval.results.lookup import find_measure, find_score, find_slicing, refuse_pooled
+from fastrank_eval.results.result_view import meta_with_notes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from fastrank_eval.analysis.attribution import Decomposition
+    from fastrank_eval.engine.records import MeasureValue, Meta
+    from fastrank_eval.measures import Measure
+    from fastrank_eval.results.gates import Gate, Verdict
+
+__all__ = ["Comparison", "ReportedComparison"]
+
+
+class ReportedComparison(ABC):
+    """The output formats of `Comparison`."""
+
+    values: tuple[ComparedValue, ...]
+    meta: Meta
+    baseline: str
+    scores: tuple[str, ...]
+    measures: tuple[str, ...]
+    joined: dict[str, int] | None
+    evaluated: tuple[MeasureValue, ...]
+
+    @property
+    @abstractmethod
+    def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
+        """Decompositions by candidate, measure and slicing."""
+
+    @abstractmethod
+    def mover_tables(self, top: int) -> dict[tuple[str, str], pa.Table]:
+        """List the groups with the largest changes, by candidate and measure."""
+
+    @abstractmethod
+    def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+        """Find the slices with the largest changes of a measure."""
+
+    @typed
+    def to_dict(self, movers: int = 0) -> dict[str, Any]:
+        """Build the content of the JSON report.
+
+        Parameters
+        ----------
+        movers : int
+            The largest number of groups to list as ``"movers"`` that raised the first measure of
+            groups most, and of groups that lowered it most.
+
+        Returns
+        -------
+        dict
+            ``{"meta": {...}, "comparisons": [...], "joined": ..., "decompositions": [...],
+            "movers": [...]}`` of plain Python values, None for NaN. The last three are left out if
+            they are empty.
+        """
+        content: dict[str, Any] = {
+            "meta": meta_with_notes(self.evaluated, self.meta),
+            "comparisons": comparison_rows(self.values),
+        }
+        if self.joined is not None:
+            content["joined"] = self.joined
+        if self.decompositions:
+            content["decompositions"] = list(decomposition_rows(self.decompositions))
+        mover_tables = self.mover_tables(movers)
+        if mover_tables:
+            content["movers"] = [
+                {"score": score, "measure": text, **row}
+                for (score, text), table in mover_tables.items()
+                for row in mover_rows(table)
+            ]
+        return content
+
+    @typed
+    def to_json(self, indent: int | None = 2, movers: int = 0) -> str:
+        """Write :meth:`to_dict` as JSON.
+
+        Parameters
+        ----------
+        indent : int or None
+            Spaces a level; None for one line.
+        movers : int
+            As in `to_dict`.
+
+        Returns
+        -------
+        str
+            Strictly valid JSON in ASCII; an undefined number is null.
+        """
+        return json.dumps(self.to_dict(movers), indent=check_indent(indent), allow_nan=False)
+
+    @typed
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Write the summary as CSV with all digits, empty where undefined.
+
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that a spreadsheet does not read it as a formula.
+
+        Returns
+        -------
+        str
+        """
+        return compared_csv(comparison_rows(self.values), safe)
+
+    @typed
+    def to_markdown(self, movers: int = 0) -> str:
+        """Write the report as markdown.
+
+        Parameters
+        ----------
+        movers : int
+            As in `to_dict`.
+
+        Returns
+        -------
+        str
+            Names from data are in code spans, so nothing in them is markup.
+        """
+        return markdown(self, self.mover_tables(movers), movers)
+
+    @typed
+    def with_movers(self, movers: int) -> Any:
+        """Show the report on a terminal, with the groups that changed most.
+
+        Parameters
+        ----------
+        movers : int
+            As in `to_dict`.
+
+        Returns
+        -------
+        rich renderable
+        """
+        return TerminalView(self, self.mover_tables(movers), movers)
+
+    def __repr__(self) -> str:
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.with_movers(0)
+
+
+class Comparison(ReportedComparison):
+    """The result of :func:`fastrank_eval.compare` and :meth:`Result.compare`.
+
+    Parameters
+    ----------
+    values : sequence of ComparedValue
+        One for each candidate and measure, then one for each slice, candidate and measure.
+    meta : Meta
+        Provenance and conventions of the values.
+    baseline : str
+        The score column to compare the others with.
+    scores : sequence of str
+        The other score columns, in the requested order.
+    measures : sequence of str
+        Canonical texts of the measures, in the requested order.
+    requested : mapping of str to str, optional
+        Requested names of measures that a profile gave other options.
+    kept : GroupRecords, optional
+        Values of every group, if `per_group`.
+    joined : mapping of str to int, optional
+        For two results: the numbers of groups that both have, that only one has, and whose numbers
+        of rows differ.
+    evaluated : sequence of MeasureValue, optional
+        Values of the baseline and of the others.
+
+    Examples
+    --------
+    >>> value = ComparedValue("new", "old", "all", "RR", "mean", 0.5, 0.75, 0.25, 0.5)
+    >>> comparison = Comparison([value], Meta("1.0", 5, 2, {}, 0.5), "old", ["new"], ["RR"])
+    >>> comparison.find("RR").delta
+    0.25
+    """
+
+    def __init__(
+        self,
+        values: Sequence[ComparedValue],
+        meta: Meta,
+        baseline: str,
+        scores: Sequence[str],
+        measures: Sequence[str],
+        requested: Mapping[str, str] | None = None,
+        kept: GroupRecords | None = None,
+        joined: Mapping[str, int] | None = None,
+        evaluated: Sequence[MeasureValue] = (),
+    ) -> None:
+        self.values = tuple(values)
+        self.meta = meta
+        self.baseline = baseline
+        self.scores = tuple(scores)
+        self.measures = tuple(measures)
+        self.joined = None if joined is None else dict(joined)
+        self._requested = dict(requested or {})
+        self._records = kept
+        self.evaluated = tuple(evaluated)
+
+    def __iter__(self) -> Iterator[ComparedValue]:
+        """Iterate over the values, in the order of `summary`."""
+        return iter(self.values)
+
+    @property
+    def summary(self) -> pa.Table:
+        """A table of one row for each candidate, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            The fields of `ComparedValue`; an undefined number is null.
+        """
+        return compared_table(self.values)
+
+    @property
+    def per_group(self) -> pa.Table:
+        """A table of one row for each group.
+
+        Returns
+        -------
+        pyarrow.Table
+            Key columns, ``rows``, ``positives`` and a float64 column ``score.measure`` for each
+            model and measure, null where undefined.
+
+        Raises
+        ------
+        ArgumentError
+            If values per group were not kept.
+        """
+        return self._groups().table()
+
+    @typed
+    def find(
+        self,
+        measure: str | Measure,
+        score: str | None = None,
+        slice: str = "all",  # noqa: A002 - the name of the field
+    ) -> ComparedValue:
+        """Find the comparison of one candidate by one measure.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            In any accepted spelling.
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        slice : str
+
+        Returns
+        -------
+        ComparedValue
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the comparison.
+        ArgumentError
+            If the score column or the slice was not part of it, or the score column is left out
+            where there are several.
+        """
+        return self._find(str(find_measure(measure, self.measures, self._requested)), score, slice)
+
+    def _find(self, text: str, score: str | None, slice: str) -> ComparedValue:  # noqa: A002
+        """Find a comparison by the canonical text of its measure."""
+        name = find_score(score, self.scores, self.measures)
+        for value in self.values:
+            if (value.measure, value.score, value.slice) == (text, name, slice):
+                return value
+        slices = dict.fromkeys(value.slice for value in self.values)
+        raise ArgumentError(
+            f"slice {slice!r} was not part of this comparison, which has "
+            f"{', '.join(map(repr, slices))}."
+        )
+
+    @typed
+    def check(self, *fail_if: str | Gate) -> Verdict:
+        """Check gates: conditions under which the comparison fails.
+
+        Parameters
+        ----------
+        *fail_if : str or Gate
+            ``"GAUC delta_ci_low < -0.001"``, ``"new:LogLoss[slot=1] delta > 0"`` ...; see
+            :func:`fastrank_eval.gate`. Fields of values (``se``, ``ci_low`` ...) apply to each
+            model, the baseline included; fields of comparisons apply to each candidate.
+
+        Returns
+        -------
+        Verdict
+            True if it passes all gates; otherwise it gives the reasons. A gate that cannot be
+            evaluated (a missing slice, no group, no error of the difference) is not passed.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no gate, or one does not follow the grammar.
+        """
+        return judge(
+            fail_if,
+            [*self.evaluated, *self.values],
+            rows=self.meta.rows,
+            groups=self.meta.groups,
+            baseline=self.baseline,
+            requested=self._requested,
+        )
+
+    @typed
+    def movers(self, measure: str | Measure, score: str | None = None, top: int = 10) -> pa.Table:
+        """List the groups that raised a measure most, then the opposite.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            A measure of groups; measures of all rows together have no values of groups.
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        top : int
+            At most so many of each.
+
+        Returns
+        -------
+        pyarrow.Table
+            Key columns, ``rows``, ``base`` and ``value`` (null where undefined) and
+            ``contribution``, what the group adds to the difference, its weight included. In
+            descending order of contribution, then in the order of the keys.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the comparison, or pools all rows.
+        ArgumentError
+            If values per group were not kept, or the score column is unknown.
+        """
+        return self._movers_of(find_measure(measure, self.measures, self._requested), score, top)
+
+    def _movers_of(self, measure: Measure, score: str | None, top: int) -> pa.Table:
+        refuse_pooled(measure)
+        top = at_least_one("top", top, 10)
+        name = find_score(score, self.scores, self.measures)
+        records, delta = self._groups(), self._find(str(measure), name, "all").delta
+        base, model = records.scores.index(self.baseline), records.scores.index(name)
+        return movers_table(records, base, model, records.measures.index(measure), delta, top)
+
+    @typed
+    def slice_movers(
+        self, measure: str | Measure, score: str | None = None, top: int = 10
+    ) -> list[ComparedValue]:
+        """List the slices in which a measure rose most, then the opposite.
+
+        Parameters
+        ----------
+        measure : str or Measure
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        top : int
+            At most so many of each.
+
+        Returns
+        -------
+        list of ComparedValue
+            In descending order of `delta`, then in the order of the summary.
+
+        Raises
+        ------
+        MeasureError, ArgumentError
+            As `find` does.
+        """
+        return self._changed_slices(
+            str(find_measure(measure, self.measures, self._requested)), score, top
+        )
+
+    def _changed_slices(self, text: str, score: str | None, top: int) -> list[ComparedValue]:
+        """Find the slices with the largest changes of a measure."""
+        name = find_score(score, self.scores, self.measures)
+        top = at_least_one("top", top, 10)
+        own = [v for v in self.values if (v.measure, v.score) == (text, name)]
+        slices = [v for v in own if v.slice != "all"]
+        rose = sorted((v for v in slices if v.delta > 0), key=lambda v: -v.delta)[:top]
+        fell = sorted((v for v in slices if v.delta < 0), key=lambda v: v.delta)[:top]
+        return [*rose, *reversed(fell)]
+
+    @typed
+    def decomposition(
+        self, measure: str | Measure, score: str | None = None, by: str | None = None
+    ) -> Decomposition:
+        """Decompose the difference of a mean over groups by slices.
+
+        The difference is the sum of change within slices, of change of the mix of slices, and of a
+        remainder. The mix changes between results of different rows, such as two nights; for models
+        on the same rows it differs only if they cover different groups. The remainder is what
+        slices do not explain: pairs of rows in different slices if groups are cut, and slices left
+        out.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            A mean over groups.
+        score : str, optional
+            Score column of the candidate; may be left out if there is one.
+        by : str, optional
+            The slicing, as it was requested; may be left out if there is one.
+
+        Returns
+        -------
+        Decomposition
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the comparison, or is not a mean over groups.
+        ArgumentError
+            If the rows have no such slicing, or the score column is unknown.
+
+        References
+        ----------
+        Kitagawa (1955), doi:10.1080/01621459.1955.10501299.
+        """
+        return self._decomposition_of(
+            find_measure(measure, self.measures, self._requested), score, by
+        )
+
+    def _decomposition_of(
+        self, measure: Measure, score: str | None, by: str | None
+    ) -> Decomposition:
+        refuse_without_mean(measure)
+        name = find_score(score, self.scores, self.measures)
+        slicing = find_slicing(by, self.evaluated)
+        return decompose_by_slices(self.evaluated, str(measure), self.baseline, name, slicing)
+
+    @cached_property
+    def decompositions(self) -> dict[tuple[str, str, str], Decomposition]:
+        """Decompositions by candidate, mean over groups and slicing."""
+        means = [mean for mean in map(measure, self.measures) if is_mean(mean)]
+        return {
+            (score, str(mean), by): self._decomposition_of(mean, score, by)
+            for by in slicings_of(self.evaluated)
+            for score in self.scores
+            for mean in means
+        }
+
+    def _groups(self) -> GroupRecords:
+        if self._records is None:
+            raise ArgumentError(
+                "values per group were not kept: compare() was called with per_group=False; call "
+                "it with per_group=True (evaluate() with keep_groups=True for those of a state)."
+            )
+        return self._records
+
+    @typed
+    def mover_tables(self, top: int) -> dict[tuple[str, str], pa.Table]:
+        """List the movers of the first measure of groups, by candidate."""
+        first = next((m for m in map(measure, self.measures) if not m.pooled), None)
+        if not top or first is None or self._records is None:
+            return {}
+        changes = {(score, str(first)): self._movers_of(first, score, top) for score in self.scores}
+        return {key: table for key, table in changes.items() if table.num_rows}

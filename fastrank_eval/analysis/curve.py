@@ -1,0 +1,540 @@
+"""Compute curves of models as tables."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import check_indent, check_options, typed
+from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
+from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.files import atomic_path, check_writable
+from fastrank_eval.analysis import curve_points
+from fastrank_eval.analysis.curve_points import (
+    Rows,
+    Thresholds,
+    by_activity,
+    by_cutoff,
+    points_choice,
+)
+from fastrank_eval.engine.records import Meta, plain_meta, plain_value
+from fastrank_eval.measures import AUC, AvgPrec, Lift, LogLoss, Measure
+from fastrank_eval.results.evaluate import evaluate
+from fastrank_eval.results.result import Result
+from fastrank_eval.results.tables import write_csv
+from fastrank_eval.stats.score_table import RocSteps, ScoreTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["KINDS", "SCHEMAS", "Curve", "curve", "curve_of"]
+
+
+_FLOAT, _INT, _TEXT = pa.float64(), pa.int64(), pa.string()
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field("score", _TEXT, nullable=False), *columns.items()])
+
+
+#: Schema of each kind of curve.
+SCHEMAS = {
+    "roc": _schema(threshold=_FLOAT, fpr=_FLOAT, tpr=_FLOAT),
+    "pr": _schema(threshold=_FLOAT, recall=_FLOAT, precision=_FLOAT),
+    "det": _schema(threshold=_FLOAT, fpr=_FLOAT, fnr=_FLOAT),
+    "lift": _schema(threshold=_FLOAT, depth=_FLOAT, recall=_FLOAT, precision=_FLOAT, lift=_FLOAT),
+    "calibration": _schema(
+        bin=_INT,
+        lower=_FLOAT,
+        upper=_FLOAT,
+        mean_prediction=_FLOAT,
+        observed_rate=_FLOAT,
+        low=_FLOAT,
+        high=_FLOAT,
+        rows=_INT,
+    ),
+    "k": _schema(measure=_TEXT, k=_INT, value=_FLOAT),
+    "gauc-by-activity": _schema(
+        bucket=_TEXT,
+        least=_INT,
+        most=_INT,
+        groups=_INT,
+        groups_used=_INT,
+        rows=_INT,
+        positives=_INT,
+        value=_FLOAT,
+        standard_error=_FLOAT,
+    ),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Curve:
+    """The result of :func:`fastrank_eval.curve`.
+
+    Parameters
+    ----------
+    kind : str
+        One of ``"roc"``, ``"pr"``, ``"det"``, ``"lift"``, ``"calibration"``, ``"k"``,
+        ``"gauc-by-activity"``.
+    columns : dict of str to (dict of str to ndarray)
+        For each model (score column) the columns of its points.
+    values : dict of str to (dict of str to float)
+        For each model the summary values of the curve by name: ``{"pctr": {"AUC": 0.75}}``; NaN
+        where undefined.
+    undefined : dict of str to str
+        Models without a curve, with the reason: ``"single_class"``.
+    choices : dict of str to object
+        Options of the points, bins or buckets.
+    meta : Meta
+        Provenance and conventions of the points.
+    source : str
+        Name of the source of the rows, if it has one.
+    """
+
+    kind: str
+    columns: dict[str, dict[str, np.ndarray]]
+    values: dict[str, dict[str, float]]
+    undefined: dict[str, str]
+    choices: dict[str, object]
+    meta: Meta
+    source: str = ""
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns, in the requested order."""
+        return tuple(self.columns)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """A table of one row for each point, models one after the other.
+
+        Returns
+        -------
+        pyarrow.Table
+            `score` (the model), then the columns of the kind; null where undefined.
+        """
+        schema = SCHEMAS[self.kind]
+        if any("weight" in columns for columns in self.columns.values()):
+            rows = schema.get_field_index("rows")
+            schema = schema.set(rows, pa.field("weight", _FLOAT))
+        tables = [
+            pa.table(
+                [
+                    pa.repeat(arrow_value(score, _TEXT), len(next(iter(columns.values())))),
+                    *(
+                        _arrow_array(columns[name], schema.field(name).type)
+                        for name in schema.names[1:]
+                    ),
+                ],
+                schema=schema,
+            )
+            for score, columns in self.columns.items()
+            if columns
+        ]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    @typed
+    def of(self, score: str | None = None) -> dict[str, NDArray[Any]]:
+        """Get the columns of one model.
+
+        Parameters
+        ----------
+        score : str, optional
+            Score column; may be left out if there is one.
+
+        Returns
+        -------
+        dict of str to ndarray, shape (points,)
+            NaN where undefined.
+
+        Raises
+        ------
+        ArgumentError
+            If the model is unknown, or left out if there are several.
+        """
+        if score is None and len(self.scores) == 1:
+            score = self.scores[0]
+        if score not in self.scores:
+            names = ", ".join(map(repr, self.scores))
+            raise ArgumentError(
+                f"score={score!r} is none of the models of this curve: {names}."
+                f"{near(str(score), self.scores)}"
+            )
+        return dict(self.columns[score])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the content of :meth:`to_json`.
+
+        Returns
+        -------
+        dict
+            ``{"kind", "choices", "models": [{"score", "values", "undefined"}], "points": [{...}],
+            "meta"}`` of plain Python values; None for numbers that are not finite.
+        """
+        return {
+            "kind": self.kind,
+            "choices": plain_value(self.choices),
+            "models": [
+                {
+                    "score": score,
+                    "values": plain_value(self.values.get(score, {})),
+                    "undefined": self.undefined.get(score),
+                }
+                for score in self.scores
+            ],
+            "points": plain_value(self.table.to_pylist()),
+            "meta": plain_meta(self.meta),
+        }
+
+    @typed
+    def to_json(self, indent: int | None = 2) -> str:
+        """Write :meth:`to_dict` as strictly valid JSON in ASCII."""
+        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
+
+    @typed
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Write the table as CSV with all digits, empty where undefined.
+
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that a spreadsheet does not read it as a formula.
+
+        Returns
+        -------
+        str
+        """
+        out = io.BytesIO()
+        write_csv(self.table, out, safe)
+        return out.getvalue().decode()
+
+    @typed
+    def plot(
+        self, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
+    ) -> None:
+        """Draw all models in one picture; needs matplotlib (extra ``[plot]``).
+
+        Parameters
+        ----------
+        path : str or path
+            A file whose name ends in ``.png``, ``.svg`` or ``.html``.
+        title : str, optional
+            By default the kind of the curve.
+        overwrite : bool
+            Replace a file that exists.
+
+        Raises
+        ------
+        ArgumentError
+            If matplotlib is not installed.
+        UndefinedError
+            If no model has a curve.
+        OutputError
+            If the file cannot be written, or its name has another ending.
+        """
+        from fastrank_eval.analysis.plot_files import check_picture, draw_file
+
+        check_picture(path)
+        check_writable(path, overwrite)
+        with atomic_path(path, overwrite=overwrite) as temporary:
+            draw_file(self, temporary, os.fspath(path), title)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.kind} curve, {self.table.num_rows:,} points"]
+        for score in self.scores:
+            values = self.values.get(score, {})
+            texts = ", ".join(f"{name} {value:#.6g}" for name, value in values.items())
+            lines.append(f"{score}: {self.undefined.get(score, texts)}")
+        return "\n".join(lines)
+
+
+def _arrow_array(column: np.ndarray, kind: pa.DataType) -> pa.Array:
+    if kind == _TEXT:
+        return bytes_column([text.encode() for text in column.tolist()], _TEXT)
+    numbers = np.asarray(column, np.float64)
+    return column_with_nulls(numbers, np.isnan(numbers)).cast(kind)
+
+
+KINDS = tuple(SCHEMAS)
+#: Kinds that are computed from the distinct scores of all rows.
+_SCORE_KINDS = ("roc", "pr", "det", "lift", "calibration")
+#: Options of each kind with their defaults.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    **{kind: {"points": "corners"} for kind in ("roc", "pr", "det", "lift")},
+    "calibration": {
+        "bins": 10,
+        "binning": "equal-count",
+        "confidence": 0.95,
+        "sampling_rate": 1,
+    },
+    "k": {"measure": "nDCG", "cutoffs": range(1, 51)},
+    "gauc-by-activity": {
+        "measure": "GAUC",
+        "activity": "rows",
+        "buckets": (1, 5, 20, 100),
+    },
+}
+
+
+@typed
+def curve(
+    kind: str,
+    source: object,
+    *,
+    points: str | int | None = None,
+    rel: float | None = None,
+    bins: int | None = None,
+    binning: str | None = None,
+    confidence: float | None = None,
+    sampling_rate: float | None = None,
+    measure: str | Measure | Sequence[str | Measure] | None = None,
+    cutoffs: Iterable[int] | None = None,
+    activity: str | None = None,
+    buckets: Sequence[int] | None = None,
+    **options: Any,
+) -> Curve:
+    """Compute the points of a curve for each model, in one pass over the rows.
+
+    Parameters
+    ----------
+    kind : {"roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity"}
+        * ``"roc"``: true over false positive rate, at all thresholds;
+        * ``"pr"``: precision over recall;
+        * ``"det"``: false negative over false positive rate;
+        * ``"lift"``: recall and lift over depth;
+        * ``"calibration"``: observed rate by bin of predictions;
+        * ``"k"``: measures at each cutoff;
+        * ``"gauc-by-activity"``: GAUC, or another measure of groups, by activity of groups.
+    source : object
+        As in :func:`fastrank_eval.evaluate`.
+    points : {"corners", "all"} or int
+        For roc, pr, det and lift. ``"all"``: every distinct score. ``"corners"`` (the default)
+        leaves out points on straight segments, which preserves the area under ROC and gains and the
+        average precision. A number: at most that many points, both ends included, at equal steps of
+        tpr + fpr; for lift, at equal steps of depth.
+    rel : float
+        Least grade of a positive row. Default: 1.
+    bins : int
+        For calibration. Default: 10.
+    binning : {"equal-count", "equal-width"}
+        For calibration: the bins of ECE, ``by="count"`` or ``by="width"``. Equal predictions are
+        always in one bin. A bin of equal width includes its lower edge; the last one also 1.
+    confidence : float
+        Level of Wilson's interval of the observed rate. Default: 0.95.
+    sampling_rate : float
+        For calibration: share of the negatives that the models were trained on. Default: 1.
+    measure : str, Measure or sequence of them
+        For k: one or several measures that take a cutoff (default: nDCG). For gauc-by-activity: one
+        mean over groups (default: GAUC).
+    cutoffs : iterable of int
+        For k. Default: 1 to 50.
+    activity : {"rows", "positives"}
+        For gauc-by-activity: what to count in a group. A positive is a row of grade 1 or more.
+    buckets : sequence of int
+        For gauc-by-activity: the lower edge of each bucket. Default: ``(1, 5, 20, 100)``.
+    **options
+        `group`, `label`, `score` and any other argument of :func:`fastrank_eval.evaluate` but
+        `measures` and `per_group`.
+
+    Returns
+    -------
+    Curve
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does; `ArgumentError` for an option that the kind does not have.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fr
+    >>> log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "pctr": [0.1, 0.4, 0.2, 0.3]}
+    >>> result = fr.curve("roc", log, group="user", label="click", score="pctr")
+    >>> result.values
+    {'pctr': {'AUC': 0.75, 'positive rate': 0.5}}
+    >>> result.of()["tpr"]
+    array([0. , 0.5, 0.5, 1. , 1. ])
+    """
+    requested = {
+        "points": points,
+        "rel": rel,
+        "bins": bins,
+        "binning": binning,
+        "confidence": confidence,
+        "sampling_rate": sampling_rate,
+        "measure": measure,
+        "cutoffs": cutoffs,
+        "activity": activity,
+        "buckets": buckets,
+    }
+    choices = _choices(kind, requested)
+    for name in (
+        "measures", "per_group", "keep_scores", "keep_state", "keep_groups", "by", "min_groups",
+    ):  # fmt: skip
+        if name in options:
+            raise ArgumentError(f"curve() takes no {name}: the kind of curve tells.")
+    check_options("curve", {"measures", *options}, evaluate)
+    name = _source_name(source)
+    if kind in _SCORE_KINDS:
+        needed: list[Measure] = [AUC(rel=rel) if rel is not None else AUC]
+        if kind == "calibration":
+            needed.append(LogLoss)  # raises if a score is not a probability, with its row
+        result = evaluate(source, measures=needed, per_group=False, keep_scores=True, **options)
+        least = 1.0 if rel is None else rel
+        return _curve_of_result(result, kind, least, choices, name)
+    if kind == "k":
+        result, rows = by_cutoff(source, choices["measure"], choices["cutoffs"], options)
+    else:
+        result, rows = by_activity(
+            source, choices["measure"], choices["activity"], choices["buckets"], options
+        )
+    choices = {"measure": str(choices["measure"]), **_bucket_choices(choices)}
+    return _curve_of_groups(kind, result, rows, choices, name)
+
+
+@typed
+def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
+    """Compute a curve from a result with scores; see `Result.curve`."""
+    if kind not in _SCORE_KINDS:
+        raise ArgumentError(
+            f"a result has no {kind!r} curve, only {', '.join(map(repr, _SCORE_KINDS))}; for "
+            "others call fastrank_eval.curve()."
+        )
+    if kind == "calibration":
+        choices.setdefault("sampling_rate", result.meta.conventions["sampling_rate"])
+    return _curve_of_result(result, kind, rel, _choices(kind, choices), "")
+
+
+def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the options of a kind and fill in the defaults."""
+    if kind not in KINDS:
+        raise ArgumentError(
+            f"kind={kind!r} is not one of {', '.join(map(repr, KINDS))}.{near(str(kind), KINDS)}"
+        )
+    choices = dict(_DEFAULTS[kind])
+    for name, value in requested.items():
+        if value is None or (name == "rel" and kind in _SCORE_KINDS):
+            continue
+        if name not in choices:
+            raise ArgumentError(f"a {kind} curve has no {name}; it has {', '.join(choices)}.")
+        choices[name] = value
+    if "points" in choices:
+        choices["points"] = points_choice(choices["points"])
+    if "bins" in choices:
+        curve_points.check_bins(choices["bins"], choices["binning"], choices["confidence"])
+        LogLoss(sampling_rate=choices["sampling_rate"])  # raises if it is not a rate
+    return choices
+
+
+def _curve_of_result(
+    result: Result, kind: str, rel: float, options: dict[str, Any], name: str
+) -> Curve:
+    auc = AUC(rel=rel)
+    columns: dict[str, dict[str, np.ndarray]] = {}
+    values: dict[str, dict[str, float]] = {}
+    undefined: dict[str, str] = {}
+    for score in result.scores:
+        table = result.score_table(score, rel)
+        missing = _missing_reason(kind, table)
+        if missing:
+            undefined[score] = missing
+            columns[score], values[score] = {}, {}
+        elif kind == "calibration":
+            bins = curve_points.calibration_bins(table, score, **options)
+            columns[score] = bins
+            values[score] = {"ECE": curve_points.expected_error(bins)}
+        else:
+            thresholds = Thresholds.of(table)
+            columns[score] = curve_points.curve_columns(kind, thresholds, options["points"])
+            is_roc = kind == "roc"
+            summary = (
+                {"AUC": result.value(auc, score)}
+                if is_roc
+                else _summary_values(kind, table, thresholds)
+            )
+            values[score] = {**summary, "positive rate": float(thresholds.precision[-1])}
+    choices = {**options, **({} if rel == 1 else {"rel": rel})}
+    return Curve(kind, columns, values, undefined, choices, result.meta, name)
+
+
+def _missing_reason(kind: str, table: ScoreTable) -> str | None:
+    """Give the reason why a model has no curve, or None."""
+    if not len(table.score):
+        return "no_rows"
+    if kind in ("roc", "det"):
+        return table.missing
+    needed = table.positive + (table.other if kind == "calibration" else 0)
+    return None if needed > 0 else table.missing
+
+
+def _summary_values(kind: str, table: ScoreTable, thresholds: Thresholds) -> dict[str, float]:
+    """Compute the summary values of a threshold curve other than ROC."""
+    if kind == "pr":
+        return {"AvgPrec": AvgPrec.from_steps(RocSteps.from_table(table)).value}
+    if kind == "det":
+        return {"EER": curve_points.equal_error_rate(thresholds)}
+    return {"Lift@10%": Lift(top=0.1).from_table(table).value}
+
+
+def _curve_of_groups(
+    kind: str, result: Result, rows: Rows, choices: dict[str, Any], name: str
+) -> Curve:
+    columns = {
+        score: {
+            column: np.array([_nan_for_none(row[column]) for row in rows if row["score"] == score])
+            for column in SCHEMAS[kind].names[1:]
+        }
+        for score in result.scores
+    }
+    values: dict[str, dict[str, float]] = {score: {} for score in result.scores}
+    meta = result.meta
+    if kind == "k":
+        last_cutoff = max(row["k"] for row in rows)
+        for row in rows:
+            if row["k"] == last_cutoff:
+                values[row["score"]][f"{row['measure']}@{last_cutoff}"] = row["value"]
+        options_by_measure: Any = meta.conventions["measures"]
+        options_at_last = {
+            name: options
+            for name, options in options_by_measure.items()
+            if name.endswith(f"@{last_cutoff}")
+        }
+        meta = replace(meta, conventions={**meta.conventions, "measures": options_at_last})
+    else:
+        for value in result:
+            if value.by is None:  # of all rows, not of a bucket
+                values[value.score][value.measure] = value.value
+    undefined = {
+        score: "no_groups" for score in result.scores if np.isnan(columns[score]["value"]).all()
+    }
+    return Curve(kind, columns, values, undefined, choices, meta, name)
+
+
+def _nan_for_none(value: Any) -> Any:
+    return np.nan if value is None else value
+
+
+def _bucket_choices(choices: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in choices.items() if name not in ("measure", "cutoffs")}
+
+
+def _source_name(source: object) -> str:
+    """Name the source; empty for a table in memory."""
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(paths, list | tuple) or not paths:
+        return ""
+    if not all(isinstance(path, str | os.PathLike) for path in paths):
+        return ""
+    first = os.fspath(paths[0])
+    name = "standard input" if first == "-" else os.path.basename(os.path.normpath(first))  # noqa: PTH119 - a glob
+    return str(name) if len(paths) == 1 else f"{name} and {len(paths) - 1} more"

@@ -1,0 +1,521 @@
+"""Compute the points of curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+
+from fastrank_eval._lib.arguments import at_least_one
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError
+from fastrank_eval.engine.run import run
+from fastrank_eval.measures import Measure, measure, parse_measures
+from fastrank_eval.measures.calibration import Outcomes
+from fastrank_eval.results.evaluate import evaluate
+from fastrank_eval.results.result import Result, result_of
+from fastrank_eval.stats.intervals import normal_quantile
+from fastrank_eval.stats.score_table import ScoreTable
+
+__all__ = [
+    "ACTIVITIES",
+    "BINNINGS",
+    "Thresholds",
+    "by_activity",
+    "by_cutoff",
+    "calibration_bins",
+    "corners",
+    "curve_columns",
+    "equal_error_rate",
+    "expected_error",
+    "points_choice",
+    "spread",
+    "wilson",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Cumulative counts of positives and others at each threshold.
+
+    Parameters
+    ----------
+    threshold : ndarray of float64, shape (scores + 1,)
+        Infinity (no row is predicted positive), then every distinct score, descending.
+    tp, fp : ndarray of int64 or float64, shape (scores + 1,)
+        Positives and others at or above each threshold: rows, or their weight times a power of two.
+        The factor prevents overflow of sums and does not change shares.
+    """
+
+    threshold: np.ndarray
+    tp: np.ndarray
+    fp: np.ndarray
+
+    @classmethod
+    def of(cls, table: ScoreTable) -> Self:
+        """Build from a table of scores, without scores of weight 0."""
+        weighs = (table.positives > 0) | (table.others > 0)
+        score = table.score[weighs].astype(np.float64)
+        tp, fp = (
+            np.concatenate([[column.dtype.type(0)], np.cumsum(column[weighs])])
+            for column in (table.positives, table.others)
+        )
+        return cls(np.concatenate([[np.inf], score]), tp, fp)
+
+    @property
+    def tpr(self) -> np.ndarray:
+        """True positive rate (recall)."""
+        return np.asarray(self.tp / self.tp[-1])
+
+    @property
+    def fpr(self) -> np.ndarray:
+        """False positive rate."""
+        return np.asarray(self.fp / self.fp[-1])
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Precision; 1 if no row is predicted positive."""
+        predicted = self.tp + self.fp
+        return np.divide(self.tp, predicted, out=np.ones(len(predicted)), where=predicted > 0)
+
+    @property
+    def depth(self) -> np.ndarray:
+        """Share of rows that are predicted positive."""
+        predicted = self.tp + self.fp
+        return np.asarray(predicted / predicted[-1])
+
+    @property
+    def progress(self) -> np.ndarray:
+        """Position on the ROC curve: tpr + fpr, without a class that has no rows."""
+        shares = [counts / counts[-1] for counts in (self.tp, self.fp) if counts[-1] > 0]
+        return np.asarray(sum(shares))
+
+
+def points_choice(points: Any) -> str | int:
+    """Check the option `points` of a curve.
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither ``"all"`` nor ``"corners"`` nor a whole number of at least 2.
+    """
+    if isinstance(points, str) and points in ("all", "corners"):
+        return points
+    is_integer = isinstance(points, int | np.integer) and not isinstance(points, bool)
+    if not is_integer or points < 2:
+        raise ArgumentError(
+            f"points={points!r} is neither 'all' nor 'corners' nor a whole number of at least 2."
+        )
+    return int(points)
+
+
+def corners(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Find the points where a line changes direction, and its ends.
+
+    Exact for counts.
+
+    Parameters
+    ----------
+    x, y : ndarray of int64 or float64, shape (points,)
+        Adjacent points differ.
+
+    Returns
+    -------
+    ndarray of int64
+        Ascending positions.
+    """
+    dx, dy = np.diff(x), np.diff(y)
+    straight = dx[:-1] * dy[1:] == dy[:-1] * dx[1:]
+    if dx.dtype.kind == "i":
+        # Products of large counts wrap around: unequal ones may be equal modulo 2^64. Products of
+        # doubles do not.
+        left, right = dx[:-1] * dy[1:].astype(np.float64), dy[:-1] * dx[1:].astype(np.float64)
+        straight &= np.abs(left - right) <= np.abs(left) * 2.0**-50
+    return np.concatenate([[0], np.flatnonzero(~straight) + 1, [len(x) - 1]])[: len(x)]
+
+
+def spread(progress: np.ndarray, points: int) -> np.ndarray:
+    """Choose evenly spaced points, both ends included.
+
+    Parameters
+    ----------
+    progress : ndarray of float64, shape (points,)
+        Ascending.
+    points : int
+        The largest number of points, at least 2.
+
+    Returns
+    -------
+    ndarray of int64
+        Ascending positions of the points nearest to evenly spaced values.
+    """
+    if len(progress) <= points:
+        return np.arange(len(progress))
+    targets = np.linspace(progress[0], progress[-1], points)
+    after = np.clip(np.searchsorted(progress, targets), 1, len(progress) - 1)
+    before_is_nearer = targets - progress[after - 1] <= progress[after] - targets
+    return np.unique(np.concatenate([[0], after - before_is_nearer, [len(progress) - 1]]))
+
+
+Columns = dict[str, np.ndarray]
+
+
+def roc(thresholds: Thresholds) -> Columns:
+    """Compute the receiver operating characteristic.
+
+    References
+    ----------
+    Fawcett (2006), doi:10.1016/j.patrec.2005.10.010.
+    """
+    return {"threshold": thresholds.threshold, "fpr": thresholds.fpr, "tpr": thresholds.tpr}
+
+
+def pr(thresholds: Thresholds) -> Columns:
+    """Compute precision and recall; precision is 1 if no row is positive.
+
+    References
+    ----------
+    Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
+    """
+    return {
+        "threshold": thresholds.threshold,
+        "recall": thresholds.tpr,
+        "precision": thresholds.precision,
+    }
+
+
+def det(thresholds: Thresholds) -> Columns:
+    """Compute the detection error trade-off: both error rates.
+
+    References
+    ----------
+    Martin et al. (1997), doi:10.21437/Eurospeech.1997-504.
+    """
+    fnr = (thresholds.tp[-1] - thresholds.tp) / thresholds.tp[-1]
+    return {"threshold": thresholds.threshold, "fpr": thresholds.fpr, "fnr": np.asarray(fnr)}
+
+
+def lift(thresholds: Thresholds) -> Columns:
+    """Compute cumulative gains and lift by depth; lift at depth 0 is NaN.
+
+    References
+    ----------
+    Piatetsky-Shapiro & Steingold (2000), doi:10.1145/380995.381017.
+    """
+    depth, recall, precision = thresholds.depth, thresholds.tpr, thresholds.precision
+    ratio = np.divide(recall, depth, out=np.full(len(depth), np.nan), where=depth > 0)
+    precision[depth == 0] = np.nan
+    return {
+        "threshold": thresholds.threshold,
+        "depth": depth,
+        "recall": recall,
+        "precision": precision,
+        "lift": ratio,
+    }
+
+
+_CURVES: dict[str, Callable[[Thresholds], Columns]] = {
+    "roc": roc,
+    "pr": pr,
+    "det": det,
+    "lift": lift,
+}
+
+
+def curve_columns(kind: str, thresholds: Thresholds, points: str | int) -> Columns:
+    """Compute the columns of a curve.
+
+    Parameters
+    ----------
+    kind : {"roc", "pr", "det", "lift"}
+    thresholds : Thresholds
+        With positives; for roc and det also with others.
+    points : {"all", "corners"} or int
+        ``"corners"`` leaves out points on straight segments of the curve of tp over fp, which
+        preserves the area under ROC and gains. For pr it leaves out points on horizontal or
+        vertical segments, which preserves average precision. A number: thresholds at equal steps of
+        tpr + fpr; for lift, equal steps of depth, where tied rows count as the mean over their
+        orders.
+    """
+    if isinstance(points, int):
+        if kind == "lift":
+            return lift(at_depths(thresholds, points))
+        positions = spread(thresholds.progress, points)
+    elif points == "all":
+        positions = np.arange(len(thresholds.threshold))
+    elif kind == "pr":
+        positions = _axis_corners(thresholds.tpr, thresholds.precision)
+    else:
+        positions = corners(thresholds.fp, thresholds.tp)
+    return {name: column[positions] for name, column in _CURVES[kind](thresholds).items()}
+
+
+def at_depths(thresholds: Thresholds, points: int) -> Thresholds:
+    """Interpolate at evenly spaced depths: ties as mean over orders."""
+    predicted = (thresholds.tp + thresholds.fp).astype(np.float64)
+    depths = np.linspace(0.0, predicted[-1], points)
+    # Not np.interp: some compilers fuse its product with its sum.
+    left = np.clip(
+        np.searchsorted(predicted, depths, side="right") - 1, 0, max(len(predicted) - 2, 0)
+    )
+    right = np.minimum(left + 1, len(predicted) - 1)
+    rows = predicted[right] - predicted[left]
+    positives = (thresholds.tp[right] - thresholds.tp[left]).astype(np.float64)
+    slope = np.divide(positives, rows, out=np.zeros(points), where=rows > 0)
+    tp = slope * (depths - predicted[left]) + thresholds.tp[left]
+    tp[-1] = thresholds.tp[-1]
+    fp = np.maximum(depths - tp, 0.0)
+    fp[-1] = thresholds.fp[-1]
+    positions = np.searchsorted(predicted, depths)
+    return Thresholds(thresholds.threshold[np.minimum(positions, len(predicted) - 1)], tp, fp)
+
+
+def _axis_corners(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Find all points but those inside horizontal and vertical segments."""
+    same = (np.diff(x) == 0), (np.diff(y) == 0)
+    inside = (same[0][:-1] & same[0][1:]) | (same[1][:-1] & same[1][1:])
+    keep = np.ones(len(x), np.bool_)
+    keep[1:-1] = ~inside
+    return np.flatnonzero(keep)
+
+
+def equal_error_rate(thresholds: Thresholds) -> float:
+    """Interpolate the error rate at which both error rates are equal."""
+    fpr, fnr = thresholds.fpr, det(thresholds)["fnr"]
+    after = int(np.argmax(fpr >= fnr))
+    gap = fnr - fpr
+    fraction = gap[after - 1] / (gap[after - 1] - gap[after])
+    return float(fpr[after - 1] + fraction * (fpr[after] - fpr[after - 1]))
+
+
+#: The largest number of bins of ECE.
+_MOST_BINS = 10**6
+
+BINNINGS = ("equal-count", "equal-width")
+
+
+def calibration_bins(
+    table: ScoreTable,
+    name: str,
+    *,
+    bins: int,
+    binning: str,
+    confidence: float,
+    sampling_rate: float = 1,
+) -> dict[str, np.ndarray]:
+    """Compute mean prediction and observed rate of each bin with rows.
+
+    Parameters
+    ----------
+    table : ScoreTable
+        Scores are probabilities; at least one has a weight above 0.
+    name : str
+        Score column, for messages.
+    bins : int
+    binning : {"equal-count", "equal-width"}
+        The bins of `ECE`, by count or by width.
+    confidence : float
+        Level of the interval of the observed rate, in ]0, 1[.
+    sampling_rate : float
+        Share of the negatives that the models were trained on.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (bins with rows,)
+        In ascending order of bins:
+
+        * bin: counted from 1;
+        * lower, upper: edges; for equal counts the least and the largest prediction;
+        * mean_prediction, observed_rate;
+        * low, high: Wilson's interval; NaN with row weights, because the number of independent rows
+          is unknown;
+        * rows or weight.
+
+    Raises
+    ------
+    ColumnError
+        If scores are not probabilities.
+    """
+    if len(table.score) and not (table.score[-1] >= 0 and table.score[0] <= 1):
+        score = table.score[0 if table.score[-1] >= 0 else -1]
+        raise ColumnError(
+            f"score column '{name}' holds {score:g}, which is no probability; a calibration curve "
+            "needs scores in [0, 1]."
+        )
+    outcomes = Outcomes.of(table, sampling_rate)
+    prediction, rows, positives = outcomes.probability, outcomes.weight, outcomes.positive
+    bin_of_row = outcomes.bins(bins, binning.removeprefix("equal-"))
+    starts = np.flatnonzero(np.concatenate([[True], bin_of_row[1:] != bin_of_row[:-1]]))
+    bin_index = bin_of_row[starts]
+    if binning == "equal-width":
+        lower, upper = bin_index / bins, (bin_index + 1) / bins
+    else:
+        lower, upper = prediction[starts], prediction[np.append(starts[1:], len(bin_of_row)) - 1]
+    total = np.add.reduceat(rows, starts)
+    rate = np.add.reduceat(positives, starts) / total
+    has_counts = rows.dtype.kind == "i"
+    low, high = wilson(rate, total, confidence) if has_counts else (np.full(len(rate), np.nan),) * 2
+    return {
+        "bin": bin_index + 1,
+        "lower": lower,
+        "upper": upper,
+        "mean_prediction": np.add.reduceat(prediction * rows, starts) / total,
+        "observed_rate": rate,
+        "low": low,
+        "high": high,
+        "rows" if has_counts else "weight": total if has_counts else total / table.scale,
+    }
+
+
+def wilson(rate: np.ndarray, rows: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Compute Wilson's score interval of a binomial rate.
+
+    Parameters
+    ----------
+    rate : ndarray of float64
+    rows : ndarray of int64
+        At least 1.
+    confidence : float
+        In ]0, 1[.
+
+    Returns
+    -------
+    low, high : ndarray of float64
+
+    References
+    ----------
+    Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    """
+    quantile = normal_quantile(confidence)
+    ratio = quantile * quantile / rows
+    middle = (rate + ratio / 2) / (1 + ratio)
+    half_width = np.sqrt(rate * (1 - rate) * ratio + ratio * ratio / 4) / (1 + ratio)
+    return np.maximum(middle - half_width, 0.0), np.minimum(middle + half_width, 1.0)
+
+
+def expected_error(columns: dict[str, np.ndarray]) -> float:
+    """Compute ECE: the mean distance of prediction and rate, weighted by rows."""
+    rows = columns["rows" if "rows" in columns else "weight"]
+    distance = np.abs(columns["mean_prediction"] - columns["observed_rate"])
+    return float(np.sum(distance * (rows / rows.sum())))
+
+
+def check_bins(bins: object, binning: object, confidence: object) -> None:
+    """Check the options of bins.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    at_least_one("bins", bins, None, _MOST_BINS)
+    if binning not in BINNINGS:
+        raise ArgumentError(f"binning={binning!r} is not one of {', '.join(map(repr, BINNINGS))}.")
+    if not isinstance(confidence, float) or not 0 < confidence < 1:
+        raise ArgumentError(f"confidence={confidence!r} is not a number between 0 and 1.")
+
+
+ACTIVITIES = ("rows", "positives")
+Rows = list[dict[str, Any]]
+
+
+def by_cutoff(
+    source: object,
+    measures: str | Measure | Sequence[str | Measure],
+    cutoffs: Iterable[int],
+    options: Mapping[str, Any],
+) -> tuple[Result, Rows]:
+    """Evaluate each measure at each cutoff, in one pass over the rows."""
+    cutoff_list = _cutoffs(cutoffs)
+    families = parse_measures(measures)
+    for family in families:
+        if family.cutoff is not None:
+            raise MeasureError(f"{family}: the curve has its own cutoffs; leave out this one.")
+    result = evaluate(
+        source, measures=[m @ k for m in families for k in cutoff_list], per_group=False, **options
+    )
+    rows = [
+        {"score": score, "measure": str(m), "k": k, "value": result.value(m @ k, score)}
+        for score in result.scores
+        for m in families
+        for k in cutoff_list
+    ]
+    return result, rows
+
+
+def _cutoffs(given: Iterable[int]) -> list[int]:
+    cutoffs = list(given) if isinstance(given, Iterable) else []
+    if not cutoffs or not all(map(_is_integer, cutoffs)) or min(cutoffs) < 1:
+        raise ArgumentError(f"cutoffs={given!r} are not whole numbers of at least 1.")
+    return sorted({int(k) for k in cutoffs})
+
+
+def _is_integer(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def by_activity(
+    source: object,
+    requested: str | Measure,
+    activity: str,
+    buckets: Sequence[int],
+    options: Mapping[str, Any],
+) -> tuple[Result, Rows]:
+    """Evaluate a measure over the groups of each bucket of activity."""
+    if activity not in ACTIVITIES:
+        raise ArgumentError(
+            f"activity={activity!r} is not one of {', '.join(map(repr, ACTIVITIES))}."
+        )
+    edges = _edges(buckets)
+    _check_mean(measure(requested))
+    by = f"@{activity}:{','.join(map(str, edges))}"
+    evaluation = run(source, measures=[requested], per_group=False, by=by, **options)
+    result = result_of(evaluation)
+    _check_mean(measure(result.measures[0]))
+    ((slicing,), (sums,)) = evaluation.plan.slicings, evaluation.totals.slices
+    labels = slicing.slices().labels
+    values = {(v.score, v.slice): v for v in result}
+    rows = []
+    for score in result.scores:
+        # Bucket 0 has the groups below the first edge: it is left out.
+        for bucket, (least, next_edge) in enumerate(zip(edges, [*edges[1:], None], strict=True), 1):
+            value = values.get((score, labels[bucket]))
+            rows.append(
+                {
+                    "score": score,
+                    "bucket": _bucket(least, next_edge),
+                    "least": least,
+                    "most": None if next_edge is None else next_edge - 1,
+                    "groups": sums.groups(bucket),
+                    "groups_used": 0 if value is None else value.groups_used,
+                    "rows": sums.rows(bucket),
+                    "positives": sums.positives(bucket),
+                    "value": math.nan if value is None else value.value,
+                    "standard_error": math.nan if value is None else value.se,
+                }
+            )
+    return result, rows
+
+
+def _edges(buckets: Sequence[int]) -> list[int]:
+    edges = list(buckets) if isinstance(buckets, Iterable) else []
+    is_valid = bool(edges) and all(map(_is_integer, edges)) and edges[0] >= 0
+    if not is_valid or any(a >= b for a, b in pairwise(edges)):
+        raise ArgumentError(
+            f"buckets={buckets!r} are not ascending whole numbers of at least 0, where each bucket "
+            "begins."
+        )
+    return [int(e) for e in edges]
+
+
+def _bucket(least: int, next_edge: int | None) -> str:
+    if next_edge is None:
+        return f"{least}+"
+    return str(least) if next_edge == least + 1 else f"{least}–{next_edge - 1}"
+
+
+def _check_mean(wanted: Measure) -> None:
+    if wanted.pooled or wanted.aggregate != "mean":
+        raise MeasureError(f"{wanted} is no mean over groups; take GAUC, nDCG@10 or the like.")

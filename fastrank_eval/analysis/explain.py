@@ -1,0 +1,284 @@
+"""Explain differences from another tool, convention by convention."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval._lib.arguments import typed
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.conventions import (
+    DEFAULTS,
+    Profile,
+    profile_of,
+    undefined_policies,
+    undefined_text,
+    with_options,
+)
+from fastrank_eval.io import open_source
+from fastrank_eval.measures import Measure, parse_measures, registry
+from fastrank_eval.results.evaluate import evaluate
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+__all__ = ["Choice", "Explanation", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A convention in which a tool differs from our default.
+
+    Parameters
+    ----------
+    name : str
+        ``"ties"``, ``"undefined nDCG"``, ``"AP over"``.
+    ours, theirs : str
+    moves : tuple of (float or None)
+        The change of each value by this convention alone, in the order of the values; None if a
+        value is undefined.
+    """
+
+    name: str
+    ours: str
+    theirs: str
+    moves: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The result of :func:`explain`.
+
+    Parameters
+    ----------
+    profile : Profile
+    labels : tuple of (str, str)
+        Score column and measure of each value.
+    ours, theirs : tuple of (float or None)
+        Values by our defaults and by the profile; None where undefined.
+    choices : tuple of Choice
+        Conventions that apply to the requested measures, even if they change no value.
+    """
+
+    profile: Profile
+    labels: tuple[tuple[str, str], ...]
+    ours: tuple[float | None, ...]
+    theirs: tuple[float | None, ...]
+    choices: tuple[Choice, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain Python values."""
+        return {
+            "profile": self.profile.name,
+            "tool": self.profile.tool,
+            "values": [
+                {"score": score, "measure": measure, "ours": ours, "theirs": theirs}
+                for (score, measure), ours, theirs in zip(
+                    self.labels, self.ours, self.theirs, strict=True
+                )
+            ],
+            "choices": [
+                {"name": c.name, "ours": c.ours, "theirs": c.theirs, "moves": list(c.moves)}
+                for c in self.choices
+            ],
+            "differs": list(self.profile.differs),
+        }
+
+    def to_json(self) -> str:
+        """Write `to_dict` as strict JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    def rows(self) -> list[list[str]]:
+        """Make the cells of the printed table, header first."""
+        titles = [_title(label, len({score for score, _ in self.labels})) for label in self.labels]
+        return [
+            ["choice", "ours", "theirs", *titles],
+            ["our defaults", "", "", *map(_value_text, self.ours)],
+            *([c.name, c.ours, c.theirs, *map(_change_text, c.moves)] for c in self.choices),
+            [f"all of {self.profile.name}", "", "", *map(_value_text, self.theirs)],
+        ]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i < 3 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join([self.profile.tool, *lines, *_difference_lines(self.profile)])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        header, *rows = self.rows()
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        for i, title in enumerate(header):
+            table.add_column(Text(title), justify="left" if i < 3 else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row), style="bold" if row[1] == row[2] == "" else "")
+        yield Text(self.profile.tool, style="bold cyan")
+        yield table
+        for line in _difference_lines(self.profile):
+            yield Text(line, style="dim")
+
+
+@typed
+def explain(
+    source: object,
+    *,
+    profile: str,
+    group: str | Sequence[str],
+    label: str,
+    score: str | Sequence[str],
+    measures: str | Measure | Sequence[str | Measure],
+    **options: Any,
+) -> Explanation:
+    """Measure how each convention of another tool changes the values.
+
+    Every convention in which the profile differs from our defaults is evaluated alone. Together
+    they may change a value by more or less than the sum of their changes.
+
+    Parameters
+    ----------
+    source : object
+        As in `evaluate`, but not a stream: it is read once for each convention.
+    profile : str
+        Name of the profile.
+    group, label, score, measures
+        As in `evaluate`.
+    **options
+        Other arguments of `evaluate`. Conventions among them apply to both sides.
+
+    Returns
+    -------
+    Explanation
+
+    Raises
+    ------
+    ArgumentError
+        If the profile is unknown, or the source can be read only once.
+    FastRankEvalError
+        As `evaluate` does.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> log = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 0], "pctr": [0.1, 0.4, 0.2, 0.3]}
+    >>> print(fe.explain(log, profile="catboost", group="user", label="click", score="pctr",
+    ...                  measures="GAUC"))
+    CatBoost 1.2.10
+    choice             ours         theirs        GAUC
+    our defaults                              1.000000
+    ties               expected     worst            0
+    GAUC weight        impressions  uniform          0
+    GAUC single_class  None         0        -0.500000
+    all of catboost                           0.500000
+    not reproduced: negative grades take from NDCG there, and gain 0 in nDCG here
+    """
+    tool_profile = profile_of(profile)
+    requested = parse_measures(measures)
+    fixed = {name: options[name] for name in DEFAULTS if options.get(name) is not None}
+    standard_input = isinstance(source, str) and source == "-"
+    if standard_input or not open_source(source, format=options.get("format")).rereadable:
+        raise ArgumentError(
+            "explain reads its source once for each choice, and this one can be read only once; "
+            "pass a table or a file."
+        )
+    roles = {"group": group, "label": label, "score": score, **options, "per_group": False}
+
+    def values(measured: Sequence[Measure], **choices: str) -> tuple[float | None, ...]:
+        # Two requested measures may be the same one, which is evaluated once.
+        result = evaluate(source, measures=list(measured), **{**roles, **choices, **fixed})
+        return tuple(
+            _none_for_nan(result.value(m, name)) for name in result.scores for m in measured
+        )
+
+    shared = {
+        name: tool_profile.choice(name)
+        for name in ("unretrieved", "unjudged")
+        if name in tool_profile.choices
+    }
+    ours = values(requested, **shared)
+    choices = [
+        Choice(name, before, after, _changes_of(ours, values(measured, **{**shared, **changed})))
+        for name, before, after, measured, changed in _changes(tool_profile, requested, fixed)
+    ]
+    scores = [score] if isinstance(score, str) else list(score)
+    labels = tuple((name, str(m)) for name in scores for m in requested)
+    combined = values(tool_profile.apply(requested), **dict(tool_profile.choices))
+    return Explanation(tool_profile, labels, ours, combined, tuple(choices))
+
+
+def _changes(
+    profile: Profile, requested: Sequence[Measure], fixed: dict[str, Any]
+) -> Iterator[tuple[str, str, str, Sequence[Measure], dict[str, str]]]:
+    """List each convention alone: name, both choices, measures, arguments."""
+    for name in ("ties", "score_type", "groups"):
+        after = profile.choice(name)
+        if after != DEFAULTS[name] and name not in fixed:
+            yield name, DEFAULTS[name], after, requested, {name: after}
+    if "undefined" not in fixed:
+        our_policies = undefined_policies(DEFAULTS["undefined"])
+        their_policies = undefined_policies(profile.choice("undefined"))
+        for measure in dict.fromkeys(m.name for m in requested):
+            policy = their_policies.get(measure, their_policies["*"])
+            has_option = "single_class" in profile.options.get(measure, {})
+            if policy != our_policies["*"] and not has_option:
+                changed = undefined_text({**our_policies, measure: policy})
+                yield (
+                    f"undefined {measure}",
+                    our_policies["*"],
+                    policy,
+                    requested,
+                    {"undefined": changed},
+                )
+    for measure, options in profile.options.items():
+        for option, value in options.items():
+            measured = tuple(
+                with_options(m, {option: value}) if m.name == measure else m for m in requested
+            )
+            if measured != tuple(requested):
+                default = _default(measure, option)
+                yield f"{measure} {option}", str(default), str(value), measured, {}
+
+
+def _default(measure: str, option: str) -> object:
+    return next(param.default for param in registry[measure].options if param.name == option)
+
+
+def _none_for_nan(value: float) -> float | None:
+    return value if value == value else None
+
+
+def _changes_of(
+    before: Sequence[float | None], after: Sequence[float | None]
+) -> tuple[float | None, ...]:
+    return tuple(
+        None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)
+    )
+
+
+def _title(label: tuple[str, str], scores: int) -> str:
+    score, measure = label
+    return measure if scores == 1 else f"{score} {measure}"
+
+
+def _value_text(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.6f}"
+
+
+def _change_text(move: float | None) -> str:
+    if move is None:
+        return "undefined"
+    return f"{move:+.6f}" if move else "0"
+
+
+def _difference_lines(profile: Profile) -> list[str]:
+    return [f"not reproduced: {difference}" for difference in profile.differs]

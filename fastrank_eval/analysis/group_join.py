@@ -1,0 +1,448 @@
+"""Join the groups of two results by their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array, frozen
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.engine.group_values import GroupValues, SavedGroups
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.groups.boundaries import Keys
+from fastrank_eval.io.keys import KeyEncoder
+from fastrank_eval.measures import Measure, measure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+__all__ = ["GroupJoin", "GroupRecords", "group_ids", "group_records", "groups_of", "join_groups"]
+
+
+_TURN = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR0, _FACTOR1 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+
+def group_ids(keys: tuple[pa.Array, ...]) -> np.ndarray:
+    """Compute an id of each group that depends only on its key.
+
+    Equal values have equal ids in every integer type, string type, dictionary or view. The names of
+    the columns do not matter, their order does. Keys of one integer column have distinct ids. Other
+    keys collide by chance: about U^2 / 2^65 pairs among U groups. Groups with the same id are drawn
+    together; this changes no expectation, and the standard error only negligibly.
+
+    Parameters
+    ----------
+    keys : tuple of pyarrow.Array, each of length groups
+        Columns of the key, without nulls.
+
+    Returns
+    -------
+    ndarray of uint64, shape (groups,), read-only
+
+    Raises
+    ------
+    ArgumentError
+        If there is no column, or if lengths differ.
+    ColumnError
+        If a key is null.
+    """
+    if not keys or len({len(key) for key in keys}) > 1:
+        raise ArgumentError(
+            f"keys: must be at least one column, all of one length, got lengths "
+            f"{[len(key) for key in keys]}; pass one key for each group."
+        )
+    ids = np.zeros(len(keys[0]), np.uint64)
+    for index, key in enumerate(keys):
+        if key.null_count:
+            raise ColumnError(
+                f"key column {index} is null for {key.null_count} of {len(key)} groups, the first "
+                f"of them {key.is_null().index(True).as_py()}; groups need a key."
+            )
+        _fold_column(decode_array(key), ids)
+    return frozen(ids)
+
+
+def _fold_column(key: pa.Array, ids: np.ndarray) -> None:
+    kind = key.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
+        key = key.cast(pa.large_binary())
+    elif pa.types.is_fixed_size_binary(kind):
+        key = key.cast(pa.binary()).cast(pa.large_binary())
+    if not pa.types.is_large_binary(key.type):
+        words = KeyEncoder("key of groups", key.type).words(key)
+        _fold_words(frozen(np.stack(words).view(np.uint64)), ids)
+        return
+    _, offset_buffer, content = key.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64, len(key) + 1, key.offset * 8)
+    has_bytes = content is not None and content.size
+    content_bytes = np.frombuffer(content if has_bytes else b"\0", np.uint8)
+    _fold_letters(frozen(offsets), frozen(content_bytes), ids)
+
+
+@kernel
+def _mixed(word):  # type: ignore[no-untyped-def]
+    # The finaliser of splitmix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195).
+    word = (word ^ (word >> _S30)) * _FACTOR0
+    word = (word ^ (word >> _S27)) * _FACTOR1
+    return word ^ (word >> _S31)
+
+
+@kernel
+def _fold_words(words, ids):  # type: ignore[no-untyped-def]
+    for i in range(ids.shape[0]):
+        # A wider integer type adds words that only repeat the sign.
+        last = words.shape[0] - 1
+        while last > 0 and words[last, i] == np.uint64(np.int64(words[last - 1, i]) >> 63):
+            last -= 1
+        folded = ids[i]
+        for w in range(last + 1):
+            folded = _mixed((folded + _TURN) ^ words[w, i])
+        ids[i] = folded
+
+
+@kernel
+def _fold_letters(offsets, letters, ids):  # type: ignore[no-untyped-def]
+    for i in range(ids.shape[0]):
+        folded = ids[i]
+        lo = offsets[i]
+        size = offsets[i + 1] - lo
+        for first in range(0, size, 8):
+            word = np.uint64(0)
+            for k in range(min(size - first, 8)):
+                word |= np.uint64(letters[lo + first + k]) << np.uint64(8 * k)
+            folded = _mixed((folded + _TURN) ^ word)
+        # The length distinguishes bytes of value 0 from no bytes, and one column from the next.
+        ids[i] = _mixed((folded + _TURN) ^ np.uint64(size))
+
+
+@dataclass(frozen=True)
+class GroupRecords:
+    """Keys, values and weights of every group, by model and measure.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Key columns.
+    keys : tuple of pyarrow.Array, each of length groups
+    rows, positives : ndarray of int64, shape (groups,)
+        Numbers of rows and of positives.
+    scores : tuple of str
+        Score columns of the models.
+    measures : tuple of Measure
+    values : mapping of (int, int) to ndarray of float64, shape (groups,)
+        Values by the indices of model and measure; NaN where undefined.
+    weights : mapping of (int, int) to ndarray of float64, shape (groups,)
+        Weights by the indices of model and measure. Without an entry every weight is 1. A weight of
+        0 leaves the group out.
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[pa.Array, ...]
+    rows: np.ndarray
+    positives: np.ndarray
+    scores: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    values: Mapping[tuple[int, int], np.ndarray]
+    weights: Mapping[tuple[int, int], np.ndarray]
+
+    def summands(self, model: int, m: int) -> np.ndarray:
+        """Compute the summand of each group, NaN for a group that is left out."""
+        summands = self.measures[m].to_summand(self.values[model, m])
+        weights = self.weights.get((model, m))
+        return summands if weights is None else np.where(weights == 0, np.nan, summands)
+
+    def terms(self, model: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+        """Compute weighted values and weights, both 0 if left out."""
+        summands = self.summands(model, m)
+        defined = ~np.isnan(summands)
+        weights = self.weights.get((model, m))
+        w = defined.astype(np.float64) if weights is None else np.where(defined, weights, 0.0)
+        return np.where(defined, summands, 0.0) * w, w
+
+    def table(self) -> pa.Table:
+        """Make a table of keys, rows, positives and values."""
+        columns: dict[str, pa.Array] = {}
+
+        def add(name: str, column: pa.Array) -> None:
+            while name in columns:
+                name += "_"
+            columns[name] = column
+
+        for name, key in zip(self.names, self.keys, strict=True):
+            add(name, key)
+        add("rows", arrow_column(self.rows))
+        add("positives", arrow_column(self.positives))
+        for model, score in enumerate(self.scores):
+            for m, computed in enumerate(self.measures):
+                if not computed.pooled:
+                    numbers = np.ascontiguousarray(self.values[model, m])
+                    add(f"{score}.{computed}", column_with_nulls(numbers, np.isnan(numbers)))
+        return pa.table(columns)
+
+
+def group_records(
+    plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
+) -> GroupRecords:
+    """Collect the groups of a run.
+
+    Parameters
+    ----------
+    plan : Plan
+    keys : sequence of tuple of pyarrow.Array
+        Keys of consecutive groups.
+    values : sequence of GroupValues
+        Values of these groups, in the same order.
+    schema : pyarrow.Schema
+        Schema of the source: the types of keys if there is no group.
+    """
+    models, measure_count = len(plan.roles.scores), len(plan.measures)
+    if values:
+        joined = GroupValues.concat(values)
+        key_columns = [
+            pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks()
+            for k in range(len(plan.roles.group))
+        ]
+    else:
+        no_rows = np.empty(0, np.int64)
+        joined = GroupValues(no_rows, no_rows, np.empty((models, measure_count, 0)))
+        empty = schema.empty_table()
+        key_columns = [
+            decode_array(empty.column(name).combine_chunks()) for name in plan.roles.group
+        ]
+    return GroupRecords(
+        plan.roles.group,
+        tuple(key_columns),
+        joined.rows,
+        joined.positives,
+        plan.roles.scores,
+        plan.measures,
+        {
+            (model, m): joined.values[model, m]
+            for model in range(models)
+            for m in range(measure_count)
+        },
+        joined.weights,
+    )
+
+
+class ResultGroups(Protocol):
+    """The fields of a result that `groups_of` reads."""
+
+    @property
+    def per_group(self) -> pa.Table:
+        """A table of one row for each group."""
+        ...
+
+    @property
+    def group_weights(self) -> Mapping[tuple[int, int], NDArray[np.float64]] | None:
+        """Weights of groups by model and measure."""
+        ...
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Score columns of the models."""
+        ...
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Canonical texts of the measures."""
+        ...
+
+
+def groups_of(result: ResultGroups) -> GroupRecords:
+    """Read the groups of a result.
+
+    Raises
+    ------
+    ArgumentError
+        If the result has no values of groups.
+    """
+    weights, table = result.group_weights, result.per_group
+    if weights is None:
+        raise ArgumentError("this result has no groups that could be compared one by one.")
+    measures = tuple(measure(text) for text in result.measures)
+    group_measures = [m for m, computed in enumerate(measures) if not computed.pooled]
+    columns = table.combine_chunks().columns
+    keys = table.num_columns - 2 - len(result.scores) * len(group_measures)
+    numbers = [np.asarray(column.to_numpy()) for column in columns[keys:]]
+    values = iter(numbers[2:])
+    return GroupRecords(
+        tuple(table.column_names[:keys]),
+        tuple(column.combine_chunks() for column in columns[:keys]),
+        numbers[0],
+        numbers[1],
+        result.scores,
+        measures,
+        {
+            (model, m): next(values).astype(np.float64, copy=False)
+            for model in range(len(result.scores))
+            for m in group_measures
+        },
+        weights,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupJoin:
+    """The joined groups of two results.
+
+    Parameters
+    ----------
+    groups : GroupRecords
+        The baseline is the first model, the models of the other result follow. The groups of the
+        baseline come first, in their order, then those that only the other result has.
+    counts : dict of str to int
+        Numbers of groups: in ``"both"``, ``"only_base"``, ``"only_candidate"``, and in both with
+        different numbers of rows: ``"rows_differ"``.
+    """
+
+    groups: GroupRecords
+    counts: dict[str, int]
+
+
+def join_groups(
+    base: GroupRecords,
+    model: int,
+    other: GroupRecords,
+    measures: Sequence[str],
+    names: Mapping[str, str],
+) -> GroupJoin:
+    """Join the groups of two results by their keys.
+
+    Parameters
+    ----------
+    base : GroupRecords
+    model : int
+        Index of the baseline in `base`.
+    other : GroupRecords
+    measures : sequence of str
+        Measures that both results have.
+    names : mapping of str to str
+        New names of the models of `other`.
+
+    Raises
+    ------
+    ArgumentError
+        If keys have different types.
+    """
+    base_keys, other_keys = (
+        [decode_array(key) for key in records.keys] for records in (base, other)
+    )
+    kinds = [[str(key.type) for key in keys] for keys in (base_keys, other_keys)]
+    if kinds[0] != kinds[1]:
+        raise ArgumentError(
+            f"groups cannot be joined by their keys, which are {', '.join(kinds[0])} in one result "
+            f"and {', '.join(kinds[1])} in the other; give both the same types."
+            f"{text_keys_hint([*kinds[0], *kinds[1]])}"
+        )
+    match, new_rows = _match_keys(base_keys, other_keys)
+    both = match >= 0
+    size = len(match) + len(new_rows)
+    base_rows, other_rows = np.full(size, -1), np.concatenate([match, new_rows])
+    base_rows[: len(match)] = np.arange(len(match))
+    values, weights = {}, {}
+    common = [next(m for m in base.measures if str(m) == text) for text in measures]
+    sides = [(base, model, base_rows), *((other, k, other_rows) for k in range(len(other.scores)))]
+    weights_by_source: dict[tuple[int, int], np.ndarray] = {}
+    for index, (records, k, rows) in enumerate(sides):
+        for m, shared_measure in enumerate(common):
+            if shared_measure.pooled:
+                continue
+            source = k, records.measures.index(shared_measure)
+            values[index, m] = _take_or(records.values[source], rows, np.nan)
+            if source in records.weights:
+                weight = records.weights[source]
+                weight_key = id(weight), id(rows)
+                if weight_key not in weights_by_source:
+                    weights_by_source[weight_key] = _take_or(weight, rows, 0.0)
+                weights[index, m] = weights_by_source[weight_key]
+    groups = GroupRecords(
+        base.names,
+        tuple(
+            pa.concat_arrays([a, b.take(arrow_column(new_rows))])
+            for a, b in zip(base_keys, other_keys, strict=True)
+        ),
+        np.concatenate([base.rows, other.rows[new_rows]]),
+        np.concatenate([base.positives, other.positives[new_rows]]),
+        (base.scores[model], *names.values()),
+        tuple(common),
+        values,
+        weights,
+    )
+    rows_differ = base.rows[both] != other.rows[match[both]]
+    counts = {
+        "both": int(np.count_nonzero(both)),
+        "only_base": int(np.count_nonzero(~both)),
+        "only_candidate": len(new_rows),
+        "rows_differ": int(np.count_nonzero(rows_differ)),
+    }
+    return GroupJoin(groups, counts)
+
+
+def _take_or(values: np.ndarray, rows: np.ndarray, default: float) -> np.ndarray:
+    """Take values by row, `default` where the row is -1."""
+    result = np.full(len(rows), default)
+    present = rows >= 0
+    result[present] = values[rows[present]]
+    return result
+
+
+def _match_keys(
+    left: Sequence[pa.Array], right: Sequence[pa.Array]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the right row of each left key, or -1; and rows only there."""
+    groups = len(left[0])
+    codes = np.zeros(groups + len(right[0]), np.int64)
+    for left_key, right_key in zip(left, right, strict=True):
+        column = pa.concat_arrays([left_key, right_key]).dictionary_encode()
+        numbers = np.asarray(column.indices).astype(np.int64)
+        _, codes = np.unique(codes * (len(column.dictionary) + 1) + numbers, return_inverse=True)
+    row_of_code = np.full(int(codes.max(initial=-1)) + 1, -1)
+    row_of_code[codes[groups:]] = np.arange(len(right[0]))
+    on_left = np.zeros(len(row_of_code), np.bool_)
+    on_left[codes[:groups]] = True
+    return row_of_code[codes[:groups]], np.flatnonzero(~on_left[codes[groups:]])
+
+
+KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"
+
+
+def require_groups(
+    groups: SavedGroups | None, shown: str, baseline: str | None, *, alone: bool
+) -> None:
+    """Raise unless the groups of a state can be compared by their keys."""
+    if groups is None and alone:
+        has = "has no baseline" if baseline is None else f"has baseline {baseline!r}"
+        raise ArgumentError(
+            f"{shown} {has}, and no values of groups for other comparisons; "
+            f"evaluate with the requested baseline, baseline=... (--baseline), or {KEEP_GROUPS}."
+        )
+    if groups is None:
+        raise ArgumentError(
+            f"{shown} has no keys of groups to join it with another; {KEEP_GROUPS}."
+        )
+    if not alone and _has_spanning_groups(groups):
+        raise ArgumentError(
+            f"{shown} has groups that were merged in parts, so they cannot be joined with "
+            "the groups of another state by their keys; evaluate the rows of a group together."
+        )
+
+
+def _has_spanning_groups(groups: SavedGroups) -> bool:
+    order = np.lexsort(groups.ranks()[::-1])
+    return bool(groups.equal_neighbours(order).any())
+
+
+def free_name(score: str, names: Collection[str]) -> str:
+    """Rename a model until its name is free."""
+    while score in names:
+        score = f"other.{score}"
+    return score

@@ -1,0 +1,533 @@
+"""Evaluate models of several classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib import __version__
+from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name, processors, typed
+from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval._lib.jit import compilations
+from fastrank_eval._lib.progress import Progress, reporting_to
+from fastrank_eval.analysis.multiclass_rows import ClassRoles
+from fastrank_eval.analysis.multiclass_totals import (
+    OVER_PAIRS,
+    ROW_WEIGHT,
+    ClassPlan,
+    ClassStates,
+    ClassValues,
+    over_pairs,
+)
+from fastrank_eval.engine.conventions import undefined_policies, undefined_text
+from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
+from fastrank_eval.engine.ungrouped import each_work_batch
+from fastrank_eval.io import open_source
+from fastrank_eval.measures import Measure, parse_measures
+from fastrank_eval.measures.auc import GAUC, PooledAUC
+from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
+from fastrank_eval.measures.decisions import Decision, GroupDecision
+from fastrank_eval.measures.likelihood import LogarithmicLoss
+from fastrank_eval.measures.pooled import PooledMeasure
+from fastrank_eval.results.format import printable
+from fastrank_eval.results.result import Result
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    from numpy.typing import NDArray
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from fastrank_eval.measures import Measure
+
+__all__ = ["ClassResult"]
+
+
+class ClassResult(Result):
+    """The result of :func:`fastrank_eval.evaluate_classes`.
+
+    The `slice` of a value is its average, or ``"all"`` for a value of all classes at once. Its
+    groups are classes, pairs of classes (``ovo``, ``mu``), or rows (``samples``).
+
+    Parameters
+    ----------
+    values : sequence of MeasureValue
+    per_class : pyarrow.Table
+    confusion : ndarray or None
+    meta : Meta
+    name : str
+        Name of the model in `values`.
+    measures : sequence of str
+    classes : sequence of str
+
+    Attributes
+    ----------
+    classes : tuple of str
+        Classes as text, in the order of the arguments.
+
+    Examples
+    --------
+    >>> table = pa.table({"class": ["a", "b"], "rows": [3, 3], "positives": [1, 2],
+    ...                   "PPV": [1.0, 0.5]})
+    >>> value = MeasureValue("scores", "macro", "PPV", 0.75, 2, 2, {}, 1.0, 1.0)
+    >>> meta = Meta("1.0", 3, 2, {}, 0.5)
+    >>> result = ClassResult([value], table, None, meta, "scores", ["PPV"], ["a", "b"])
+    >>> result.value("PPV"), result["PPV"]
+    (0.75, array([1. , 0.5]))
+    """
+
+    def __init__(
+        self,
+        values: Sequence[MeasureValue],
+        per_class: pa.Table,
+        confusion: np.ndarray | None,
+        meta: Meta,
+        name: str,
+        measures: Sequence[str],
+        classes: Sequence[str],
+    ) -> None:
+        super().__init__(values, per_class, meta, [name], measures)
+        self.classes = tuple(classes)
+        self._confusion = confusion
+
+    @property
+    def per_class(self) -> pa.Table:
+        """A table of one row for each class.
+
+        Returns
+        -------
+        pyarrow.Table
+            ``class``, ``rows`` (all rows), ``positives`` (rows of the class) and a float64 column
+            for each measure of the class against the others, null where undefined.
+        """
+        return self.per_group
+
+    @property
+    def confusion(self) -> NDArray[Any]:
+        """The confusion matrix: rows of class i with prediction j.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, or float64 sums of weights, shape (classes, classes).
+
+        Raises
+        ------
+        ArgumentError
+            If rows may have several classes, or predictions are made by thresholds.
+        """
+        if self._confusion is None:
+            raise ArgumentError(
+                "no class is predicted for each row: a confusion matrix of all classes needs a "
+                "label column of one class a row and decide='argmax'."
+            )
+        return self._confusion
+
+    @typed
+    def value(  # type: ignore[override]  # averages take the place of slices
+        self, measure: str | Measure, score: str | None = None, average: str | None = None
+    ) -> float:
+        """Get the value of a measure.
+
+        Parameters
+        ----------
+        measure : str or Measure
+        score : str, optional
+            The name of the model.
+        average : str, optional
+            The average, or ``"all"``; may be left out if there is one.
+
+        Returns
+        -------
+        float
+            NaN where undefined.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the evaluation.
+        ArgumentError
+            If the average was not part of it, or is left out if there are several.
+        """
+        return self._of_average(measure, score, average).value
+
+    @typed
+    def interval(  # type: ignore[override]  # averages take the place of slices
+        self, measure: str | Measure, score: str | None = None, average: str | None = None
+    ) -> tuple[float, float]:
+        """Get the confidence interval of an average over samples.
+
+        Rows are taken as independent.
+
+        Parameters
+        ----------
+        measure, score, average
+            As in `value`.
+
+        Returns
+        -------
+        low, high : float
+            NaN for other averages, because classes are not a sample.
+
+        Raises
+        ------
+        MeasureError, ArgumentError
+            As `value` does.
+        """
+        value = self._of_average(measure, score, average)
+        return value.ci_low, value.ci_high
+
+    def _of_average(
+        self, measure: str | Measure, score: str | None, average: str | None
+    ) -> MeasureValue:
+        return self._value_of(str(self._find_measure(measure)), score, average)
+
+    def _value_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
+        average = part
+        score = self._find_score(score)
+        values = {v.slice: v for v in self.values if (v.measure, v.score) == (text, score)}
+        if average is None and len(values) == 1:
+            return next(iter(values.values()))
+        if average not in values:
+            averages = (
+                ", ".join(map(repr, values)) or "none: result[...] has the values of the classes"
+            )
+            remedy = "name one" if average is None else f"not {average!r}"
+            raise ArgumentError(f"averages of {text} in this result: {averages}; {remedy}.")
+        return values[average]
+
+    def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
+        """Get the values of the classes: ``result["PPV"]``.
+
+        Parameters
+        ----------
+        key : str or Measure
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, shape (classes,); NaN where undefined.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the evaluation, or takes rows for groups.
+        """
+        known = self._find_measure(key[1] if isinstance(key, tuple) else key)
+        if not known.pooled:
+            raise MeasureError(
+                f"{known} takes each row for a group of classes, so classes have no values."
+            )
+        return np.asarray(self.per_class.column(str(known)).to_numpy(), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain values, with ``classes`` and ``confusion``."""
+        confusion = None if self._confusion is None else self._confusion.tolist()
+        return {
+            **super().to_dict(),
+            "classes": plain_value(self.per_class.to_pylist()),
+            "confusion": plain_value(confusion),
+        }
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from super().__rich_console__(console, options)
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for column, name in enumerate(self.per_class.column_names):
+            table.add_column(name, justify="right" if column else "left", overflow="fold")
+        for row in self.per_class.to_pylist():
+            table.add_row(*(printable(_cell_text(value)) for value in row.values()))
+        yield table
+
+
+def _cell_text(value: object) -> str:
+    if value is None:
+        return "undefined"
+    return f"{value:#.6g}" if isinstance(value, float) else str(value)
+
+
+#: Averages over classes.
+AVERAGES = ("macro", "micro", "weighted", "samples", *OVER_PAIRS)
+DECIDE = ("argmax", "threshold")
+
+#: Least rows of a batch for a thread, for any number of classes.
+_MIN_ROWS = 1 << 12
+
+
+@typed
+def evaluate_classes(
+    source: object,
+    *,
+    label: str | Sequence[str] | Mapping[Any, str],
+    scores: Sequence[str] | Mapping[Any, str],
+    measures: str | Measure | Sequence[str | Measure] = "AUC,PPV,TPR,FScore,Accuracy",
+    average: str | Sequence[str] | None = "macro",
+    decide: str | None = None,
+    weight: str | None = None,
+    undefined: str | Mapping[str, str] = "skip",
+    name: str = "scores",
+    where: str | pc.Expression | None = None,
+    limit: int | None = None,
+    threads: int | None = None,
+    batch_rows: int | None = None,
+    format: str | None = None,  # noqa: A002 - the name of this option everywhere
+    allow_unfinished: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+) -> ClassResult:
+    """Evaluate rows with a score for each class, by class and on average.
+
+    * Any measure of all rows (AUC, PPV, FScore, LogLoss ...) compares each class with the others
+      (one-vs-rest).
+    * Accuracy, ErrorRate, BalancedAccuracy, MCC (Gorodkin's R_K) and LogLoss are computed for all
+      classes at once if each row belongs to one class: `slice` ``"all"``.
+    * Measures of groups, such as Success@3 (top-3 accuracy), nDCG or RR, take each row for a group
+      of its classes: `slice` ``"samples"``.
+
+    Parameters
+    ----------
+    source : object
+        As in `evaluate`.
+    label : str, sequence of str, or mapping of class to str
+        One column: the class of each row, of any key type (multi-class), or a list of its classes
+        (multi-label). Several columns: a column of 0 and 1, or bool, for each class (multi-label).
+        A null is an error.
+    scores : mapping of class to str, or sequence of str
+        The score column of each class, numbers without NaN. For a sequence, the type of the label
+        column determines the classes: numbers are 0, 1, 2 ..., bools are False and True, texts are
+        the names of the score columns. All columns must exist; every label must have a score.
+    measures : str, Measure or sequence of them
+    average : {"macro", "micro", "weighted", "samples", "ovo", "ovo_weighted", "mu"}, several, None
+        Averages of the values of classes:
+
+        * ``"macro"``: the mean over classes; ``"weighted"``: weighted by the rows (the weight) of
+          the class;
+        * ``"micro"``: one value of the rows of all classes together;
+        * ``"samples"``: the mean over rows;
+        * means over pairs of classes, for measures of the ranking alone, such as AUC: ``"ovo"``,
+          one-vs-one (Hand and Till's M); ``"ovo_weighted"``, weighted by the rows of both classes;
+          ``"mu"``, by the difference of both scores (AUC-mu).
+
+        A measure gets the averages that are defined for it. None: values of classes only.
+    decide : {"argmax", "threshold"}, optional
+        Predictions for measures of decisions: the class of the highest score (of equal ones the
+        first in the order of `scores`), or every class whose score is at least the measure's
+        `threshold`. By default argmax if a row has one class, threshold otherwise.
+    weight : str, optional
+        Row weight: 0, or from 1e-30 to 1e30.
+    undefined : {"skip", "zero", "one", "error"} or mapping
+        Value of a class for which a measure is undefined, such as PPV without a predicted row:
+        left out of means and counted by reason, or replaced. As in `evaluate`.
+    name : str
+        Name of the model in the result.
+    where, limit, threads, batch_rows, format, allow_unfinished, progress
+        As in `evaluate`.
+
+    Returns
+    -------
+    ClassResult
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+
+    Notes
+    -----
+    Rows are read once, in bounded memory, except for AUC, which keeps the scores of each class, for
+    each class and ``"micro"``, and of each pair for ``"ovo"`` and ``"mu"``. AUC-mu uses the
+    partition by the highest score: p_i - p_j orders the rows of classes i and j.
+
+    References
+    ----------
+    Hand & Till (2001), doi:10.1023/A:1010920819831; Kleiman & Page (2019), AUC-mu, PMLR 97;
+    Gorodkin (2004), doi:10.1016/j.compbiolchem.2004.09.006.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fr
+    >>> rows = {"kind": ["cat", "dog", "owl", "cat"], "p_cat": [0.7, 0.3, 0.1, 0.2],
+    ...         "p_dog": [0.2, 0.6, 0.1, 0.5], "p_owl": [0.1, 0.1, 0.8, 0.3]}
+    >>> result = fr.evaluate_classes(rows, label="kind", measures="TPR,Accuracy",
+    ...                              scores={"cat": "p_cat", "dog": "p_dog", "owl": "p_owl"})
+    >>> result.value("TPR"), result["TPR"], result.value("Accuracy")
+    (0.8333333333333334, array([0.5, 1. , 1. ]), 0.75)
+    """
+    started, compiled = perf_counter(), compilations()
+    policies = undefined_policies(undefined)
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"name={name!r} is not a name.")
+    requested = parse_measures(measures)
+    averages = _read_averages(average)
+    opened = open_source(
+        source,
+        format=format,
+        where=where,
+        categories=column_name("label", label) if isinstance(label, str) else None,
+        allow_unfinished=allow_unfinished,
+    )
+    roles = ClassRoles.of(opened.schema, label, scores, weight)
+    kinds = [m.scores for m in requested if m.pooled]
+    roles = replace(roles, score_kind=max(["number", *kinds], key=SCORE_KINDS.index))
+    has_one_class = roles.form == "one"
+    decide = ("argmax" if has_one_class else "threshold") if decide is None else decide
+    check_choice("decide", decide, DECIDE)
+    if decide == "argmax" and not has_one_class:
+        raise ArgumentError(
+            "decide='argmax' predicts one class, but rows may have several: decide='threshold'."
+        )
+    plan = ClassPlan(
+        roles,
+        tuple(m for m in requested if isinstance(m, PooledMeasure)),
+        averages,
+        {},
+        decide == "argmax",
+        policies,
+        at_least_one("threads", threads, processors()),
+    )
+    plan = replace(plan, by_row=_row_measures(requested, plan))
+    _check_measures(requested, plan)
+    states = ClassStates(plan)
+    requested_rows = at_least_one("batch_rows", batch_rows, None)
+
+    def rows_at_a_time(default: int) -> int:
+        return int(requested_rows or max(default // len(roles.classes), _MIN_ROWS))
+
+    with reporting_to(progress):
+        each_work_batch(
+            opened,
+            roles.by_column(),
+            states.add,
+            limit=limit,
+            threads=plan.threads,
+            rows=rows_at_a_time,
+            categories=() if roles.form == "column" else roles.labels,
+        )
+    values = ClassValues(plan, states, name)
+    conventions: dict[str, object] = {
+        "decide": decide,
+        "average": averages,
+        "undefined": undefined_text(policies),
+        "weight": weight,
+        "measures": {str(m): _options(m, plan) for m in requested},
+    }
+    if where is not None:
+        conventions["where"] = str(where)
+    if limit is not None:
+        conventions["limit"] = limit
+    sorted_values = sorted(values.rows(), key=lambda value: _position(value.measure, requested))
+    table = _per_class(plan, states, values)
+    seconds, new_kernels = perf_counter() - started, compilations() - compiled
+    return ClassResult(
+        sorted_values,
+        table,
+        None if states.confusion is None else states.confusion.matrix(),
+        Meta(__version__, states.rows, len(roles.classes), conventions, seconds, new_kernels),
+        name,
+        [str(m) for m in requested],
+        roles.classes,
+    )
+
+
+def _read_averages(average: str | Sequence[str] | None) -> tuple[str, ...]:
+    if average is None:
+        return ()
+    words = (
+        [word.strip() for word in average.split(",")] if isinstance(average, str) else list(average)
+    )
+    for word in words:
+        check_choice("average", word, AVERAGES)
+    return tuple(dict.fromkeys(words))
+
+
+def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
+    """Map measures that take rows for groups to measures of groups."""
+    weight = {"weight": ROW_WEIGHT} if plan.weighted else {}
+    row_measures: dict[str, Measure] = {}
+    for m in requested:
+        if not m.pooled:
+            refusal = m.refuses("expected")
+            if refusal or m.weight not in GROUP_WEIGHTS:
+                raise ArgumentError(
+                    f"{m} cannot be taken of rows as groups of their classes: "
+                    f"{refusal or 'its weight is no column of them'}."
+                )
+            row_measures[str(m)] = m if "weight" in m.given else m(**weight)
+        elif "samples" not in plan.averages or plan.overall(m):
+            continue
+        elif isinstance(m, PooledAUC) and m.max_fpr is None:
+            row_measures[str(m)] = GAUC(**{"rel": m.rel, "weight": "uniform", **weight})
+        elif f"Group{m.name}" in registry:
+            row_measures[str(m)] = registry[f"Group{m.name}"](**m.chosen, **weight)
+    return row_measures
+
+
+def _check_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> None:
+    """Raise if a measure gets no value, or an option has no meaning."""
+    for m in requested:
+        if m.chosen.get("rel", 1) != 1:
+            raise ArgumentError(f"{m}: a row belongs to a class or does not; leave out rel.")
+        if isinstance(m, PooledMeasure) and m.columns_named():
+            raise ArgumentError(
+                f"{m} reads a further column, which rows of several classes do not have; evaluate "
+                "one class at a time with evaluate()."
+            )
+        if isinstance(m, PooledAUC) and m.se == "clustered":
+            raise ArgumentError(
+                f"{m} takes groups for clusters, and here no group is named; take se='delong', or "
+                "evaluate one class at a time with evaluate()."
+            )
+        argmax = plan.argmax and isinstance(m, Decision | GroupDecision)
+        if argmax and m.threshold != type(m)().threshold:
+            raise ArgumentError(
+                f"{m} names a threshold, but the class of the highest score is predicted; pass "
+                "decide='threshold'."
+            )
+        if isinstance(m, LogarithmicLoss) and plan.overall(m) and m.sampling_rate != 1:
+            raise ArgumentError(f"{m}: of several classes none is sampled; leave it out.")
+        available = {average for average in plan.averages if _has_average(m, average, plan)}
+        if plan.averages and m.pooled and not available and not plan.overall(m):
+            raise ArgumentError(
+                f"{m} has no average {', '.join(map(repr, plan.averages))}; it has "
+                f"{', '.join(repr(a) for a in AVERAGES if _has_average(m, a, plan))}."
+            )
+
+
+def _has_average(measure: Measure, average: str, plan: ClassPlan) -> bool:
+    if average in OVER_PAIRS:
+        return over_pairs(measure) and plan.roles.form == "one"
+    if average == "samples":
+        return str(measure) in plan.by_row
+    return measure.pooled
+
+
+def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
+    """List the options in force, without a threshold if argmax decides."""
+    options = measure.options_in_force()
+    if plan.argmax and isinstance(measure, Decision | GroupDecision):
+        del options["threshold"]
+    return options
+
+
+def _position(text: str, requested: Sequence[Measure]) -> int:
+    return [str(m) for m in requested].index(text)
+
+
+def _per_class(plan: ClassPlan, states: ClassStates, values: ClassValues) -> pa.Table:
+    names = ["class", "rows", "positives"]
+    columns = [
+        plan.roles.values,
+        arrow_column(np.full(len(states.positives), states.rows, np.int64)),
+        arrow_column(states.positives),
+    ]
+    for m in plan.measures:
+        numbers = values.of_classes(m)
+        names.append(str(m))
+        columns.append(column_with_nulls(numbers, np.isnan(numbers)))
+    return pa.table(columns, names=names)

@@ -1,0 +1,575 @@
+"""Add up the sums of several classes, and compute values of them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
+from fastrank_eval._lib.threads import in_order
+from fastrank_eval.analysis import multiclass_totals
+from fastrank_eval.analysis.multiclass_rows import ClassRoles, ClassRows, scored_rows
+from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.summary import summary_rows
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.io.columns import Columns, Roles
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.clustered_sums import least_of
+from fastrank_eval.measures.decisions import Decision, GroupDecision
+from fastrank_eval.measures.likelihood import LogarithmicLoss
+from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue, undefined
+from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.row_sums import RowSums
+
+#: Low bits of a mantissa, summed apart: sums of 2^26 of them are exact doubles.
+_LOW_BITS = 27
+#: Offset of binary exponents, so that none is negative; and a bound on shifted exponents.
+_SHIFT, _SPAN = 1100, 2200
+
+
+class ClassConfusion:
+    """A confusion matrix of several classes: counts, or exact sums of weights.
+
+    Threads may add at the same time; their order does not matter.
+
+    Parameters
+    ----------
+    classes : int
+    weighted : bool
+
+    Examples
+    --------
+    >>> state = ClassConfusion(2, weighted=False)
+    >>> state.add(np.array([0, 1, 1]), np.array([0, 0, 1]), None)
+    >>> state.matrix()
+    array([[1, 0],
+           [1, 1]])
+    """
+
+    def __init__(self, classes: int, weighted: bool) -> None:
+        self.classes, self.weighted = classes, weighted
+        self._lock = threading.Lock()
+        self._counts = np.zeros(classes * classes, np.int64)
+        self._sums: dict[int, int] = {}
+
+    def add(self, actual: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> None:
+        """Add rows.
+
+        Parameters
+        ----------
+        actual, predicted : ndarray of int64, shape (rows,)
+            Class indices.
+        weight : ndarray of float64, shape (rows,), or None
+        """
+        cells = actual * self.classes + predicted
+        counts = np.bincount(cells, minlength=len(self._counts))
+        amounts: list[tuple[int, int]] = []
+        if weight is not None:
+            mantissa, exponent = np.frexp(weight)
+            integer = np.ldexp(mantissa, 53).astype(np.int64)
+            keys, inverse = np.unique(cells * _SPAN + (exponent + _SHIFT), return_inverse=True)
+            high = np.bincount(inverse, integer >> _LOW_BITS, len(keys))
+            low = np.bincount(inverse, integer & ((1 << _LOW_BITS) - 1), len(keys))
+            sums = zip(keys.tolist(), high.tolist(), low.tolist(), strict=True)
+            amounts = [(key, (int(upper) << _LOW_BITS) + int(lower)) for key, upper, lower in sums]
+        with self._lock:
+            self._counts += counts
+            for key, amount in amounts:
+                self._sums[key] = self._sums.get(key, 0) + amount
+
+    def exact(self) -> list[list[Fraction]]:
+        """Get the rows of the matrix as fractions."""
+        cells = [Fraction(count) for count in self._counts.tolist()]
+        if self.weighted:
+            cells = [Fraction(0)] * len(cells)
+            for key, amount in self._sums.items():
+                cell, exponent = divmod(key, _SPAN)
+                cells[cell] += amount * Fraction(2) ** (exponent - _SHIFT - 53)
+        return [cells[k : k + self.classes] for k in range(0, len(cells), self.classes)]
+
+    def matrix(self) -> np.ndarray:
+        """Get the rows of class i with prediction j.
+
+        Returns
+        -------
+        ndarray of int64 or float64, shape (classes, classes)
+            Counts, or sums of weights, each rounded once.
+        """
+        if not self.weighted:
+            return self._counts.reshape(self.classes, self.classes).copy()
+        return np.array([[_rounded(cell) for cell in row] for row in self.exact()])
+
+
+def accuracy(cells: list[list[Fraction]]) -> PooledValue:
+    """Compute the share of rows with the right prediction."""
+    total = sum(map(sum, cells))
+    if not total:
+        return undefined("zero_weight")
+    return PooledValue(float(sum(row[k] for k, row in enumerate(cells)) / total))
+
+
+def error_rate(cells: list[list[Fraction]]) -> PooledValue:
+    """Compute the share of rows with a wrong prediction."""
+    total = sum(map(sum, cells))
+    if not total:
+        return undefined("zero_weight")
+    return PooledValue(float(1 - Fraction(sum(row[k] for k, row in enumerate(cells)), total)))
+
+
+def balanced_accuracy(cells: list[list[Fraction]]) -> PooledValue:
+    """Compute the mean recall over the classes that have rows."""
+    shares = [row[k] / sum(row) for k, row in enumerate(cells) if sum(row)]
+    if not shares:
+        return undefined("zero_weight")
+    return PooledValue(float(sum(shares) / len(shares)))
+
+
+def matthews(cells: list[list[Fraction]]) -> PooledValue:
+    """Compute Gorodkin's R_K, the correlation of predicted and actual class.
+
+    ``(s c - sum_k p_k t_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))`` with s rows, c of them
+    predicted right, t_k rows of class k and p_k rows predicted as k.
+
+    References
+    ----------
+    Gorodkin (2004), doi:10.1016/j.compbiolchem.2004.09.006.
+    """
+    total = Fraction(sum(map(sum, cells)))
+    if not total:
+        return undefined("zero_weight")
+    actual = [sum(row) / total for row in cells]
+    predicted = [sum(column) / total for column in zip(*cells, strict=True)]
+    right = sum(row[k] for k, row in enumerate(cells)) / total
+    actual_spread = 1 - sum(share * share for share in actual)
+    predicted_spread = 1 - sum(share * share for share in predicted)
+    if not actual_spread:
+        return undefined("single_class")
+    if not predicted_spread:
+        return undefined("single_class_predicted")
+    covariance = right - sum(p * t for p, t in zip(predicted, actual, strict=True))
+    value = float(covariance) / math.sqrt(float(actual_spread) * float(predicted_spread))
+    return PooledValue(min(max(value, -1.0), 1.0))
+
+
+def _rounded(cell: Fraction) -> float:
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf
+
+
+#: Name of the weight column where a row is a group.
+ROW_WEIGHT = "row weight"
+#: Averages over pairs of classes.
+OVER_PAIRS = ("ovo", "ovo_weighted", "mu")
+
+
+def over_pairs(measure: Measure) -> bool:
+    """Tell whether a measure has averages over pairs of classes.
+
+    It must depend on the ranking alone: a probability among all classes is not one among two.
+    """
+    return isinstance(measure, OrderedMeasure) and measure.scores != "probability"
+
+
+@dataclass(frozen=True)
+class ClassPlan:
+    """What to compute for rows with several classes.
+
+    Parameters
+    ----------
+    roles : ClassRoles
+    measures : tuple of PooledMeasure
+        Measures of each class against the others.
+    averages : tuple of str
+    by_row : mapping of str to Measure
+        Measures that take rows for groups, by the text of the requested measure.
+    argmax : bool
+        Predict the class of the highest score; otherwise all classes at or above a threshold.
+    policies : mapping of str to str
+        Policies for undefined values, from `undefined_policies`.
+    threads : int
+    """
+
+    roles: ClassRoles
+    measures: tuple[PooledMeasure, ...]
+    averages: tuple[str, ...]
+    by_row: dict[str, Measure]
+    argmax: bool
+    policies: dict[str, str]
+    threads: int
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.roles.weight is not None
+
+    def overall(self, measure: Measure) -> bool:
+        """Tell whether a measure is defined for all classes at once."""
+        if isinstance(measure, LogarithmicLoss):
+            return self.roles.form == "one"
+        names = ("Accuracy", "ErrorRate")
+        return measure.name in ((*names, "BalancedAccuracy", "MCC") if self.argmax else names)
+
+    @cached_property
+    def row_plan(self) -> Plan:
+        """Plan of the measures that take rows for groups."""
+        own = self.policies
+        policies = {**own, **{f"Group{name}": own[name] for name in own if name != "*"}}
+        if "AUC" in own:
+            policies["GAUC"] = own["AUC"]
+        return Plan(
+            Roles(
+                ("row",),
+                "label",
+                ("score", "decided")[: 1 + self.argmax],
+                group_weights=(ROW_WEIGHT,) * self.weighted,
+            ),
+            tuple(dict.fromkeys(self.by_row.values())),
+            undefined=policies,
+            per_group=False,
+            threads=self.threads,
+        )
+
+
+class States:
+    """States of measures; measures with the same key share one."""
+
+    def __init__(self, measures: Sequence[PooledMeasure], plan: ClassPlan) -> None:
+        self._plan = plan
+        self._measures: dict[Hashable, PooledMeasure] = {}
+        for m in measures:
+            for shared in m.required_states():
+                self._measures.setdefault(shared.state_key(), shared)
+        self._states: dict[Hashable, Any] = {
+            key: m.new_state(plan.weighted, plan.threads) for key, m in self._measures.items()
+        }
+
+    def __getitem__(self, measure: PooledMeasure) -> Any:
+        return measure.state_in(self._states)
+
+    def add(self, scored: Scored, decided: Scored | None = None) -> None:
+        """Add rows; measures of decisions use `decided`, if any."""
+        for key, m in self._measures.items():
+            uses_decisions = decided is not None and isinstance(m, Decision)
+            m.add_rows(self._states[key], decided if uses_decisions and decided else scored)
+
+
+class ClassStates:
+    """Sums over all rows, by class; threads may add at the same time.
+
+    Parameters
+    ----------
+    plan : ClassPlan
+    """
+
+    def __init__(self, plan: ClassPlan) -> None:
+        self.plan = plan
+        class_count, averages = len(plan.roles.classes), plan.averages
+        self._lock = threading.Lock()
+        self.rows = 0
+        self.positives = np.zeros(class_count, np.int64)
+        self.weights = RowSums(class_count)
+        self.each = [States(plan.measures, plan) for _ in range(class_count)]
+        self.micro = States(plan.measures if "micro" in averages else (), plan)
+        ordered = [m for m in plan.measures if over_pairs(m)]
+        numbers = range(class_count)
+        ovo = not {"ovo", "ovo_weighted"}.isdisjoint(averages)
+        self.pairs = {
+            (i, j): States(ordered, plan) for i in numbers for j in numbers if ovo and i != j
+        }
+        self.mu = {
+            (i, j): States(ordered, plan)
+            for i in numbers
+            for j in numbers
+            if "mu" in averages and i < j
+        }
+        self.confusion = ClassConfusion(class_count, plan.weighted) if plan.argmax else None
+        overall = [m for m in plan.measures if plan.overall(m)]
+        #: By threshold: counts of rows whose classes are all predicted right (second column).
+        self.right = {
+            float(m.threshold): ClassConfusion(2, plan.weighted)
+            for m in overall
+            if isinstance(m, Decision) and not plan.argmax
+        }
+        #: Score of the class of each row, as the probability of a positive.
+        self.own = States([m for m in overall if isinstance(m, LogarithmicLoss)], plan)
+        self.by_row = ThreadTotals(plan.row_plan)
+
+    def add(self, batch: pa.RecordBatch, first_row: int) -> None:
+        """Add the rows of a batch."""
+        rows = self.plan.roles.rows_of(batch, first_row)
+        classes = range(len(rows.labels))
+        for k in classes:
+            label, weight = rows.labels[k], rows.weight
+            scored = scored_rows(label, rows.scores[k], weight)
+            decided = None
+            if self.plan.argmax:
+                decided = scored_rows(label, rows.decided(k), weight)
+            self.each[k].add(scored, decided)
+            self.micro.add(scored, decided)
+            members = rows.members[k]
+            if weight is not None:
+                self.weights.add(k, weight[members])
+            with self._lock:
+                self.positives[k] += len(members)
+        with self._lock:
+            self.rows += rows.rows
+        for i, j in self.pairs:
+            self._add_pair(self.pairs[i, j], rows, i, j, rows.scores[i])
+        for i, j in self.mu:
+            with np.errstate(invalid="ignore"):
+                difference = rows.scores[i].astype(np.float64) - rows.scores[j]
+            if np.isnan(difference).any():
+                raise ColumnError(
+                    f"score columns '{self.plan.roles.scores[i]}' and "
+                    f"'{self.plan.roles.scores[j]}' are both infinite in a row, and AUC-mu takes "
+                    "their difference; leave out average 'mu', or give finite scores."
+                )
+            self._add_pair(self.mu[i, j], rows, i, j, difference)
+        self._add_overall(rows)
+        if self.plan.by_row and rows.rows:
+            self._add_by_row(rows)
+
+    def support(self) -> np.ndarray:
+        """Get the rows of each class, or their weight: float64, shape (classes,)."""
+        if self.plan.weighted:
+            return np.array([self.weights.total(k) for k in range(len(self.positives))])
+        return self.positives.astype(np.float64)
+
+    def _add_pair(self, states: States, rows: ClassRows, i: int, j: int, score: np.ndarray) -> None:
+        """Add the rows of class i against those of class j."""
+        both = np.concatenate([rows.members[i], rows.members[j]])
+        label = np.zeros(len(both), np.uint8)
+        label[: len(rows.members[i])] = 1
+        weight = None if rows.weight is None else frozen(rows.weight[both])
+        states.add(scored_rows(label, score[both], weight))
+
+    def _add_overall(self, rows: ClassRows) -> None:
+        if self.confusion is not None and rows.codes is not None:
+            self.confusion.add(rows.codes, rows.best, rows.weight)
+        for threshold, state in self.right.items():
+            right = np.ones(rows.rows, np.bool_)
+            for label, score in zip(rows.labels, rows.scores, strict=True):
+                right &= (score >= least_of(score.dtype, threshold)) == (label != 0)
+            state.add(np.ones(rows.rows, np.int64), right.astype(np.int64), rows.weight)
+        if rows.codes is not None:
+            own = np.empty_like(rows.scores[0])
+            for members, score in zip(rows.members, rows.scores, strict=True):
+                own[members] = score[members]
+            self.own.add(scored_rows(np.ones(rows.rows, np.uint8), own, rows.weight))
+
+    def _add_by_row(self, rows: ClassRows) -> None:
+        """Add each row as a group of its classes."""
+        class_count = len(rows.labels)
+        label = frozen(np.stack(rows.labels, axis=1).ravel())
+        scores = [frozen(np.stack(rows.scores, axis=1).ravel())]
+        plan = self.plan.row_plan
+        if self.plan.argmax:
+            scores.append(
+                frozen((np.arange(class_count) == rows.best[:, None]).astype(np.float32).ravel())
+            )
+        weights = () if rows.weight is None else (frozen(np.repeat(rows.weight, class_count)),)
+        columns = Columns(0, (), label, tuple(scores), (None,) * len(scores), None, None, weights)
+        starts = np.arange(0, len(label) + 1, class_count)
+
+        def name(group: int) -> str:
+            return f"row={rows.first_row + group}"
+
+        evaluate_chunk(Chunk(columns, starts), plan, self.by_row.get(), name)
+
+
+#: Measures of all classes at once, computed from the confusion matrix.
+_OVERALL: Mapping[str, Callable[[list[list[Fraction]]], PooledValue]] = {
+    "Accuracy": multiclass_totals.accuracy,
+    "ErrorRate": multiclass_totals.error_rate,
+    "BalancedAccuracy": multiclass_totals.balanced_accuracy,
+    "MCC": multiclass_totals.matthews,
+}
+
+
+class ClassValues:
+    """Values of each class and their averages.
+
+    Parameters
+    ----------
+    plan : ClassPlan
+    states : ClassStates
+    name : str
+        Name of the model in the values.
+    """
+
+    def __init__(self, plan: ClassPlan, states: ClassStates, name: str) -> None:
+        self._plan, self._states, self._name = plan, states, name
+        self._jobs = partial(in_order, plan.threads)
+        self._support = states.support()
+        #: Values of the classes by measure.
+        self.each = {m: [self._value(m, of) for of in states.each] for m in plan.measures}
+
+    def _value(self, measure: PooledMeasure, states: States) -> PooledValue:
+        return measure.pooled_value(states[measure], self._jobs)
+
+    def of_classes(self, measure: PooledMeasure) -> np.ndarray:
+        """Get the value of each class: float64, shape (classes,)."""
+        return np.array([self._apply_policy(measure, value)[0] for value in self.each[measure]])
+
+    def rows(self) -> Iterator[MeasureValue]:
+        """Yield the values of all classes at once, then the averages."""
+        for measure in self._plan.measures:
+            if self._plan.overall(measure):
+                yield self._overall_value(measure)
+                continue
+            for average in self._plan.averages:
+                if average in OVER_PAIRS:
+                    if over_pairs(measure):
+                        yield self._mean_over_pairs(measure, average)
+                elif average == "micro":
+                    yield self._pooled_value(
+                        measure, average, self._value(measure, self._states.micro)
+                    )
+                elif average != "samples":
+                    yield self._mean_over_classes(measure, average)
+        yield from self._means_over_rows()
+
+    def _apply_policy(
+        self, measure: PooledMeasure, computed: PooledValue
+    ) -> tuple[float, str | None]:
+        """Apply the policy for undefined values; return value and reason."""
+        if not computed.reason:
+            return computed.value, None
+        policies = self._plan.policies
+        policy = policies.get(measure.name, policies["*"])
+        if policy == "error":
+            raise UndefinedError(
+                f"{measure} is undefined ({computed.reason}) for a class, a pair of classes or all "
+                "of them, and undefined values are an error; choose undefined='skip', 'zero' or "
+                "'one'."
+            )
+        if policy == "skip":
+            return computed.value, computed.reason
+        return {"zero": 0.0, "one": 1.0}[policy], None
+
+    def _pooled_value(
+        self, measure: PooledMeasure, average: str, computed: PooledValue
+    ) -> MeasureValue:
+        """Build the value of all classes together."""
+        value, reason = self._apply_policy(measure, computed)
+        classes = len(self._plan.roles.classes)
+        share = 0.0 if reason else 1.0
+        return MeasureValue(
+            score=self._name,
+            slice=average,
+            measure=str(measure),
+            value=value,
+            groups=classes,
+            groups_used=0 if reason else classes,
+            dropped={reason: classes} if reason else {},
+            rows_share=share if self._states.rows else float("nan"),
+            positives_share=share if self._states.positives.any() else float("nan"),
+            aggregate="pooled",
+            details=dict(computed.details),
+            caution="classes",
+        )
+
+    def _overall_value(self, measure: PooledMeasure) -> MeasureValue:
+        states = self._states
+        if isinstance(measure, LogarithmicLoss):
+            return self._pooled_value(measure, "all", self._value(measure, states.own))
+        state = states.confusion or states.right[float(measure.threshold)]
+        return self._pooled_value(measure, "all", _OVERALL[measure.name](state.exact()))
+
+    def _mean_over_classes(self, measure: PooledMeasure, average: str) -> MeasureValue:
+        positives = self._states.positives
+        return self._mean(
+            measure,
+            average,
+            self.each[measure],
+            self._support if average == "weighted" else None,
+            np.full(len(positives), self._states.rows),
+            positives,
+        )
+
+    def _mean_over_pairs(self, measure: PooledMeasure, average: str) -> MeasureValue:
+        positives, numbers = self._states.positives, range(len(self._support))
+        pairs = [(i, j) for i in numbers for j in numbers if i < j]
+        values = []
+        for i, j in pairs:
+            if average == "mu":
+                values.append(self._value(measure, self._states.mu[i, j]))
+                continue
+            left, right = (
+                self._value(measure, self._states.pairs[pair]) for pair in ((i, j), (j, i))
+            )
+            reason = left.reason or right.reason
+            values.append(PooledValue((left.value + right.value) / 2, reason))
+        rows = np.array([positives[i] + positives[j] for i, j in pairs], np.int64)
+        weights = None
+        if average == "ovo_weighted":
+            weights = np.array([self._support[i] + self._support[j] for i, j in pairs])
+        return self._mean(measure, average, values, weights, rows, rows)
+
+    def _mean(
+        self,
+        measure: PooledMeasure,
+        average: str,
+        computed: Sequence[PooledValue],
+        weights: np.ndarray | None,
+        rows: np.ndarray,
+        positives: np.ndarray,
+    ) -> MeasureValue:
+        """Average the defined values."""
+        state = MeanState(1)
+        values = np.empty(len(computed))
+        for index, value in enumerate(computed):
+            values[index], reason = self._apply_policy(measure, value)
+            if reason:
+                state.drop(0, reason, 1)
+        if weights is not None:
+            weightless = (weights == 0) & ~np.isnan(values)
+            state.drop(0, "zero_weight", int(np.count_nonzero(weightless)))
+            values[weightless] = np.nan
+        if not state.add(0, values, weights, rows, positives):
+            raise MeasureError(
+                f"{measure}: the {average} mean passes the largest double; scale weights down, or "
+                "ask for another average."
+            )
+        return MeasureValue(
+            score=self._name,
+            slice=average,
+            measure=str(measure),
+            value=state.mean(0, weights is not None),
+            groups=len(computed),
+            groups_used=state.groups_used(0),
+            dropped=state.dropped(0),
+            rows_share=_share(state.rows(0), int(rows.sum())),
+            positives_share=_share(state.positives(0), int(positives.sum())),
+            caution="classes",
+        )
+
+    def _means_over_rows(self) -> Iterator[MeasureValue]:
+        plan = self._plan
+        if not plan.by_row:
+            return
+        rows = {
+            (row.measure, row.score): row
+            for row in summary_rows(plan.row_plan, self._states.by_row.merge())
+        }
+        for text, measure in plan.by_row.items():
+            decides = plan.argmax and isinstance(measure, GroupDecision)
+            row = rows[str(measure), "decided" if decides else "score"]
+            yield replace(row, score=self._name, slice="samples", measure=text)
+
+
+def _share(count: int, total: int) -> float:
+    return count / total if total else float("nan")

@@ -1,0 +1,260 @@
+"""Write plots as PNG, SVG and HTML."""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+import re
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval._lib.errors import ArgumentError, UndefinedError
+from fastrank_eval._lib.files import check_suffix
+from fastrank_eval.results.format import printable
+
+if TYPE_CHECKING:
+    from fastrank_eval.analysis.plots import Drawable
+
+__all__ = ["SUFFIXES", "check_picture", "draw_file", "inline_svg"]
+
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_LINK = "{http://www.w3.org/1999/xlink}href"
+#: No date, host or version in the file: equal figures give equal files.
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+_OMITTED = {"font-family", "font-style", "font-weight"}
+_DEFAULTS = {("stroke-linecap", "butt"), ("opacity", "1"), ("stroke-opacity", "1")}
+
+
+def inline_svg(
+    figure: Any,
+    name: str,
+    label: str,
+    colours: Mapping[str, str],
+    marks: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """Convert a figure to an ``<svg>`` element without inline styles.
+
+    Styles become attributes, because a content security policy that allows style sheets by their
+    hash does not allow styles in elements. Text stays text, in the font of the page.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        A figure drawn inside `styled`.
+    name : str
+        Unique prefix of the ids of the figure in the page.
+    label : str
+        Description of the figure in words.
+    colours : mapping of str to str
+        Replacements of colours: ``{"#0072b2": "var(--model-1)"}``. Other colours stay.
+    marks : mapping of str to sequence of str, optional
+        Tooltips of the marks of a line, by the gid of the line.
+
+    Returns
+    -------
+    str
+    """
+    out = io.StringIO()
+    figure.savefig(out, format="svg", transparent=True, metadata=_NO_METADATA)
+    root = ET.fromstring(out.getvalue())  # noqa: S314 (it is matplotlib's)
+    _prune(root)
+    themed = {key.lower(): value for key, value in colours.items()}
+    tooltips = marks or {}
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)
+        if element.get("id") in tooltips:
+            _add_tooltips(element, tooltips[element.get("id", "")])
+        element.attrib = dict(_attributes(element, name, themed))
+        element.tail = None
+        if element.tag not in ("text", "title"):
+            element.text = None
+    root.attrib = {
+        "viewBox": root.get("viewBox", ""),
+        "role": "img",
+        "aria-label": printable(label),
+        "stroke-linejoin": "round",
+    }
+    return ET.tostring(root, encoding="unicode", short_empty_elements=False)
+
+
+def _prune(root: ET.Element) -> None:
+    """Remove metadata, styles, and elements that are then empty."""
+    for child in list(root):
+        _prune(child)
+        tag = child.tag.removeprefix(_SVG)
+        if tag in ("metadata", "style") or (tag in ("defs", "g") and not len(child)):
+            root.remove(child)
+
+
+def _add_tooltips(line: ET.Element, texts: Sequence[str]) -> None:
+    for use, text in zip(line.iter(f"{_SVG}use"), texts, strict=True):
+        ET.SubElement(use, "title").text = printable(text)
+
+
+def _attributes(
+    element: ET.Element, name: str, colours: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    for key, value in element.attrib.items():
+        if key == "style":
+            yield from _style_attributes(value, colours)
+        elif key == "id":
+            if element.tag not in ("g", "text"):
+                yield key, f"{name}-{value}"
+        elif key == _LINK:
+            yield "href", f"#{name}-{value.removeprefix('#')}"
+        elif key == "clip-path":
+            yield key, value.replace("url(#", f"url(#{name}-")
+        elif key == "d":
+            yield key, " ".join(re.sub(r"(\d\.\d\d)\d+", r"\1", value).split())
+        elif key != "transform" or not value.startswith("rotate(-0 "):
+            yield key, value
+
+
+def _style_attributes(style: str, colours: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Convert the declarations of a style to attributes."""
+    for declaration in style.lower().split(";"):
+        key, _, value = (part.strip() for part in declaration.partition(":"))
+        if not key or key in _OMITTED or (key, value) in _DEFAULTS:
+            continue
+        if key == "font":
+            yield "font-size", re.findall(r"[0-9.]+px", value)[0]
+        else:
+            yield key, _COLOUR.sub(lambda match: colours.get(match[0], match[0]), value)
+
+
+#: Suffixes of picture files.
+SUFFIXES = (".png", ".svg", ".html")
+DPI = 150
+# No date, host or version in the file: equal curves give equal files.
+_FILE_METADATA = {
+    ".png": {"Software": None},
+    ".svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
+}
+# Inline SVG, no script and no request: the page works offline from a local file.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:56rem;padding:0 1rem;"
+    "color:#222;background:#fff}svg{max-width:100%;height:auto}figure{margin:0}"
+    "table{border-collapse:collapse}td,th{padding:.2rem 1rem .2rem 0;text-align:left}"
+    "td.n{text-align:right;font-variant-numeric:tabular-nums}details{margin-top:1rem}"
+)
+
+
+def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
+    """Check that a picture can be drawn, before any work.
+
+    Parameters
+    ----------
+    path : str or path
+    argument : str
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    OutputError
+        If the suffix is unknown.
+    ArgumentError
+        If matplotlib is not installed.
+    """
+    check_suffix(argument, path, SUFFIXES)
+    if find_spec("matplotlib") is None:
+        raise ArgumentError(
+            "pictures need matplotlib, which is not installed: pip install 'fastrank_eval[plot]'."
+        )
+
+
+def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = None) -> None:
+    """Draw a curve to a file in the format of the suffix of `path`.
+
+    Parameters
+    ----------
+    curve : Drawable
+    temporary : Path
+        File to write.
+    path : str
+        Final path.
+    title : str, optional
+        By default the kind of the curve.
+
+    Raises
+    ------
+    UndefinedError
+        If no model has a curve.
+    """
+    if len(curve.undefined) == len(curve.scores):
+        reasons = ", ".join(sorted(set(curve.undefined.values()))) or "no rows"
+        raise UndefinedError(
+            f"there is no {curve.kind} curve to draw: it is undefined for every model ({reasons}); "
+            "it needs rows of both classes."
+        )
+    suffix = Path(path).suffix.lower()
+    from fastrank_eval.analysis.plots import caption_of, figure_of, styled, title_of
+
+    with styled(), warnings.catch_warnings():
+        # A character of a column's name that the font lacks is drawn as a box, without a warning.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure = figure_of(curve, title)
+        if suffix == ".html":
+            page = _page(curve, _svg(figure), title_of(curve, title), caption_of(curve))
+            temporary.write_text(page, encoding="utf-8")
+        else:
+            _save(figure, temporary, suffix)
+
+
+def _save(figure: Any, target: Any, suffix: str) -> None:
+    """Write the figure without the empty space around it."""
+    figure.savefig(
+        target,
+        format=suffix[1:],
+        dpi=DPI,
+        bbox_inches="tight",
+        pad_inches=0.15,
+        metadata=_FILE_METADATA[suffix],
+    )
+
+
+def _svg(figure: Any) -> str:
+    """Convert the figure to an element of a page."""
+    out = io.StringIO()
+    _save(figure, out, ".svg")
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _page(curve: Drawable, svg: str, title: str, caption: str) -> str:
+    def safe(text: object) -> str:
+        return html.escape(printable(str(text)))
+
+    names = list(dict.fromkeys(name for of in curve.values.values() for name in of))
+    head = "".join(f"<th>{safe(name)}</th>" for name in ("model", *names))
+    rows = []
+    for score in curve.scores:
+        of = curve.values.get(score, {})
+        reason = curve.undefined.get(score)
+        cells = [f"{of[name]:.6g}" if name in of else reason or "" for name in names]
+        numbers = "".join(f'<td class="n">{safe(cell)}</td>' for cell in cells)
+        rows.append(f"<tr><td>{safe(score)}</td>{numbers or f'<td>{safe(reason)}</td>'}</tr>")
+    conventions = {**curve.choices, **curve.meta.conventions}
+    conventions.pop("measures", None)
+    choices = "".join(
+        f"<tr><td>{safe(name)}</td><td>{safe(value)}</td></tr>"
+        for name, value in conventions.items()
+    )
+    svg = re.sub(r"<svg ", f'<svg role="img" aria-label="{safe(title)}" ', svg, count=1)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>{safe(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<figure>\n{svg}\n<figcaption>{safe(caption)}</figcaption>\n</figure>\n"
+        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>{''.join(rows)}</tbody>\n</table>\n"
+        f"<details><summary>Conventions</summary>\n<table><tbody>{choices}</tbody></table>\n"
+        f"<p>fastrank_eval {safe(curve.meta.version)}</p></details>\n</body>\n</html>\n"
+    )

@@ -1,0 +1,574 @@
+"""Draw curves with matplotlib."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Protocol
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.font_manager import get_font_names
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
+from fastrank_eval.results.format import printable
+
+if TYPE_CHECKING:
+    from fastrank_eval.engine.records import Meta
+
+__all__ = [
+    "CHANCE",
+    "DIM",
+    "activity",
+    "by_cutoff",
+    "calibration",
+    "caption_of",
+    "colour",
+    "dash",
+    "det",
+    "figure_of",
+    "legend",
+    "lift",
+    "mark",
+    "pr",
+    "roc",
+    "shortened",
+    "styled",
+    "thin",
+    "title_of",
+]
+
+
+# Okabe & Ito (2008), without yellow, which is hard to see on white.
+_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+_MARKS = "osD^vP"
+#: Colour of everything but data: grids, diagonals, captions.
+DIM = "#666666"
+#: Style of reference lines: chance, or a perfect model.
+CHANCE: dict[str, Any] = {"color": DIM, "linewidth": 1.0, "linestyle": (0, (2, 2))}
+_MAX_LENGTH = 44
+#: Fallback fonts for characters that the first font lacks, if installed.
+_MORE_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Microsoft YaHei",
+    "PingFang SC",
+    "Hiragino Sans",
+    "WenQuanYi Zen Hei",
+    "Arial Unicode MS",
+)
+
+_SETTINGS = {
+    "axes.edgecolor": DIM,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.labelsize": 11,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.unicode_minus": False,
+    "figure.facecolor": "white",
+    "font.size": 10.5,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    # Text in SVG stays text: it can be searched and read by screen readers.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fastrank_eval",
+    # A column may be named $x_1$: this is a name, not a formula.
+    "text.parse_math": False,
+    "text.usetex": False,
+    "xtick.color": "#333333",
+    "ytick.color": "#333333",
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Use our style in a context, then restore the user's settings."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        installed = set(get_font_names())
+        more = [font for font in _MORE_FONTS if font in installed]
+        mpl.rcParams["font.family"] = ["DejaVu Sans", *more, "sans-serif"]
+        yield
+
+
+def colour(model: int) -> str:
+    """Get the colour of a model by its index."""
+    return _PALETTE[model % len(_PALETTE)]
+
+
+def dash(model: int) -> Any:
+    """Get the dashes of a model's line: overlapping lines stay visible."""
+    return _DASHES[model % len(_DASHES)]
+
+
+def mark(model: int) -> str:
+    """Get the mark of a model's points."""
+    return _MARKS[model % len(_MARKS)]
+
+
+def shortened(name: str, longest: int = _MAX_LENGTH) -> str:
+    """Shorten a name in its middle, and make it printable."""
+    name = printable(name)
+    if len(name) <= longest:
+        return name
+    tail = longest // 3
+    return f"{name[: longest - tail - 1]}…{name[-tail:]}"
+
+
+def legend(figure: Any, entries: list[tuple[str, dict[str, Any]]]) -> None:
+    """Draw a legend under the axes, where it covers no data.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+    entries : list of (str, dict)
+        Texts and the styles of their lines.
+    """
+    lines = [Line2D([], [], **look) for _, look in entries]
+    drawing = figure.legend(
+        lines,
+        [str(index) for index in range(len(lines))],
+        loc="outside lower center",
+        ncols=1 if max(len(text) for text, _ in entries) > 30 else min(2, len(entries)),
+        handlelength=3,
+    )
+    # Texts are set last: matplotlib leaves out labels that begin with "_".
+    for label, (text, _) in zip(drawing.get_texts(), entries, strict=True):
+        label.set_text(text)
+
+
+References = dict[str, dict[str, Any]]
+#: Number of steps that an axis can show.
+_STEPS = 2000
+#: Least recall at which precision is drawn: below, it depends on a few rows.
+_MIN_RECALL = 0.005
+
+
+class Drawable(Protocol):
+    """The fields of a curve that are drawn."""
+
+    @property
+    def kind(self) -> str:
+        """One of `SCHEMAS`."""
+        ...
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The models."""
+        ...
+
+    @property
+    def columns(self) -> dict[str, dict[str, np.ndarray]]:
+        """Columns of points by model."""
+        ...
+
+    @property
+    def values(self) -> dict[str, dict[str, float]]:
+        """Summary values of the curve by model."""
+        ...
+
+    @property
+    def undefined(self) -> dict[str, str]:
+        """Models without a curve, with the reason."""
+        ...
+
+    @property
+    def choices(self) -> dict[str, object]:
+        """Options of the kind."""
+        ...
+
+    @property
+    def meta(self) -> Meta:
+        """Provenance and conventions of the curve."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Name of the source."""
+        ...
+
+    def of(self, score: str | None = None) -> dict[str, np.ndarray]:
+        """Return the columns of one model."""
+        ...
+
+
+def models(curve: Drawable) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:
+    """Iterate over the models that have a curve, with their indices."""
+    for model, score in enumerate(curve.scores):
+        if score not in curve.undefined:
+            yield model, score, curve.of(score)
+
+
+def thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Remove points that a picture cannot show."""
+    if len(x) <= _STEPS:
+        return x, y
+    cells = []
+    for values in (x, y):
+        width = float(np.ptp(values)) or 1.0
+        cells.append(np.floor((values - values.min()) / width * _STEPS))
+    moves = (np.diff(cells[0]) != 0) | (np.diff(cells[1]) != 0)
+    keep = np.concatenate([[True], moves]) | np.concatenate([moves, [True]])
+    return x[keep], y[keep]
+
+
+def draw(axes: Any, model: int, x: np.ndarray, y: np.ndarray, **look: Any) -> None:
+    """Draw the line of one model."""
+    axes.plot(
+        *thin(x, y),
+        color=colour(model),
+        linestyle=dash(model),
+        solid_joinstyle="round",
+        **look,
+    )
+
+
+def square(figure: Any, across: str, up: str) -> Any:
+    """Make square axes from 0 to 1."""
+    figure.set_size_inches(6.4, 7.2)
+    axes = figure.subplots()
+    axes.set(xlabel=across, ylabel=up, xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+    axes.set_box_aspect(1)
+    return axes
+
+
+def roc(figure: Any, curve: Drawable) -> References:
+    """Draw true over false positive rate, with the diagonal of chance."""
+    axes = square(figure, "False positive rate", "True positive rate")
+    axes.plot([0, 1], [0, 1], **CHANCE)
+    for model, _, columns in models(curve):
+        draw(axes, model, columns["fpr"], columns["tpr"])
+    return {"chance": CHANCE}
+
+
+def pr(figure: Any, curve: Drawable) -> References:
+    """Draw precision over recall, with the share of positives as chance level."""
+    axes = square(figure, "Recall", "Precision")
+    highest = 0.0
+    for model, _, columns in models(curve):
+        is_steady = columns["recall"] >= _MIN_RECALL
+        recall, precision = columns["recall"][is_steady], columns["precision"][is_steady]
+        # The height of a step is that of its right end: the area is the average precision.
+        steps = np.append(0.0, recall), np.append(precision[0], precision)
+        draw(axes, model, *steps, drawstyle="steps-pre")
+        highest = max(highest, float(precision.max()))
+    rates = sorted({curve.values[score]["positive rate"] for _, score, _ in models(curve)})
+    for rate in rates:
+        axes.axhline(rate, **CHANCE)
+    axes.set_ylim(0, min(highest * 1.08, 1.02))
+    return {"chance: share of positives": CHANCE}
+
+
+def det(figure: Any, curve: Drawable) -> References:
+    """Draw false negative over false positive rate, as normal deviates."""
+    axes = square(figure, "False positive rate", "False negative rate")
+    errors = [curve.values[score]["EER"] for _, score, _ in models(curve)]
+    positive = [error for error in errors if error > 0]
+    low = 10 ** np.floor(np.log10(max(min(positive, default=0.1) / 100, 1e-6)))
+    ends = deviates(np.array([low, 1 - low]))
+    for model, _, columns in models(curve):
+        # Points at 0 or 1 are outside the frame.
+        x, y = (deviates(np.clip(columns[name], low / 10, 1 - low / 10)) for name in ("fpr", "fnr"))
+        draw(axes, model, x, y)
+    axes.plot(ends, ends, **CHANCE)
+    for model, score, _ in models(curve):
+        error = curve.values[score]["EER"]
+        if low < error < 1 - low:
+            quantile = deviates(np.array([error]))
+            axes.plot(quantile, quantile, "o", color=colour(model), markersize=6, zorder=3)
+    shares = np.array([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
+    shown = np.append(shares, 1 - shares[:4])
+    shown = shown[(shown >= low) & (shown <= 1 - low)]
+    ticks, names = deviates(shown), [f"{100 * share:.10g}%" for share in shown]
+    axes.set_xticks(ticks, names, fontsize=9, rotation=0 if low >= 1e-3 else 60)
+    axes.set_yticks(ticks, names, fontsize=9)
+    axes.set(xlim=ends, ylim=ends)
+    return {"equal error rates": CHANCE}
+
+
+def deviates(shares: np.ndarray) -> np.ndarray:
+    """Compute standard normal quantiles of shares in ]0, 1[."""
+    quantile = NormalDist().inv_cdf
+    return np.fromiter(map(quantile, shares.tolist()), np.float64, len(shares))
+
+
+#: Axes are logarithmic if the ratio of predictions is larger than this.
+_LOG_RATIO = 20
+_MAX_PANELS = 3
+_FEW_CUTOFFS = 8
+#: Half the 95% interval of a normal distribution, in standard errors.
+_STANDARD_ERRORS = 1.96
+
+
+def lift(figure: Any, curve: Drawable) -> References:
+    """Draw cumulative gains, and lift next to them."""
+    figure.set_size_inches(10.5, 6.2)
+    gains, lifts = figure.subplots(1, 2)
+    depths = np.linspace(_MIN_RECALL, 1.0, 800)
+    gains.plot([0, 1], [0, 1], **CHANCE)
+    lifts.axhline(1.0, **CHANCE)
+    for model, _, columns in models(curve):
+        draw(gains, model, columns["depth"], columns["recall"])
+        # Between points, gains are straight lines, lift is not.
+        recall = np.interp(depths, columns["depth"], columns["recall"])
+        draw(lifts, model, depths, recall / depths)
+    depth = "Depth: share of rows, highest scores first"
+    gains.set(xlabel=depth, ylabel="Recall: share of positives found")
+    gains.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+    lifts.set(xlabel=depth, ylabel="Lift over a random choice", xlim=(-0.01, 1.01))
+    lifts.set_ylim(bottom=0)
+    for axes in (gains, lifts):
+        axes.set_box_aspect(1)
+    return {"random choice": CHANCE}
+
+
+def calibration(figure: Any, curve: Drawable) -> References:
+    """Draw observed rate over mean prediction, and rows of bins."""
+    has_counts = curve.choices["binning"] == "equal-width"
+    figure.set_size_inches(6.4, 8.9 if has_counts else 7.2)
+    if has_counts:
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+        below.set_box_aspect(0.22)
+    else:
+        axes = figure.subplots()
+    axes.set_box_aspect(1)
+    columns_of_models = [columns for _, _, columns in models(curve)]
+    means = np.concatenate([columns["mean_prediction"] for columns in columns_of_models])
+    rates = np.concatenate([columns["observed_rate"] for columns in columns_of_models])
+    log = min(means.min(), rates.min()) > 0 and means.max() / means.min() > _LOG_RATIO
+    both = np.concatenate([means, rates])
+    highest = min(both.max() * 1.1, 1.0) or 1.0
+    ends = (-0.03 * highest, 1.03 * highest)
+    if log:
+        ends = both.min() / 1.6, min(both.max() * 1.6, 1.12)
+    if log:
+        axes.set(xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
+            axis.minorticks_off()
+    axes.plot(ends, ends, **CHANCE)
+    for model, _, columns in models(curve):
+        x, y = columns["mean_prediction"], columns["observed_rate"]
+        # Wilson's interval includes the rate itself, except for rounding.
+        half_widths = np.maximum([y - columns["low"], columns["high"] - y], 0.0)
+        axes.errorbar(
+            x,
+            y,
+            half_widths if np.isfinite(half_widths).all() else None,
+            color=colour(model),
+            linestyle=dash(model),
+            marker="o",
+            markersize=5,
+            elinewidth=1.2,
+            capsize=2.5,
+        )
+        if has_counts:
+            rows = columns.get("rows", columns.get("weight"))
+            below.plot(x, rows, color=colour(model), linestyle=dash(model), marker="o", ms=4)
+    if has_counts:
+        below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
+        below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    else:
+        axes.set_xlabel("Mean prediction")
+    axes.set(ylabel="Observed rate", xlim=ends, ylim=ends)
+    return {"perfectly calibrated": CHANCE}
+
+
+def by_cutoff(figure: Any, curve: Drawable) -> References:
+    """Draw each measure over its cutoff, one panel for each."""
+    names = list(dict.fromkeys(curve.of(curve.scores[0])["measure"].tolist()))
+    across = 2 if len(names) == 4 else min(len(names), _MAX_PANELS)
+    down = -(-len(names) // across)
+    figure.set_size_inches(max(6.4, 4.2 * across), 1.4 + 3.6 * down)
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for axes, name in zip(panels, names, strict=False):
+        for model, _, columns in models(curve):
+            is_measure = columns["measure"] == name
+            axes.plot(
+                columns["k"][is_measure],
+                columns["value"][is_measure],
+                color=colour(model),
+                linestyle=dash(model),
+                marker="o" if np.count_nonzero(is_measure) <= 30 else "",
+                markersize=4,
+            )
+        axes.set(xlabel="Cutoff k", ylabel=f"{shortened(name, 40)}@k")
+        cutoffs = np.unique(curve.of(curve.scores[0])["k"])
+        if len(cutoffs) > _FEW_CUTOFFS:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        else:
+            axes.set_xscale("log" if cutoffs[-1] >= 10 * cutoffs[0] else "linear")
+            axes.set_xticks(cutoffs, [str(k) for k in cutoffs.tolist()])
+            axes.minorticks_off()
+        axes.margins(y=0.1)
+    for axes in panels[len(names) :]:
+        axes.remove()
+    return {}
+
+
+def activity(figure: Any, curve: Drawable) -> References:
+    """Draw a measure over buckets of groups, with the number of groups."""
+    figure.set_size_inches(8.0, 5.6)
+    axes = figure.subplots()
+    first = curve.of(curve.scores[0])
+    buckets = np.arange(len(first["bucket"]))
+    model_count = len(curve.scores)
+    for model, _, columns in models(curve):
+        x = buckets + 0.6 * (model - (model_count - 1) / 2) / model_count
+        axes.errorbar(
+            x,
+            columns["value"],
+            _STANDARD_ERRORS * np.nan_to_num(columns["standard_error"]),
+            color=colour(model),
+            linestyle="",
+            marker=mark(model),
+            markersize=7,
+            elinewidth=1.2,
+            capsize=2.5,
+        )
+        for across, value in zip(x, columns["value"], strict=True):
+            if model_count <= _MAX_PANELS and np.isfinite(value):
+                axes.annotate(
+                    f"{value:.3f}",
+                    (across, value),
+                    (7, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=9,
+                    color=colour(model),
+                )
+    groups_used = np.max([columns["groups_used"] for _, _, columns in models(curve)], axis=0)
+    axes.set_xticks(
+        buckets,
+        [
+            f"{bucket}\n{int(n):,} groups"
+            for bucket, n in zip(first["bucket"], groups_used, strict=True)
+        ],
+    )
+    labels = {"rows": "Rows of a group", "positives": "Positives of a group"}
+    axes.set_xlabel(f"{labels[str(curve.choices['activity'])]}, and how many groups have a value")
+    axes.set_ylabel(shortened(str(curve.choices["measure"]), 50))
+    axes.grid(visible=False, axis="x")
+    axes.margins(x=0.1, y=0.1)
+    if "AUC" in str(curve.choices["measure"]):
+        low, _ = axes.get_ylim()
+        if low <= 0.55:
+            axes.axhline(0.5, **CHANCE)
+            return {"chance": CHANCE}
+    return {}
+
+
+_TITLES = {
+    "roc": "ROC curve",
+    "pr": "Precision and recall",
+    "det": "Detection error trade-off",
+    "lift": "Cumulative gains and lift",
+    "calibration": "Calibration",
+}
+_DRAW: dict[str, Callable[[Any, Drawable], dict[str, dict[str, Any]]]] = {
+    "roc": roc,
+    "pr": pr,
+    "det": det,
+    "lift": lift,
+    "calibration": calibration,
+    "k": by_cutoff,
+    "gauc-by-activity": activity,
+}
+#: Values that only the axes show.
+_AXIS_VALUES = ("positive rate",)
+
+
+def title_of(curve: Drawable, title: str | None = None) -> str:
+    """Write the title of the picture."""
+    if title is not None:
+        return shortened(title, 90)
+    if curve.kind == "k":
+        names = dict.fromkeys(str(name) for of in curve.columns.values() for name in of["measure"])
+        return shortened(f"{', '.join(names)} by cutoff", 70)
+    if curve.kind == "gauc-by-activity":
+        return shortened(
+            f"{curve.choices['measure']} by {curve.choices['activity']} of a group", 70
+        )
+    return _TITLES[curve.kind]
+
+
+def caption_of(curve: Drawable) -> str:
+    """Describe the data: source, rows, groups, conventions."""
+    conditions = curve.meta.conventions
+    texts = [shortened(curve.source)] if curve.source else []
+    rows, groups = curve.meta.rows, curve.meta.groups
+    texts.append(f"{rows:,} rows in {groups:,} group{'' if groups == 1 else 's'}")
+    rates = [of["positive rate"] for of in curve.values.values() if "positive rate" in of]
+    if rates:
+        texts.append(f"{100 * rates[0]:.3g}% positive")
+    if curve.kind == "calibration":
+        texts.append(f"{curve.choices['bins']} {curve.choices['binning']} bins")
+        if conditions.get("weight") is None:
+            texts.append(f"bars: {100 * float(str(curve.choices['confidence'])):.6g}% intervals")
+    if curve.kind == "gauc-by-activity":
+        texts.append("bars: 1.96 standard errors")
+    texts += [
+        f"{name} {shortened(str(conditions[name]), 60)}"
+        for name in ("weight", "where", "limit")
+        if conditions.get(name) is not None
+    ]
+    return ", ".join(texts)
+
+
+def figure_of(curve: Drawable, title: str | None = None) -> Figure:
+    """Draw all models of a curve in one figure."""
+    figure = Figure(layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    references = _DRAW[curve.kind](figure, curve)
+    first = figure.axes[0]
+    wide = int(figure.get_figwidth() * 12)
+    caption = textwrap.fill(caption_of(curve), wide)
+    first.annotate(caption, (0, 1), (0, 7), "axes fraction", "offset points", fontsize=9, color=DIM)
+    first.set_title(
+        textwrap.fill(title_of(curve, title), wide * 2 // 3),
+        loc="left",
+        fontsize=13,
+        fontweight="bold",
+        pad=14 + 12 * (1 + caption.count("\n")),
+    )
+    points = curve.kind == "gauc-by-activity"
+    entries = [
+        (
+            _legend_text(curve, score),
+            {"color": colour(i), "linestyle": "" if points else dash(i)}
+            | ({"marker": mark(i), "markersize": 7} if points else {}),
+        )
+        for i, score in enumerate(curve.scores)
+    ]
+    legend(figure, [*entries, *references.items()])
+    return figure
+
+
+def _legend_text(curve: Drawable, score: str) -> str:
+    """Write the legend text of a model: its name and summary values."""
+    reason = curve.undefined.get(score)
+    if reason is not None:
+        return f"{shortened(score)}  undefined: {reason.replace('_', ' ')}"
+    texts = [
+        f"{shortened(name)} {_number_text(value)}"
+        for name, value in curve.values[score].items()
+        if name not in _AXIS_VALUES
+    ]
+    return f"{shortened(score)}  {', '.join(texts)}"
+
+
+def _number_text(value: float) -> str:
+    if np.isnan(value):
+        return "undefined"
+    return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.3g}"

@@ -1,0 +1,530 @@
+"""Choose the best threshold; count decisions at thresholds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import check_choice, check_options, typed
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.ungrouped import score_tables, states_of
+from fastrank_eval.measures.base import REL, number
+from fastrank_eval.measures.clustered_sums import Confusion, f_score, ratio
+from fastrank_eval.measures.decisions import PositivePredictiveValue
+from fastrank_eval.results.format import printable
+from fastrank_eval.stats.score_table import ScoreTable
+
+#: Options of each criterion.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "f1": (),
+    "fbeta": ("beta",),
+    "youden": (),
+    "product": (),
+    "closest": (),
+    "accuracy": ("pos",),
+    "precision": ("target",),
+    "recall": ("target",),
+    "cost": ("costs", "pos"),
+}
+#: Options that a criterion requires.
+_REQUIRED = ("beta", "target", "costs")
+_CELLS = ("tp", "fp", "fn", "tn")
+_PARSERS = {
+    "beta": number(above=0),
+    "target": number(above=0, most=1),
+    "pos": number(above=0, below=1),
+}
+#: Criteria that are undefined without positives.
+_POSITIVE_CRITERIA = ("f1", "fbeta", "precision", "recall")
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A criterion of the best threshold.
+
+    Parameters
+    ----------
+    by : str
+        * ``"f1"``, ``"fbeta"``: F-beta is highest (`beta`; 1 for f1);
+        * ``"youden"``: TPR + 1 - FPR is highest (Youden's J plus 1);
+        * ``"product"``: TPR (1 - FPR) is highest;
+        * ``"closest"``: the distance of (FPR, TPR) from (0, 1) is lowest;
+        * ``"accuracy"``: pos TPR + (1 - pos) (1 - FPR) is highest: an iso-accuracy line touches the
+          ROC curve there. `pos` is the share of positives where the threshold will be used, by
+          default that of the rows;
+        * ``"precision"``: TPR is highest where precision is at least `target`;
+        * ``"recall"``: precision is highest where TPR is at least `target`;
+        * ``"cost"``: the mean cost of a row is lowest (`costs`, `pos` as for accuracy).
+    beta : float, optional
+        Above 0: the weight of recall.
+    target : float, optional
+        In ]0, 1].
+    pos : float, optional
+        In ]0, 1[.
+    costs : mapping of str to float, optional
+        Cost of a row by its cell, ``{"fp": 1, "fn": 5}``; cells of "tp", "fp", "fn", "tn" that are
+        left out cost 0. A gain is a cost below 0.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is missing, out of range, or does not apply to the criterion.
+
+    Notes
+    -----
+    Youden (1950), doi:10.1002/1097-0142(1950)3:1<32::AID-CNCR2820030106>3.0.CO;2-3; Provost &
+    Fawcett (2001), doi:10.1023/A:1007601015854, for iso-accuracy lines and costs; Liu (2012),
+    doi:10.1002/sim.4509, for the product.
+    """
+
+    by: str = "f1"
+    beta: float | None = None
+    target: float | None = None
+    pos: float | None = None
+    costs: Mapping[str, float] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        check_choice("by", self.by, tuple(OPTIONS))
+        for name in ("beta", "target", "pos", "costs"):
+            value, applies = getattr(self, name), name in OPTIONS[self.by]
+            if value is None:
+                if applies and name in _REQUIRED:
+                    example = {"beta": "beta=2", "target": "target=0.9"}.get(
+                        name, "costs={'fp': 1, 'fn': 5}"
+                    )
+                    raise ArgumentError(f"by={self.by!r} needs {name}: {example}.")
+            elif not applies:
+                takers = [by for by, names in OPTIONS.items() if name in names]
+                raise ArgumentError(
+                    f"by={self.by!r} takes no {name}; {', '.join(map(repr, takers))} "
+                    f"{'do' if len(takers) > 1 else 'does'}. Leave it out."
+                )
+            elif name == "costs":
+                object.__setattr__(self, name, _read_costs(value))
+            else:
+                try:
+                    object.__setattr__(self, name, float(_PARSERS[name](value)))
+                except ValueError as error:
+                    raise ArgumentError(f"{name}={value!r} is not {error}.") from None
+
+    def __str__(self) -> str:
+        texts: list[str] = []
+        for name in OPTIONS[self.by]:
+            value = getattr(self, name)
+            if name == "costs":
+                texts += [f"{cell}={cost:g}" for cell, cost in value.items()]
+            elif value is not None:
+                texts.append(f"{name}={value:g}")
+        return f"{self.by}({', '.join(texts)})" if texts else self.by
+
+    @property
+    def lowest(self) -> bool:
+        """Whether the lowest value is the best."""
+        return self.by in ("closest", "cost")
+
+    @property
+    def falls_with_fp(self) -> bool:
+        """Whether one more false positive never improves the criterion."""
+        return self.costs is None or self.costs.get("fp", 0.0) >= self.costs.get("tn", 0.0)
+
+    def undefined(self, positive: float, negative: float) -> str | None:
+        """Give the reason why these rows have no best threshold, or None.
+
+        Parameters
+        ----------
+        positive, negative : float
+            Rows of each class, or their weight.
+        """
+        if not (positive > 0 or negative > 0):
+            return "zero_weight"
+        if self.by in _POSITIVE_CRITERIA:
+            return None if positive > 0 else "all_negative"
+        if self.by in ("accuracy", "cost") and self.pos is None:
+            return None
+        return None if positive > 0 and negative > 0 else "single_class"
+
+    def values(self, confusion: Confusion) -> np.ndarray:
+        """Compute the criterion for confusion matrices, NaN where undefined.
+
+        Parameters
+        ----------
+        confusion : Confusion
+            float64, shape (thresholds,).
+        """
+        c = confusion
+        classes = c.positive * c.negative
+        if self.by in ("f1", "fbeta"):
+            return f_score(c, 1.0 if self.beta is None else self.beta)
+        # Products first, quotients last: products of counts are exact, so equal values stay equal.
+        if self.by == "youden":
+            return ratio(c.tp * c.negative + c.tn * c.positive, classes)
+        if self.by == "product":
+            return ratio(c.tp * c.tn, classes)
+        if self.by == "closest":
+            return ratio(
+                np.sqrt(np.square(c.fp * c.positive) + np.square(c.fn * c.negative)), classes
+            )
+        if self.by == "accuracy":
+            if self.pos is None:
+                return ratio(c.tp + c.tn, c.all)
+            weighted = self.pos * (c.tp * c.negative) + (1 - self.pos) * (c.tn * c.positive)
+            return ratio(weighted, classes)
+        if self.by == "cost":
+            costs = self.costs or {}
+            tp, fp, fn, tn = (costs.get(cell, 0.0) for cell in _CELLS)
+            positive_costs, negative_costs = tp * c.tp + fn * c.fn, fp * c.fp + tn * c.tn
+            if self.pos is None:
+                return ratio(positive_costs + negative_costs, c.all)
+            expected = self.pos * (positive_costs * c.negative)
+            return ratio(expected + (1 - self.pos) * (negative_costs * c.positive), classes)
+        precision, recall = ratio(c.tp, c.predicted), ratio(c.tp, c.positive)
+        if self.by == "precision":
+            return np.where(precision >= self.target, recall, np.nan)
+        return np.where(recall >= self.target, precision, np.nan)
+
+
+def _read_costs(costs: Any) -> dict[str, float]:
+    if not isinstance(costs, Mapping) or not costs:
+        raise ArgumentError(
+            f"costs={costs!r} is not a mapping of cells to numbers, such as {{'fp': 1, 'fn': 5}}."
+        )
+    numbers = {}
+    for cell, cost in costs.items():
+        if cell not in _CELLS:
+            raise ArgumentError(f"costs: {cell!r} is not one of {', '.join(map(repr, _CELLS))}.")
+        try:
+            numbers[cell] = float(number(least=-1e100, most=1e100)(cost))
+        except ValueError as error:
+            raise ArgumentError(f"costs: {cell}={cost!r} is not {error}.") from None
+    return numbers
+
+
+#: Choices among equally good thresholds.
+PREFER = ("highest", "lowest")
+
+
+@dataclass(frozen=True, slots=True)
+class BestThreshold:
+    """The best threshold of a model, with its confusion matrix.
+
+    A row is predicted positive if its score is at least the threshold.
+
+    Parameters
+    ----------
+    score : str
+        The score column.
+    by : str
+        The criterion with its options.
+    threshold : float or None
+        The score of a row. None: it is best to predict no row positive. NaN where undefined.
+    value : float
+        The criterion at the threshold; NaN where undefined.
+    tp, fp, fn, tn : int or float
+        Rows in each cell of the confusion matrix, or their weight. If the threshold is undefined,
+        no row is predicted positive.
+    reason : str or None
+        Why there is no threshold.
+    """
+
+    score: str
+    by: str
+    threshold: float | None
+    value: float
+    tp: float
+    fp: float
+    fn: float
+    tn: float
+    reason: str | None = None
+
+    def _share(self, numerator: float, denominator: float) -> float:
+        is_defined = self.reason is None and denominator > 0
+        return numerator / denominator if is_defined else math.nan
+
+    @property
+    def precision(self) -> float:
+        """TP / (TP + FP); NaN where undefined, like all shares below."""
+        return self._share(self.tp, self.tp + self.fp)
+
+    @property
+    def recall(self) -> float:
+        """TP / (TP + FN): TPR."""
+        return self._share(self.tp, self.tp + self.fn)
+
+    @property
+    def fpr(self) -> float:
+        """FP / (FP + TN)."""
+        return self._share(self.fp, self.fp + self.tn)
+
+    @property
+    def specificity(self) -> float:
+        """TN / (FP + TN)."""
+        return self._share(self.tn, self.fp + self.tn)
+
+    @property
+    def f1(self) -> float:
+        """2 TP / (2 TP + FP + FN)."""
+        return self._share(2 * self.tp, 2 * self.tp + self.fp + self.fn)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of rows with the right prediction."""
+        return self._share(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain Python values for JSON, NaN to None."""
+        numbers = {
+            "threshold": self.threshold,
+            "value": self.value,
+            "tp": self.tp,
+            "fp": self.fp,
+            "fn": self.fn,
+            "tn": self.tn,
+            **{name: getattr(self, name) for name in _SHARES},
+        }
+        plain = {
+            name: None if value is None or math.isnan(value) else value
+            for name, value in numbers.items()
+        }
+        return {"score": self.score, "by": self.by, **plain, "reason": self.reason}
+
+    def __str__(self) -> str:
+        score = printable(self.score)
+        if self.reason is not None:
+            return f"{score}: no threshold by {self.by} ({self.reason})"
+        threshold = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
+        shares = ", ".join(f"{name} {getattr(self, name):.6g}" for name in _SHARES)
+        cells = ", ".join(
+            f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.6g}"
+            for name, value in (
+                ("TP", self.tp), ("FP", self.fp), ("FN", self.fn), ("TN", self.tn),
+            )
+        )  # fmt: skip
+        return f"{score}: {threshold}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
+
+
+_SHARES = ("precision", "recall", "fpr", "specificity", "f1", "accuracy")
+
+
+@overload
+def best_threshold(source: object, *, label: str, score: str, **options: Any) -> BestThreshold: ...
+
+
+@overload
+def best_threshold(
+    source: object, *, label: str, score: list[str] | tuple[str, ...], **options: Any
+) -> dict[str, BestThreshold]: ...
+
+
+@typed
+def best_threshold(
+    source: object,
+    *,
+    label: str,
+    score: str | Sequence[str],
+    by: str = "f1",
+    beta: float | None = None,
+    target: float | None = None,
+    pos: float | None = None,
+    costs: Mapping[str, float] | None = None,
+    prefer: str = "highest",
+    rel: float = 1,
+    weight: str | None = None,
+    **options: Any,
+) -> BestThreshold | dict[str, BestThreshold]:
+    """Find the best threshold by a criterion among all distinct scores.
+
+    The result is exact. Scores of rows of weight 0 are left out.
+
+    Parameters
+    ----------
+    source : object
+        As in `evaluate`; no group is needed.
+    label : str
+    score : str or sequence of str
+        One column for each model; a higher score is more likely positive. Scores need not be
+        probabilities.
+    by, beta, target, pos, costs
+        See `Criterion`.
+    prefer : {"highest", "lowest"}
+        The choice among equally good thresholds: the highest, which predicts the fewest rows
+        positive (to predict none is higher than any score), or the lowest.
+    rel : float
+        Least label of a positive row, above 0.
+    weight : str, optional
+        Row weight: 0, or from 1e-30 to 1e30.
+    **options
+        ``unretrieved``, ``unjudged``, ``score_type``, ``where``, ``limit``, ``threads``,
+        ``format``, ``allow_unfinished``, ``progress``, as in `evaluate`.
+
+    Returns
+    -------
+    BestThreshold, or dict of str to BestThreshold
+        By score column if `score` is a sequence.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fr
+    >>> log = {"click": [1, 0, 1, 0, 0], "pctr": [0.9, 0.8, 0.7, 0.4, 0.1]}
+    >>> best = fr.best_threshold(log, label="click", score="pctr", by="youden")
+    >>> best.threshold, best.tp, best.fp
+    (0.7, 2, 1)
+    """
+    criterion = Criterion(by, beta, target, pos, costs)
+    check_choice("prefer", prefer, PREFER)
+    check_options("best_threshold", {"label", "score", "weight", *options}, states_of)
+    tables = score_tables(
+        source, label=label, score=score, weight=weight, rel=_read_rel(rel), **options
+    )
+    results = {name: best_of(table, criterion, prefer, name) for name, table in tables.items()}
+    return results[score] if isinstance(score, str) else results
+
+
+def best_of(
+    table: ScoreTable, criterion: Criterion, prefer: str = "highest", score: str = "score"
+) -> BestThreshold:
+    """Find the best threshold in a table of scores; see `best_threshold`.
+
+    Parameters
+    ----------
+    table : ScoreTable
+    criterion : Criterion
+    prefer : {"highest", "lowest"}
+    score : str
+        Name of the score in the result.
+    """
+    check_choice("prefer", prefer, PREFER)
+    tp, fp = (
+        np.concatenate([[0], np.cumsum(counts, dtype=counts.dtype)])
+        for counts in (table.positives, table.others)
+    )
+    candidates = None
+    if prefer == "highest" and criterion.falls_with_fp:
+        # A score without positives is never better than the next higher score.
+        candidates = np.append(0, np.flatnonzero(table.positives) + 1)
+    elif tp.dtype.kind == "f":
+        # Scores of weight 0 are left out, or they would change the lowest threshold.
+        candidates = np.append(0, np.flatnonzero(table.positives + table.others) + 1)
+    index, value = 0, math.nan
+    positive, negative = tp[-1], fp[-1]
+    reason: str | None = "no_rows"
+    if len(table.score):
+        reason = criterion.undefined(float(positive), float(negative))
+    if reason is None:
+        true_positives, false_positives = (
+            counts if candidates is None else counts[candidates] for counts in (tp, fp)
+        )
+        cells = (
+            true_positives,
+            false_positives,
+            positive - true_positives,
+            negative - false_positives,
+        )
+        values = criterion.values(Confusion(*(cell.astype(np.float64) for cell in cells)))
+        if np.isnan(values).all():
+            reason = "target_not_reached"
+        else:
+            best = np.nanmin(values) if criterion.lowest else np.nanmax(values)
+            ties = np.flatnonzero(values == best)
+            index, value = int(ties[0] if prefer == "highest" else ties[-1]), float(best)
+            index = index if candidates is None else int(candidates[index])
+    threshold: float | None = math.nan
+    if reason is None:
+        threshold = float(table.score[index - 1]) if index else None
+    return BestThreshold(
+        score,
+        str(criterion),
+        threshold,
+        value,
+        _cell_value(tp[index], table.scale),
+        _cell_value(fp[index], table.scale),
+        _cell_value(positive - tp[index], table.scale),
+        _cell_value(negative - fp[index], table.scale),
+        reason,
+    )
+
+
+def _cell_value(cell: Any, scale: float) -> float:
+    return int(cell) if isinstance(cell, np.integer) else float(cell) / scale
+
+
+@typed
+def confusion(
+    source: object,
+    *,
+    label: str,
+    score: str | Sequence[str],
+    threshold: float | Iterable[float] = 0.5,
+    rel: float = 1,
+    weight: str | None = None,
+    **options: Any,
+) -> pa.Table:
+    """Count decisions: a confusion matrix for each model and threshold.
+
+    Parameters
+    ----------
+    source, label, score, rel, weight, **options
+        As in `best_threshold`.
+    threshold : float or iterable of float
+        A row is predicted positive if its score is at least this, compared as float64.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``score`` (string), ``threshold`` (float64), ``tp``, ``fp``, ``fn``, ``tn``: int64 rows, or
+        with weights their float64 sums, each rounded once.
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fr
+    >>> log = {"click": [1, 0, 1, 0, 0], "pctr": [0.9, 0.8, 0.7, 0.4, 0.1]}
+    >>> fr.confusion(log, label="click", score="pctr", threshold=[0.5, 0.75]).to_pylist()[1]
+    {'score': 'pctr', 'threshold': 0.75, 'tp': 1, 'fp': 1, 'fn': 1, 'tn': 2}
+    """
+    requested: object = threshold
+    if isinstance(requested, str):
+        raise ArgumentError(f"threshold={requested!r} is not a number, nor several.")
+    thresholds = threshold if isinstance(threshold, Iterable) else [threshold]
+    measures = [
+        PositivePredictiveValue(threshold=value, rel=_read_rel(rel)) for value in thresholds
+    ]
+    if not measures:
+        raise ArgumentError("threshold names none: give a number, or several.")
+    check_options("confusion", {"label", "score", "weight", *options}, states_of)
+    states_by_score = states_of(
+        source, measures, label=label, score=score, weight=weight, **options
+    )
+    rows = [
+        {
+            "score": name,
+            "threshold": float(measure.threshold),
+            **{cell.lower(): number for cell, number in state.details().items()},
+        }
+        for name, states in states_by_score.items()
+        for measure, state in zip(measures, states, strict=True)
+    ]
+    number = pa.int64() if weight is None else pa.float64()
+    fields = [("score", pa.string()), ("threshold", pa.float64())]
+    fields += [(cell, number) for cell in ("tp", "fp", "fn", "tn")]
+    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+
+def _read_rel(rel: Any) -> Any:
+    try:
+        return REL.read(rel)
+    except ValueError as error:
+        raise ArgumentError(f"rel={rel!r} is not {error}.") from None

@@ -1,0 +1,1 @@
+"""Programs: the command line, the nightly report and the demo logs."""

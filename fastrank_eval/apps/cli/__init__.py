@@ -1,0 +1,1 @@
+"""Provide the commands of fastrank-eval."""

@@ -1,0 +1,415 @@
+"""Define the commands compare and merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.options import (
+    comparison_options,
+    comparison_text,
+    confidence_option,
+    convention_options,
+    exit_if_failed,
+    explicit_options,
+    fail_if_compared_option,
+    fail_if_option,
+    measure_options,
+    option,
+    optional_column_options,
+    read_gates,
+    reading_options,
+    slice_options,
+)
+from fastrank_eval.apps.cli.output import (
+    ReportFiles,
+    report_options,
+    report_text,
+    state_file_option,
+)
+from fastrank_eval.apps.cli.shell import SectionedCommand
+
+if TYPE_CHECKING:
+    from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.results.gates import Gate
+
+__all__ = ["compare", "merge"]
+
+
+#: Options that rows need. Saved states hold their values.
+_ROW_OPTIONS = ("group", "label", "score", "baseline")
+#: Options of the comparison of states. Options outside `_COMMON_OPTIONS` select and read rows.
+_STATE_OPTIONS = (
+    "baseline",
+    "test",
+    "correction",
+    "replicates",
+    "seed",
+    "confidence",
+    "min_groups",
+)
+_COMMON_OPTIONS = (
+    *_STATE_OPTIONS,
+    "sources",
+    "movers",
+    "threads",
+    "report_format",
+    "output",
+    "per_group_file",
+    "overwrite",
+    "csv_safe",
+    "fail_if",
+    "quiet",
+)
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval compare impressions.parquet -g user_id -l click -s score_a,score_b -b score_a
+  fastrank-eval compare judged.csv -g query -l grade -s bm25 -s ours --baseline bm25 \\
+      -m "nDCG@10,AP,ERR@20" --test randomisation --replicates 100000
+  fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a -m "GAUC,RR" \\
+      --correction bh --movers 20 --output report.json
+  fastrank-eval compare logs -g user_id -l click -s score_a,score_b -b score_a \\
+      --fail-if "GAUC delta_ci_low < -0.001"
+  fastrank-eval compare base.state candidate.state --test wilcoxon
+
+Exit codes: 0 done, with any result; 2 bad input or output, 3 a gate (--fail-if) failed,
+130 interrupted, 143 terminated, 129 hung up.""",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@optional_column_options
+@option(
+    "Comparison",
+    "-b",
+    "--baseline",
+    metavar="COLUMN",
+    help="The score that all others are compared with. For a saved state, by default the baseline "
+    "of its evaluation, or its only score.",
+)
+@comparison_options
+@measure_options
+@slice_options
+@convention_options
+@confidence_option
+@reading_options
+@report_options
+@fail_if_compared_option
+def compare(
+    sources: tuple[str, ...],
+    group: list[str],
+    score: list[str],
+    test: str,
+    movers: int,
+    measures: tuple[str, ...],
+    order: str,
+    presorted: bool,
+    input_format: str | None,
+    report_format: str | None,
+    output: str | None,
+    per_group_file: str | None,
+    csv_safe: bool,
+    overwrite: bool,
+    fail_if: tuple[str, ...],
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Compare models with a baseline, with intervals and p-values.
+
+    SOURCES are read once, as in evaluate. Differences are paired: groups that are hard or easy for
+    both models cancel. Without --measures, a test that needs measures of groups leaves out AUC.
+
+    Rows need --group, --label, --score and --baseline. Saved states need none of them. SOURCES may
+    be one state that 'evaluate --baseline --save-state' has written. They may also be two states
+    over the same groups, written with --keep-groups: the models of the second are then compared
+    with the model of the first.
+    """
+    with defer_signals():
+        from fastrank_eval.engine.state_file import is_state
+
+    explicit = explicit_options(click.get_current_context())
+    states = [path for path in sources if is_state(path)]
+    if states or any(name not in explicit for name in _ROW_OPTIONS):
+        _check_existence(sources, input_format)
+    if states:
+        _check_states(sources, states, explicit)
+        files = ReportFiles(
+            report_format, output, per_group_file, overwrite, sources, csv_safe=csv_safe
+        )
+        choices = {"test": test, "threads": options["threads"]}
+        choices |= {
+            name: options[name] for name in _STATE_OPTIONS if name in explicit and name != "test"
+        }
+        comparison, gates = _compare_states(sources, fail_if, quiet, choices)
+        _report(comparison, gates, files, movers, quiet)
+        return
+    _check_rows(explicit)
+    if presorted and order not in ("auto", "sorted"):
+        raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
+    files = ReportFiles(
+        report_format,
+        output,
+        per_group_file,
+        overwrite,
+        sources,
+        input_format=input_format,
+        csv_safe=csv_safe,
+    )
+
+    with defer_signals():
+        from fastrank_eval.analysis.compare import compare as run
+        from fastrank_eval.analysis.compare_tests import NEED_GROUPS
+        from fastrank_eval.apps.cli.progress_bar import progress_bar
+        from fastrank_eval.measures import parse_measures
+
+    requested = ",".join(measures)
+    if test in NEED_GROUPS and "measures" not in explicit:
+        requested = ",".join(str(m) for m in parse_measures(requested) if not m.pooled)
+    gates = read_gates(
+        fail_if, requested, score, options["profile"], options["sampling_rate"], compared=True
+    )
+    with progress_bar(quiet) as progress:
+        comparison = run(
+            sources[0] if len(sources) == 1 else list(sources),
+            group=group[0] if len(group) == 1 else group,
+            score=score,
+            measures=requested,
+            test=test,
+            order=order,
+            presorted=presorted,
+            per_group=per_group_file is not None or movers > 0 or test in NEED_GROUPS,
+            format=input_format,
+            progress=progress,
+            **options,
+        )
+    raise_if_stopped()
+    _report(comparison, gates, files, movers, quiet)
+
+
+def _report(
+    comparison: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int, quiet: bool
+) -> None:
+    files.write(
+        lambda width: comparison_text(comparison, files.form, movers, width, files.csv_safe),
+        lambda: comparison.per_group,
+        quiet,
+    )
+    if gates:
+        exit_if_failed(comparison.check(*gates))
+
+
+def _check_existence(sources: Sequence[str], input_format: str | None) -> None:
+    """Refuse a source that does not exist."""
+    from fastrank_eval.io.paths import expand
+
+    for path in sources:
+        if path != "-" and not Path(path).is_file():
+            expand(path, input_format)
+
+
+def _check_rows(explicit: Mapping[str, str]) -> None:
+    missing = [f"--{name}" for name in _ROW_OPTIONS if name not in explicit]
+    if missing:
+        raise ArgumentError(
+            f"rows need --group, --label, --score and --baseline: {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing. (Saved states, written by 'evaluate "
+            "--save-state', need none of them, but no source is a saved state.)"
+        )
+
+
+def _check_states(
+    sources: Sequence[str], states: Sequence[str], explicit: Mapping[str, str]
+) -> None:
+    rows = [path for path in sources if path not in states]
+    if rows:
+        raise ArgumentError(
+            f"{states[0]!r} is a saved state, and {rows[0]!r} is not: evaluate the rows with "
+            "--save-state and --keep-groups and compare two states, or compare rows only."
+        )
+    if len(sources) > 2:
+        raise ArgumentError(
+            f"{len(sources)} saved states are more than two: first merge the states of different "
+            "rows with 'fastrank-eval merge --save-state' (or --compare)."
+        )
+    others = [written for name, written in explicit.items() if name not in _COMMON_OPTIONS]
+    if others:
+        raise ArgumentError(
+            f"{', '.join(others)} {'applies' if len(others) == 1 else 'apply'} to rows, but "
+            f"{states[0]!r} is a saved state: leave {'it' if len(others) == 1 else 'them'} out."
+        )
+
+
+def _compare_states(
+    sources: Sequence[str], fail_if: Sequence[str], quiet: bool, choices: Mapping[str, Any]
+) -> tuple[Comparison, list[Gate]]:
+    """Compare one or two saved states and read the gates."""
+    with defer_signals():
+        from fastrank_eval._lib.progress import report, reporting_to
+        from fastrank_eval.apps.cli.progress_bar import progress_bar
+        from fastrank_eval.results.gates import gate
+        from fastrank_eval.results.state import load_state
+
+    gates = [gate(text) for text in fail_if]
+    states = []
+    with progress_bar(quiet) as progress, reporting_to(progress):
+        for path in sources:
+            states.append(load_state(path))
+            report("reading states", sum(state.rows for state in states), None)
+            raise_if_stopped()
+        comparison = states[0].compare(*states[1:], **choices)
+    for each in gates:
+        each.require(
+            comparison.measures, [comparison.baseline, *comparison.scores], states[0].requested
+        )
+    raise_if_stopped()
+    return comparison, gates
+
+
+_COMPARISON_OPTIONS = ("baseline", "test", "correction", "replicates", "seed", "movers")
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval evaluate logs/day=2026-11-19 -g user_id -l click -s score_a --save-state 19.state
+  fastrank-eval evaluate logs/day=2026-11-20 -g user_id -l click -s score_a --save-state 20.state
+  fastrank-eval merge 19.state 20.state
+  fastrank-eval merge 19.state 20.state --compare --correction bh
+
+Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
+143 terminated, 129 hung up.""",
+)
+@click.argument("states", nargs=-1, required=True, metavar="STATES...")
+@option(
+    "Comparison",
+    "--compare",
+    "compared",
+    is_flag=True,
+    help="Compare the models with the baseline of the evaluations (evaluate --baseline), as "
+    "'fastrank-eval compare' does for all rows. --fail-if may then name fields of differences.",
+)
+@option(
+    "Comparison",
+    "-b",
+    "--baseline",
+    metavar="COLUMN",
+    help="Compare with another score. The states must hold the values of groups.",
+)
+@comparison_options
+@option(
+    "Conventions",
+    "--allow-repeated",
+    is_flag=True,
+    help="Merge states with equal sums. By default they are refused, as states of the same rows.",
+)
+@option(
+    "Conventions",
+    "--allow-crossing",
+    is_flag=True,
+    help="Merge states although a group has rows in several; each part counts as a group.",
+)
+@option(
+    "Conventions",
+    "--drop-groups",
+    is_flag=True,
+    help="Leave out the keys and values of groups.",
+)
+@option(
+    "Slices",
+    "--min-groups",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Leave out slices of fewer groups, and print their number; by default as in the states.",
+)
+@option(
+    "Output",
+    "--confidence",
+    type=float,
+    metavar="SHARE",
+    help="Confidence of the intervals of the values; by default as in the states.",
+)
+@report_options
+@state_file_option
+@fail_if_option
+def merge(
+    states: tuple[str, ...],
+    compared: bool,
+    movers: int,
+    allow_repeated: bool,
+    allow_crossing: bool,
+    drop_groups: bool,
+    min_groups: int | None,
+    confidence: float | None,
+    report_format: str | None,
+    output: str | None,
+    per_group_file: str | None,
+    state_file: str | None,
+    csv_safe: bool,
+    overwrite: bool,
+    fail_if: tuple[str, ...],
+    quiet: bool,
+    **choices: Any,
+) -> None:
+    """Merge the states of several evaluations into one report.
+
+    STATES are files that 'evaluate --save-state' has written. If no group has rows in two of them,
+    every number equals that of one run over all rows, to the last bit. All states must have the
+    same columns, measures, slices and conventions.
+    """
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
+
+    explicit = explicit_options(click.get_current_context())
+    unused = [explicit[name] for name in _COMPARISON_OPTIONS if name in explicit]
+    if unused and not compared:
+        raise ArgumentError(
+            f"{', '.join(unused)} {'applies' if len(unused) == 1 else 'apply'} to comparisons: "
+            "give --compare too."
+        )
+    files = ReportFiles(
+        report_format, output, per_group_file, overwrite, states, state_file, csv_safe=csv_safe
+    )
+    with defer_signals():
+        from fastrank_eval._lib.progress import report, reporting_to
+        from fastrank_eval.results.gates import gate
+        from fastrank_eval.results.result import Result
+        from fastrank_eval.results.state import load_state
+
+    gates = [gate(text) for text in fail_if]
+    loaded = []
+    with progress_bar(quiet) as progress, reporting_to(progress):
+        for path in states:
+            state = load_state(path)
+            loaded.append(state.without_groups() if drop_groups else state)
+            for each in gates:
+                each.require(state.measures, state.scores, state.requested)
+            report("reading states", sum(state.rows for state in loaded), None)
+            raise_if_stopped()
+        merged = loaded[0].merge(
+            *loaded[1:], allow_repeated=allow_repeated, allow_crossing=allow_crossing
+        )
+        summary: Result | Comparison
+        if compared:
+            summary = merged.compare(confidence=confidence, min_groups=min_groups, **choices)
+        else:
+            summary = merged.result(confidence=confidence, min_groups=min_groups)
+    raise_if_stopped()
+    files.write(
+        lambda width: (
+            report_text(summary, files.form, width, csv_safe)
+            if isinstance(summary, Result)
+            else comparison_text(summary, files.form, movers, width, csv_safe)
+        ),
+        lambda: summary.per_group,
+        quiet,
+        lambda: merged,
+    )
+    if gates:
+        exit_if_failed(summary.check(*gates))

@@ -1,0 +1,464 @@
+"""Define the commands curve, plot and threshold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
+from fastrank_eval.apps.cli.options import (
+    choice,
+    column_options,
+    combine,
+    convention_options,
+    csv_safe_option,
+    input_options,
+    label_option,
+    limit_option,
+    option,
+    reading_options,
+    score_option,
+    threads_option,
+    weight_option,
+    where_option,
+)
+from fastrank_eval.apps.cli.shell import (
+    SectionedCommand,
+    check_files,
+    check_standard_output,
+    emit,
+    note,
+    output_file,
+)
+from fastrank_eval.results.format import printable
+
+if TYPE_CHECKING:
+    from fastrank_eval.analysis.curve import Curve
+
+__all__ = ["KINDS", "curve", "plot", "threshold"]
+
+
+KINDS = ("roc", "pr", "det", "lift", "calibration", "k", "gauc-by-activity")
+_FORMATS = {".json": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+
+
+def _parse_points(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> str | int | None:
+    return int(value) if value is not None and value.isdecimal() else value
+
+
+def _parse_numbers(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> list[int] | None:
+    """Parse integers and ranges of integers: ``1-10,20,50``."""
+    if value is None:
+        return None
+    numbers: list[int] = []
+    for part in value.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part)
+        if match is None:
+            raise click.BadParameter(f"must be integers or ranges such as 1-50, got {part!r}.")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= _MAX_CUTOFFS:
+            raise click.BadParameter(
+                f"must be a range of at most {_MAX_CUTOFFS:,} numbers, got {part!r}."
+            )
+        numbers += range(first, last + 1)
+    return numbers
+
+
+_MAX_CUTOFFS = 10_000
+
+_curve_options = combine(
+    option(
+        "Curve",
+        "--points",
+        callback=_parse_points,
+        metavar="N|corners|all",
+        help="For roc, pr, det, lift. N: at most N points at equal steps of tpr + fpr (for lift: "
+        "of depth). corners: no points on straight segments (the default). all: one point per "
+        "distinct score.",
+    ),
+    option(
+        "Curve", "--rel", type=float, metavar="GRADE", help="The lowest grade that is positive."
+    ),
+    option("Curve", "--bins", type=int, metavar="N", help="Bins of calibration; by default 10."),
+    option(
+        "Curve",
+        "--binning",
+        type=choice("equal-count", "equal-width"),
+        help="Bins of calibration: of equally many rows, or of equal width; by default "
+        "equal-count.",
+    ),
+    option(
+        "Curve",
+        "--confidence",
+        type=float,
+        metavar="SHARE",
+        help="Confidence of Wilson's intervals of calibration; by default 0.95.",
+    ),
+    option(
+        "Curve",
+        "-m",
+        "--measure",
+        metavar="LIST",
+        help="For k: measures that take a cutoff, by default nDCG. For gauc-by-activity: a mean "
+        "over groups, by default GAUC.",
+    ),
+    option(
+        "Curve",
+        "--cutoffs",
+        callback=_parse_numbers,
+        metavar="LIST",
+        help="Cutoffs for k, such as 1-10,20,50; by default 1-50.",
+    ),
+    option(
+        "Curve",
+        "--activity",
+        type=choice("rows", "positives"),
+        help="For gauc-by-activity: count the rows or the positives of a group; by default rows.",
+    ),
+    option(
+        "Curve",
+        "--buckets",
+        callback=_parse_numbers,
+        metavar="LIST",
+        help="For gauc-by-activity: first count of each bucket; by default 1,5,20,100.",
+    ),
+)
+_OVERWRITE = option("Output", "--overwrite", is_flag=True, help="Replace a file that exists.")
+_QUIET = option(
+    "Output",
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="No progress bar on a terminal, no notes.",
+)
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval curve roc impressions.parquet -g user_id -l click -s score_a,score_b -o roc.csv
+  fastrank-eval curve lift impressions.parquet -g user_id -l click -s score_a --points 11
+  fastrank-eval curve k impressions.parquet -g user_id -l click -s score_a -m nDCG,R \\
+      --cutoffs 1-20""",
+)
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@column_options
+@_curve_options
+@convention_options
+@reading_options
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "table_format",
+    type=choice("csv", "json"),
+    help="Format on standard output; by default csv.",
+)
+@option(
+    "Output",
+    "-o",
+    "--output",
+    type=click.Path(),
+    callback=output_file,
+    metavar="FILE",
+    help="Write the points to FILE instead of standard output ('-'): .parquet, .arrow, .csv or "
+    ".json.",
+)
+@csv_safe_option
+@_OVERWRITE
+@_QUIET
+def curve(
+    kind: str,
+    sources: tuple[str, ...],
+    table_format: str | None,
+    output: str | None,
+    csv_safe: bool,
+    overwrite: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Write the points of a curve as a table.
+
+    KIND is roc, pr, det, lift or calibration over all rows, k (measures by cutoff), or
+    gauc-by-activity. SOURCES are as in evaluate. The column score names the model.
+    """
+    from fastrank_eval._lib.files import atomic_path, check_suffix
+
+    if output is None:
+        check_standard_output()
+    else:
+        check_suffix("--output", output, list(_FORMATS))
+        if table_format is not None:
+            raise ArgumentError(
+                "--format is for standard output, and the suffix of --output sets the format: "
+                "leave one of them out."
+            )
+    check_files({"--output": output}, overwrite, sources, options["input_format"])
+    result = _run_curve(kind, sources, quiet, options)
+    for score, reason in result.undefined.items() if not quiet else ():
+        note(f"{printable(score)}: no curve ({reason})")
+    if output is None:
+        emit(result.to_json() + "\n" if table_format == "json" else result.to_csv(safe=csv_safe))
+        return
+    from fastrank_eval.results.tables import write_table
+
+    with atomic_path(output, overwrite=overwrite) as part, on_forced_exit(part.unlink):
+        if _FORMATS[Path(output).suffix.lower()] == "json":
+            part.write_text(result.to_json() + "\n", encoding="utf-8")
+        else:
+            write_table(result.table, part, output, csv_safe)
+    if not quiet:
+        note(f"wrote {output}")
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval plot roc impressions.parquet -g user_id -l click -s score_a,score_b -o roc.png
+  fastrank-eval plot calibration impressions.parquet -g user_id -l click -s score_a -o bins.html""",
+)
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@column_options
+@_curve_options
+@convention_options
+@reading_options
+@option(
+    "Output",
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Write the picture to FILE: .png, .svg or .html (one page without other files).",
+)
+@option("Output", "--title", metavar="TEXT", help="Title; by default the kind of curve.")
+@_OVERWRITE
+@_QUIET
+def plot(
+    kind: str,
+    sources: tuple[str, ...],
+    output: str,
+    title: str | None,
+    overwrite: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Draw a curve of every model in one picture (extra [plot]).
+
+    KIND is roc, pr, det, lift or calibration over all rows, k (measures by cutoff), or
+    gauc-by-activity. SOURCES are as in evaluate.
+    """
+    from fastrank_eval._lib.files import atomic_path
+    from fastrank_eval.analysis.plot_files import check_picture, draw_file
+
+    check_picture(output, "--output")
+    check_files({"--output": output}, overwrite, sources, options["input_format"])
+    result = _run_curve(kind, sources, quiet, options)
+    with (
+        defer_signals(),
+        atomic_path(output, overwrite=overwrite) as part,
+        on_forced_exit(part.unlink),
+    ):
+        draw_file(result, part, output, title)
+    raise_if_stopped()
+    if not quiet:
+        note(f"wrote {output}")
+
+
+def _run_curve(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Curve:
+    """Compute a curve."""
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
+
+    with defer_signals():
+        from fastrank_eval.analysis.curve import curve as run
+
+    group, score = options.pop("group"), options.pop("score")
+    with progress_bar(quiet) as progress:
+        result = run(
+            kind,
+            sources[0] if len(sources) == 1 else list(sources),
+            group=group[0] if len(group) == 1 else group,
+            score=score[0] if len(score) == 1 else score,
+            format=options.pop("input_format"),
+            progress=progress,
+            **options,
+        )
+    raise_if_stopped()
+    return result
+
+
+def _parse_costs(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """Parse costs by cell: "fp=1,fn=5"."""
+    if value is None:
+        return None
+    costs: dict[str, float] = {}
+    for part in value.split(","):
+        cell, _, cost = (text.strip() for text in part.partition("="))
+        if cell in costs:
+            raise ArgumentError(f"--costs names {cell!r} twice.")
+        try:
+            costs[cell] = float(cost)
+        except ValueError:
+            raise ArgumentError(
+                f"--costs: must be CELL=COST,..., got {part!r} in {value!r}; write fp=1,fn=5."
+            ) from None
+    return costs
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval threshold impressions.parquet --label click --score score_a
+  fastrank-eval threshold logs -l click -s score_a,score_b --by recall --target 0.9 -f csv
+  fastrank-eval threshold logs -l click -s score_a --by cost --costs fp=1,fn=20 --pos 0.02""",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@label_option
+@score_option
+@weight_option
+@option(
+    "Criterion",
+    "--by",
+    type=choice(
+        "f1", "fbeta", "youden", "product", "closest", "accuracy", "precision", "recall", "cost"
+    ),
+    default="f1",
+    show_default=True,
+    help="Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
+    "TPR (1 - FPR). closest: the distance to (0, 1) of the ROC plane. accuracy. precision: TPR at "
+    "a precision of --target. recall: precision at a TPR of --target. cost: mean cost of a row.",
+)
+@option("Criterion", "--beta", type=float, metavar="B", help="For fbeta: the weight of recall.")
+@option(
+    "Criterion",
+    "--target",
+    type=float,
+    metavar="SHARE",
+    help="For precision and recall: the least value.",
+)
+@option(
+    "Criterion",
+    "--pos",
+    type=float,
+    metavar="SHARE",
+    help="For accuracy and cost: the share of positives in the data to which the threshold will "
+    "be applied; by default the share in the rows.",
+)
+@option(
+    "Criterion",
+    "--costs",
+    callback=_parse_costs,
+    metavar="CELL=COST,...",
+    help="For cost: the cost of a row of tp, fp, fn or tn; by default 0.",
+)
+@option(
+    "Criterion",
+    "--prefer",
+    type=choice("highest", "lowest"),
+    default="highest",
+    show_default=True,
+    help="Choose the highest or the lowest of equally good thresholds.",
+)
+@option(
+    "Conventions",
+    "--rel",
+    type=float,
+    default=1,
+    show_default=True,
+    metavar="GRADE",
+    help="The lowest label of a positive row.",
+)
+@option(
+    "Conventions",
+    "--unretrieved",
+    type=choice("error", "allow"),
+    default="error",
+    show_default=True,
+    help="A null score is an error, or its row is left out.",
+)
+@option(
+    "Conventions",
+    "--unjudged",
+    type=choice("error", "allow", "drop"),
+    default="error",
+    show_default=True,
+    help="A null label is an error, a negative row, or no row at all.",
+)
+@option(
+    "Conventions",
+    "--score-type",
+    type=choice("given", "float32"),
+    default="given",
+    show_default=True,
+    help="Use scores as they are, or rounded to float32.",
+)
+@threads_option
+@where_option
+@limit_option
+@input_options
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("text", "json", "csv"),
+    default="text",
+    show_default=True,
+    help="Format of the report.",
+)
+@csv_safe_option
+@option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
+def threshold(
+    sources: tuple[str, ...],
+    score: list[str],
+    input_format: str | None,
+    report_format: str,
+    csv_safe: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Find the score at which to start predicting positive.
+
+    SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs; "-" reads an Arrow IPC
+    stream from standard input. Every distinct score is tried. No group is needed.
+    """
+    check_standard_output()
+    with defer_signals():
+        from fastrank_eval.analysis.thresholds import best_threshold as run
+        from fastrank_eval.apps.cli.progress_bar import progress_bar
+
+    with progress_bar(quiet) as progress:
+        best_by_score = run(
+            sources[0] if len(sources) == 1 else list(sources),
+            score=score,
+            format=input_format,
+            progress=progress,
+            **options,
+        )
+    raise_if_stopped()
+    thresholds = list(best_by_score.values())
+    if report_format == "text":
+        emit("".join(f"{best}\n" for best in thresholds))
+        return
+    rows = [best.to_dict() for best in thresholds]
+    if report_format == "json":
+        import json
+
+        emit(json.dumps(rows, indent=2, allow_nan=False) + "\n")
+    else:
+        from fastrank_eval._lib.csv_text import csv_text
+
+        emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))

@@ -1,0 +1,401 @@
+"""Define the command line and its main commands."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any, NoReturn
+
+import click
+
+from fastrank_eval._lib import __version__
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval.apps.cli.classes import classes
+from fastrank_eval.apps.cli.compare import compare, merge
+from fastrank_eval.apps.cli.curves import curve, plot, threshold
+from fastrank_eval.apps.cli.nightly import nightly, serve
+from fastrank_eval.apps.cli.options import (
+    choice,
+    column_options,
+    confidence_option,
+    convention_options,
+    csv_safe_option,
+    exit_if_failed,
+    fail_if_option,
+    measure_options,
+    option,
+    read_gates,
+    reading_options,
+    slice_options,
+)
+from fastrank_eval.apps.cli.output import (
+    ReportFiles,
+    report_options,
+    report_text,
+    state_file_option,
+)
+from fastrank_eval.apps.cli.shell import (
+    SectionedCommand,
+    Shell,
+    check_standard_output,
+    emit,
+    prepare_process,
+    render_text,
+)
+
+__all__ = ["cli", "main", "spark_submit_example"]
+
+
+@click.command(
+    "spark-submit-example",
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval spark-submit-example > job.py
+  spark-submit job.py --parquet impressions/ --group user_id --score score_a""",
+)
+def spark_submit_example() -> None:
+    """Print a complete job for spark-submit.
+
+    Its first lines show how to ship the environment to the workers; docs/DISTRIBUTED.md shows how
+    to build it.
+    """
+    emit(files("fastrank_eval.integrations.spark").joinpath("example_job.py").read_text("utf-8"))
+
+
+@click.group(
+    cls=Shell, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__)
+def cli() -> None:
+    """Evaluate click prediction, search and recommendation, exactly and fast."""
+
+
+@cli.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval evaluate impressions.parquet --group user_id --label click --score score_a
+  fastrank-eval evaluate 'logs/day=*' -g user_id -l click -s score_a,score_b \\
+      -m "GAUC(weight='positives'),nDCG@10" --format json --output report.json
+  fastrank-eval evaluate judged.csv -g query -l grade -s bm25 -m "nDCG@10,ERR@20,AP(rel=2)"
+  fastrank-eval evaluate logs -g user_id -l click -s score_a \\
+      --where "day = '2026-11-19' and slot = 'side'"
+  fastrank-eval evaluate logs -g user_id -l click -s score_a --by slot,country --by @rows:1,5,20
+  producer | fastrank-eval evaluate - -g session -l click -s score_a --presorted
+  fastrank-eval evaluate logs -g user_id -l click -s score_a --fail-if "GAUC ci_low < 0.6"
+
+Exit codes: 0 done, 2 bad input or output, 3 a gate (--fail-if) failed, 130 interrupted,
+143 terminated, 129 hung up.""",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@column_options
+@measure_options
+@slice_options
+@convention_options
+@confidence_option
+@reading_options
+@report_options
+@state_file_option
+@option(
+    "Output",
+    "--keep-groups",
+    is_flag=True,
+    help="Keep keys and values of every group in --save-state too. 'merge' can then report them, "
+    "and refuses a group that has rows in two files.",
+)
+@option(
+    "Output",
+    "--baseline",
+    metavar="COLUMN",
+    help="Score column that all others are compared with. --save-state then keeps the sums that "
+    "'merge --compare' needs. No value depends on it.",
+)
+@fail_if_option
+def evaluate(
+    sources: tuple[str, ...],
+    group: list[str],
+    label: str,
+    score: list[str],
+    measures: tuple[str, ...],
+    order: str,
+    presorted: bool,
+    input_format: str | None,
+    report_format: str | None,
+    output: str | None,
+    per_group_file: str | None,
+    state_file: str | None,
+    keep_groups: bool,
+    csv_safe: bool,
+    overwrite: bool,
+    fail_if: tuple[str, ...],
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Evaluate ranked or scored rows, group by group.
+
+    SOURCES are Parquet, Arrow IPC or CSV files, folders or quoted globs, read in the order given;
+    "-" reads an Arrow IPC stream from standard input. One row is one shown or judged item.
+    """
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
+
+    if presorted and order not in ("auto", "sorted"):
+        raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
+    if keep_groups and state_file is None:
+        raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
+    files = ReportFiles(
+        report_format,
+        output,
+        per_group_file,
+        overwrite,
+        sources,
+        state_file,
+        input_format,
+        csv_safe=csv_safe,
+    )
+
+    with defer_signals():
+        from fastrank_eval.results.evaluate import evaluate as run
+
+    requested = ",".join(measures)
+    gates = read_gates(fail_if, requested, score, options["profile"], options["sampling_rate"])
+    with progress_bar(quiet) as progress:
+        result = run(
+            sources[0] if len(sources) == 1 else list(sources),
+            group=group[0] if len(group) == 1 else group,
+            label=label,
+            score=score[0] if len(score) == 1 else score,
+            measures=requested,
+            order=order,
+            presorted=presorted,
+            per_group=per_group_file is not None or keep_groups,
+            keep_state=state_file is not None,
+            keep_groups=keep_groups,
+            format=input_format,
+            progress=progress,
+            **options,
+        )
+    raise_if_stopped()
+    files.write(
+        lambda width: report_text(result, files.form, width, csv_safe),
+        lambda: result.per_group,
+        quiet,
+        lambda: result.state,
+    )
+    if gates:
+        exit_if_failed(result.check(*gates))
+
+
+@cli.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Example:
+  fastrank-eval explain impressions.parquet --profile catboost -g user_id -l click -s score_a""",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@column_options
+@measure_options
+@convention_options
+@reading_options
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("table", "json"),
+    default="table",
+    show_default=True,
+    help="Format of the report.",
+)
+def explain(
+    sources: tuple[str, ...],
+    group: list[str],
+    score: list[str],
+    measures: tuple[str, ...],
+    profile: str | None,
+    input_format: str | None,
+    report_format: str,
+    **options: Any,
+) -> None:
+    """Explain the numbers of another tool, convention by convention.
+
+    SOURCES are read once for each convention that --profile changes. Other convention options
+    apply to both sides.
+    """
+    if profile is None:
+        raise ArgumentError("explain needs the tool to compare with: --profile catboost.")
+    check_standard_output()
+    with defer_signals():
+        from fastrank_eval.analysis.explain import explain as run
+
+    explanation = run(
+        sources[0] if len(sources) == 1 else list(sources),
+        profile=profile,
+        group=group[0] if len(group) == 1 else group,
+        score=score[0] if len(score) == 1 else score,
+        measures=",".join(measures),
+        format=input_format,
+        **options,
+    )
+    raise_if_stopped()
+    emit(explanation.to_json() if report_format == "json" else render_text(explanation))
+
+
+@cli.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval trec qrels.txt bm25.run
+  fastrank-eval trec -q -m all_trec --as 9 qrels.txt bm25.run.gz
+  fastrank-eval trec -m ndcg_cut.10 -m map -f csv qrels.txt runs/*.run""",
+)
+@click.argument("qrels")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@option("Queries", "-q", "single", is_flag=True, help="Print the lines of each query too.")
+@option("Queries", "-n", "only_single", is_flag=True, help="Print only the lines of each query.")
+@option(
+    "Queries",
+    "-c",
+    "complete",
+    is_flag=True,
+    help="Count 0 for a judged query that the run lacks. Without -c, --as 10 refuses such a run, "
+    "and --as 9 leaves the query out.",
+)
+@option(
+    "Documents",
+    "-l",
+    "level",
+    type=float,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="The lowest grade that is relevant.",
+)
+@option("Documents", "-M", "most", type=int, metavar="N", help="Count only N documents per query.")
+@option(
+    "Documents",
+    "-J",
+    "judged_only",
+    is_flag=True,
+    help="Leave out documents without a judgement, or with a negative grade.",
+)
+@option(
+    "Documents",
+    "--duplicates",
+    type=choice("error", "first", "last", "max"),
+    default="error",
+    show_default=True,
+    help="The line that counts if a query has a document twice, in a run or in QRELS.",
+)
+@option(
+    "Measures",
+    "-m",
+    "measures",
+    multiple=True,
+    default=["official"],
+    show_default=True,
+    metavar="NAME[.N,N...]",
+    help="A measure of trec_eval, with parameters, or official, set, all_trec. Repeat for several.",
+)
+@option(
+    "Measures",
+    "--as",
+    "version",
+    type=click.Choice(["9", "10"]),
+    default="10",
+    show_default=True,
+    help="The version of trec_eval.",
+)
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("text", "csv", "json"),
+    default="text",
+    show_default=True,
+    help="Format: text as trec_eval prints it, or csv and json with all digits.",
+)
+@csv_safe_option
+def trec(
+    qrels: str,
+    runs: tuple[str, ...],
+    single: bool,
+    only_single: bool,
+    version: str,
+    report_format: str,
+    csv_safe: bool,
+    duplicates: str,
+    **options: Any,
+) -> None:
+    """Print the output of trec_eval.
+
+    QRELS are relevance judgements, and each RUN is the ranking of a system: TREC text, gzipped or
+    not, or Parquet with columns query, doc and grade or score. Several runs are printed one by one.
+    """
+    check_standard_output()
+    with defer_signals():
+        from fastrank_eval.integrations.trec.report import trec_report
+        from fastrank_eval.integrations.trec.tables import pairs_of_qrels
+
+    import json
+
+    judgements = pairs_of_qrels(qrels, duplicates)
+    layout = {"single": single or only_single, "summary": not only_single}
+    reports = []
+    for path in runs:
+        try:
+            report = trec_report(
+                path, judgements, version=int(version), duplicates=duplicates, **options
+            )
+        except ArgumentError as error:
+            raise ArgumentError(f"{path}: {error}" if len(runs) > 1 else str(error)) from None
+        raise_if_stopped()
+        if report_format == "text":
+            emit(report.to_text(**layout))
+        reports.append(report)
+    if report_format == "json":
+        emit(json.dumps([r.to_dict(**layout) for r in reports], indent=2, allow_nan=False) + "\n")
+    elif report_format == "csv":
+        tables = [report.to_csv(**layout, safe=csv_safe) for report in reports]
+        emit(tables[0] + "".join(table.partition("\n")[2] for table in tables[1:]))
+
+
+@cli.command()
+@click.option(
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("table", "json", "markdown"),
+    default="table",
+    show_default=True,
+    help="Format of the list.",
+)
+def measures(report_format: str) -> None:
+    """List every measure with its formula and options."""
+    from fastrank_eval.results import catalogue
+
+    if report_format == "json":
+        emit(catalogue.to_json())
+    elif report_format == "markdown":
+        emit(catalogue.to_markdown())
+    else:
+        emit(render_text(catalogue.renderable()))
+
+
+cli.add_command(curve)
+cli.add_command(serve)
+cli.add_command(plot)
+cli.add_command(threshold)
+cli.add_command(classes)
+cli.add_command(compare)
+cli.add_command(merge)
+cli.add_command(nightly)
+cli.add_command(spark_submit_example)
+
+
+def main() -> NoReturn:
+    """Run the command line, after `__main__` has set signal handlers."""
+    prepare_process()
+    cli(prog_name="fastrank-eval")
+    raise SystemExit(0)

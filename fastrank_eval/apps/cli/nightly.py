@@ -1,0 +1,514 @@
+"""Define the commands nightly and serve."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, OutputError
+from fastrank_eval._lib.files import atomic_path, check_writable
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped, reset_signals
+from fastrank_eval.apps.cli.options import option
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, note
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from fastrank_eval.apps.nightly.config import NightlyConfig
+    from fastrank_eval.apps.nightly.night import Night
+    from fastrank_eval.apps.nightly.run import NightRun
+
+__all__ = [
+    "DATA_QUALITY",
+    "NOT_SHOWN",
+    "REGRESSION",
+    "NightlyOutput",
+    "bind_socket",
+    "nightly",
+    "serve",
+]
+
+
+_STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+class NightlyOutput:
+    """Standard output and the summary; errors of writing do not stop a run.
+
+    Parameters
+    ----------
+    summary : str or None
+        The file of the summary, ``"-"`` for standard output; None for no summary.
+    """
+
+    def __init__(self, summary: str | None) -> None:
+        self._path = "-" if summary in _STANDARD_OUTPUT else summary
+        self._pipe_closed = False
+        self._failed = False
+        self.nights: list[dict[str, Any]] = []
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether there is a summary."""
+        return self._path is not None
+
+    @property
+    def prints_summary(self) -> bool:
+        """Whether the summary goes to standard output."""
+        return self._path == "-"
+
+    def check(self, config: str) -> None:
+        """Refuse a summary that cannot be written or replaces another file.
+
+        Parameters
+        ----------
+        config : str
+            The configuration file.
+
+        Raises
+        ------
+        OutputError
+        """
+        if self._path is None or self.prints_summary:
+            return
+        target = check_writable(self._path, overwrite=True)
+        if target == Path(os.path.realpath(config)):
+            raise OutputError(f"--json {self._path!r} is the configuration; name another file.")
+        with suppress(FileNotFoundError), target.open("rb") as file:
+            if file.read(1) not in (b"", b"{"):
+                raise OutputError(
+                    f"--json {self._path!r} holds something else than a summary; name another "
+                    "file, or remove it."
+                )
+
+    def check_outside(self, config: NightlyConfig) -> None:
+        """Refuse a summary among the sources and outputs of the run.
+
+        Raises
+        ------
+        OutputError
+        """
+        if self._path is None or self.prints_summary:
+            return
+        target = Path(os.path.realpath(self._path))
+        history = os.path.realpath(config.history)
+        if str(target) in (history, f"{history}-journal"):
+            raise OutputError(f"--json {self._path!r} is the history; name another file.")
+        source = config.source_of(target)
+        if source is not None:
+            raise OutputError(
+                f"--json: must lie outside the source {source!r}, got {self._path!r}; a later run "
+                "would read it, so name a file in another folder."
+            )
+        if config.folder is None or target.suffix != ".html":
+            return
+        if target.parent == Path(os.path.realpath(config.folder)):
+            raise OutputError(f"--json {self._path!r} is a page; name another file.")
+
+    @contextmanager
+    def report_errors(self) -> Iterator[None]:
+        """Write an error raised inside the block to the summary."""
+        try:
+            yield
+        except FastRankEvalError as error:
+            with suppress(OutputError, BrokenPipeError):
+                self._write_summary(2, str(error))
+            raise
+
+    def print_text(self, text: str) -> None:
+        """Write to standard output until its reader has gone."""
+        if self._failed:
+            return
+        try:
+            emit(text)
+        except BrokenPipeError:
+            self._failed = self._pipe_closed = True
+        except OutputError as error:
+            self._failed = True
+            note(f"error: {error}")
+
+    def finish(self, code: int, fallback: int) -> int:
+        """Write the summary.
+
+        Parameters
+        ----------
+        code : int
+            The exit code of the nights.
+        fallback : int
+            The exit code if that is 0 and some output could not be written.
+
+        Returns
+        -------
+        int
+            The exit code.
+
+        Raises
+        ------
+        BrokenPipeError
+            If the reader of standard output has closed the pipe.
+        """
+        if self.has_summary:
+            try:
+                self._write_summary(code)
+            except OutputError as error:
+                from fastrank_eval.apps.nightly.summary_files import nights_json
+
+                self._failed = True
+                note(f"error: {error} The summary is:\n{nights_json(self.nights, code)}")
+        if self._pipe_closed:
+            raise BrokenPipeError
+        return code or (fallback if self._failed else 0)
+
+    def _write_summary(self, code: int, error: str | None = None) -> None:
+        from fastrank_eval.apps.nightly.summary_files import nights_json
+
+        text = nights_json(self.nights, code, error)
+        if self.prints_summary:
+            self.print_text(text)
+        elif self._path is not None:
+            with atomic_path(self._path) as part:
+                part.write_text(text, encoding="utf-8")
+
+
+#: Exit codes. A run of several nights ends with the first of 2, 4, 3, 5 that occurred.
+BAD_INPUT, REGRESSION, DATA_QUALITY, NOT_SHOWN = 2, 3, 4, 5
+_STATUS_CODES = {"fine": 0, "changed": 0, "regression": REGRESSION, "data_quality": DATA_QUALITY}
+_CODE_ORDER = (BAD_INPUT, DATA_QUALITY, REGRESSION, NOT_SHOWN)
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval nightly --init nightly.toml
+  fastrank-eval nightly nightly.toml
+  fastrank-eval nightly nightly.toml --date 2026-11-19 --json -
+  fastrank-eval nightly nightly.toml --backfill 2026-11-01..2026-11-19
+
+Exit codes: 0 fine or changed, 2 bad input (nothing was written), 3 a gate failed or a model has too
+few distinct scores, 4 the rows are not sound (for any result of the gates), 5 fine and kept but a
+page or the summary could not be written, 130 interrupted, 143 terminated, 129 hung up.""",
+)
+@click.argument("config", type=click.Path(), default="nightly.toml", metavar="[CONFIG]")
+@option("Night", "--date", metavar="DATE", help="The night, as 2026-11-19; by default yesterday.")
+@option(
+    "Night",
+    "--backfill",
+    metavar="FIRST..LAST",
+    help="Every night from one date to another. A night that cannot be read does not stop the "
+    "others.",
+)
+@option("Night", "--dry-run", is_flag=True, help="Evaluate and judge, but write nothing.")
+@option(
+    "Output",
+    "--json",
+    "json_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write a summary for webhooks to FILE; '-' is standard output.",
+)
+@option("Output", "--markdown", is_flag=True, help="Print each night as markdown for chat.")
+@option(
+    "Output",
+    "--export",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Write the history as Parquet files to FOLDER, and evaluate nothing.",
+)
+@option("Output", "--init", is_flag=True, help="Write an example to CONFIG, and stop.")
+@option("Output", "-q", "--quiet", is_flag=True, help="No progress bar, and only errors.")
+def nightly(
+    config: str,
+    date: str | None,
+    backfill: str | None,
+    dry_run: bool,
+    json_file: str | None,
+    markdown: bool,
+    export: str | None,
+    init: bool,
+    quiet: bool,
+) -> None:
+    """Evaluate last night's rows, compare them, and write a page.
+
+    CONFIG is a TOML file, by default nightly.toml. A night that the history already has is
+    replaced, and nothing else changes.
+    """
+    options = {
+        "--date": date, "--backfill": backfill, "--dry-run": dry_run, "--json": json_file,
+        "--markdown": markdown, "--export": export,
+    }  # fmt: skip
+    if init:
+        _check_exclusive("--init", options)
+        _write_example(config)
+        return
+    check_standard_output("--json FILE")
+    with defer_signals():
+        from fastrank_eval.apps.nightly.config import read_config
+    if export is not None:
+        _check_exclusive(
+            "--export", {name: options[name] for name in options if name != "--export"}
+        )
+        _export(read_config(config), export, quiet)
+        return
+    output = NightlyOutput(json_file)
+    if output.prints_summary and markdown:
+        raise ArgumentError("--json - and --markdown both write to standard output; choose one.")
+    output.check(config)
+    with output.report_errors():
+        settings, dates = read_config(config), _requested_dates(date, backfill)
+    output.check_outside(settings)
+    with output.report_errors():
+        from fastrank_eval.apps.nightly.pages import check_pages
+        from fastrank_eval.apps.nightly.run import with_history_copy
+
+        if not dry_run:
+            check_pages(settings, dates)
+        # Several nights of a dry run see each other, in a copy of the history.
+        with (
+            with_history_copy(settings)
+            if dry_run and len(dates) > 1
+            else nullcontext(settings) as run_settings
+        ):
+            dry = dry_run and len(dates) == 1
+            silent = quiet or output.prints_summary
+            codes = {
+                _run_night(run_settings, each, dry, markdown, silent, output) for each in dates
+            }
+    code = next((worst_code for worst_code in _CODE_ORDER if worst_code in codes), 0)
+    code = output.finish(code, NOT_SHOWN)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _check_exclusive(exclusive: str, others: Mapping[str, object]) -> None:
+    options = [name for name, value in others.items() if value not in (None, False)]
+    if options:
+        raise ArgumentError(f"{exclusive} evaluates nothing: leave out {' and '.join(options)}.")
+
+
+def _run_night(
+    config: NightlyConfig,
+    date: dt.date,
+    dry_run: bool,
+    markdown: bool,
+    quiet: bool,
+    output: NightlyOutput,
+) -> int:
+    """Run a night, print it and return its exit code."""
+    from fastrank_eval.apps.cli.progress_bar import progress_bar
+    from fastrank_eval.apps.nightly.pages import write_pages
+    from fastrank_eval.apps.nightly.run import nightly as run
+    from fastrank_eval.apps.nightly.summary_files import night_dict, night_lines, night_markdown
+    from fastrank_eval.results.format import printable
+
+    try:
+        with progress_bar(quiet) as progress:
+            outcome = run(config, date, dry_run=dry_run, progress=progress)
+        raise_if_stopped()
+    except FastRankEvalError as error:
+        note(f"error: {date}: {printable(str(error))}")
+        output.nights.append({"date": date.isoformat(), "error": str(error)})
+        return BAD_INPUT
+    # The history now has the night, so the summary lists it even if its page fails.
+    night, page, failure = outcome.night, None, None
+    try:
+        if output.has_summary or (config.folder is not None and not dry_run):
+            night = _with_periods(config, outcome)
+        if not dry_run:
+            page = next(iter(write_pages(config, night)), None)
+    except FastRankEvalError as error:
+        failure = str(error)
+        note(f"error: {date}: the night was evaluated, but not shown: {printable(failure)}")
+    raise_if_stopped()
+    if output.has_summary:
+        output.nights.append(night_dict(night, None if page is None else str(page), failure))
+    if markdown:
+        output.print_text(night_markdown(night, None if page is None else str(page)))
+    elif not quiet:
+        output.print_text(night_lines(night))
+    return _STATUS_CODES[night.status] or (NOT_SHOWN if failure is not None else 0)
+
+
+def _with_periods(config: NightlyConfig, outcome: NightRun) -> Night:
+    from fastrank_eval.apps.nightly.history import History
+    from fastrank_eval.apps.nightly.periods import with_periods
+
+    if not config.history.exists():  # a dry run
+        return with_periods(outcome.night, None, outcome.states)
+    with History(config.history, readonly=True) as history:
+        return with_periods(outcome.night, history, outcome.states)
+
+
+def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
+    from fastrank_eval.apps.nightly.dates import parse_date, parse_date_range
+
+    if date is not None and backfill is not None:
+        raise ArgumentError("--date and --backfill both select nights; give one of them.")
+    if backfill is not None:
+        return parse_date_range(backfill)
+    if date is not None:
+        return [parse_date(date)]
+    try:
+        return [dt.datetime.now().astimezone().date() - dt.timedelta(days=1)]
+    except (ValueError, OverflowError):
+        raise ArgumentError(
+            f"TZ={os.environ.get('TZ')!r}: no clock has that time zone; set another, "
+            "or name the night with --date."
+        ) from None
+
+
+def _write_example(path: str) -> None:
+    from fastrank_eval._lib.files import atomic_path
+    from fastrank_eval.apps.nightly.config import EXAMPLE
+
+    if Path(path).exists():
+        raise OutputError(f"{path!r} exists already; name another file, or remove it.")
+    with atomic_path(path, overwrite=False) as part:
+        part.write_text(EXAMPLE, encoding="utf-8")
+    note(f"wrote {path}")
+
+
+def _export(config: NightlyConfig, folder: str, quiet: bool) -> None:
+    from fastrank_eval.apps.nightly.history import History
+
+    source = config.source_of(Path(folder, "value.parquet"))
+    if source is not None:
+        raise OutputError(
+            f"--export: must lie outside the source {source!r}, got {folder!r}; a later run would "
+            "read it, so name another folder."
+        )
+    with History(config.history, readonly=True) as history:
+        written = history.export(folder)
+    for path in written if not quiet else ():
+        note(f"wrote {path}")
+
+
+#: Seconds that a page waits for a run that writes.
+_TIMEOUT = 2.0
+_LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+
+
+@click.command(
+    cls=SectionedCommand,
+    epilog="""\b
+Examples:
+  fastrank-eval serve history.db
+  fastrank-eval serve history.db --port 9000
+  fastrank-eval serve history.db --host 0.0.0.0 --allow-host reports.example.org""",
+)
+@click.argument("history", metavar="HISTORY")
+@option(
+    "Address",
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to listen on. By default only programs on this machine can connect. There is no "
+    "password: put a proxy that requires one in front of any other address.",
+)
+@option(
+    "Address",
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
+    help="Port to listen on; 0 takes any free port.",
+)
+@option(
+    "Address",
+    "--allow-host",
+    "allowed",
+    multiple=True,
+    metavar="NAME",
+    help="Another host name of this server. Repeat the option for several.",
+)
+def serve(history: str, host: str, port: int, allowed: tuple[str, ...]) -> None:
+    """Show the nights of HISTORY in a browser until Ctrl-C."""
+    _check_libraries()
+    if host in _ANY_ADDRESS and not allowed:
+        raise ArgumentError(
+            f"--host {host} listens on every address of this machine: name the host that browsers "
+            "use with --allow-host."
+        )
+    with defer_signals():
+        from fastrank_eval.apps.nightly.web import CurrentHistory, web_view
+
+    current = CurrentHistory(history, _TIMEOUT)
+    with closing(current), closing(bind_socket(host, port)) as listener:
+        application = web_view(
+            current, hosts=[*allowed, *([] if host in _ANY_ADDRESS else [host]), *_LOCAL_HOSTS]
+        )
+        address = listener.getsockname()
+        host_text = f"[{address[0]}]" if listener.family == socket.AF_INET6 else address[0]
+        note(f"serving {history} at http://{host_text}:{address[1]}/ (Ctrl-C ends)")
+        _run_server(application, listener)
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Bind and open a listening socket.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+        0 for any free port.
+
+    Returns
+    -------
+    socket.socket
+
+    Raises
+    ------
+    ArgumentError
+        If the port is in use, or the address is not one of this machine.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise ArgumentError(f"--host {host!r}: no such address ({error}).") from None
+    server_socket = socket.socket(family, kind, protocol)
+    try:
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server_socket.bind(address)
+        server_socket.listen()
+    except OSError as error:
+        server_socket.close()
+        raise ArgumentError(
+            f"cannot listen on port {port} of {host}: {error.strerror}. Name another one with "
+            "--port; --port 0 takes any free port."
+        ) from None
+    return server_socket
+
+
+def _check_libraries() -> None:
+    needed = ("jinja2", "matplotlib", "starlette", "uvicorn")
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise ArgumentError(
+            f"serve needs {', '.join(missing)}, not installed: pip install 'fastrank_eval[serve]'."
+        )
+
+
+def _run_server(application: Starlette, listener: socket.socket) -> None:
+    import uvicorn
+
+    # The server shuts down by itself, which may take longer than the time limit of a command.
+    reset_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings = uvicorn.Config(
+        application, log_level="warning", access_log=False, server_header=False, lifespan="off"
+    )
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(settings).run(sockets=[listener])

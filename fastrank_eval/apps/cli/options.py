@@ -1,0 +1,523 @@
+"""Define the options that commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrank_eval.apps.cli.shell import SectionedOption, note, render_text
+
+if TYPE_CHECKING:
+    from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.results.gates import Gate, Verdict
+
+__all__ = [
+    "DEFAULT_MEASURES",
+    "GATE_FAILED",
+    "choice",
+    "column_options",
+    "combine",
+    "comparison_options",
+    "comparison_text",
+    "confidence_option",
+    "convention_options",
+    "csv_safe_option",
+    "exit_if_failed",
+    "explicit_options",
+    "fail_if_compared_option",
+    "fail_if_option",
+    "input_options",
+    "label_option",
+    "limit_option",
+    "measure_options",
+    "option",
+    "optional_column_options",
+    "read_gates",
+    "reading_options",
+    "score_option",
+    "slice_options",
+    "threads_option",
+    "weight_option",
+    "where_option",
+]
+
+
+DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
+_PROFILE = "; by default from --profile, else "
+
+
+def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
+    """Make an option that ``--help`` lists under a heading."""
+    return click.option(*names, cls=SectionedOption, section=section, **keywords)
+
+
+def choice(*choices: str) -> click.Choice[str]:
+    """Make the type of an option with a fixed set of values."""
+    return click.Choice(choices)
+
+
+def _split_names(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
+    r"""Split comma-separated column names; ``\,`` is a comma in a name."""
+    parts = [part for text in values for part in re.split(r"(?<!\\),", text)]
+    names = [part.replace("\\,", ",").strip() for part in parts]
+    if not all(names):
+        raise click.BadParameter("a column name is empty.")
+    return names
+
+
+def combine(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Combine options into one decorator; ``--help`` keeps their order."""
+
+    def apply(command: Any) -> Any:
+        for add in reversed(options):
+            command = add(command)
+        return command
+
+    return apply
+
+
+def _group_option(required: bool) -> Callable[[Any], Any]:
+    return option(
+        "Columns",
+        "-g",
+        "--group",
+        multiple=True,
+        required=required,
+        callback=_split_names,
+        metavar="COLUMN",
+        help="Group key: query, user or session. In CSV and TSV files it is text (007 is not 7). "
+        "Repeat the option, or separate names by commas, for several columns.",
+    )
+
+
+def _label_option(required: bool) -> Callable[[Any], Any]:
+    return option(
+        "Columns",
+        "-l",
+        "--label",
+        required=required,
+        metavar="COLUMN",
+        help="Click (bool, 0/1), grade (integer) or gain (float).",
+    )
+
+
+def _score_option(required: bool) -> Callable[[Any], Any]:
+    return option(
+        "Columns",
+        "-s",
+        "--score",
+        multiple=True,
+        required=required,
+        callback=_split_names,
+        metavar="COLUMN",
+        help="Score of a model; higher is better. Repeat the option, or separate names by commas, "
+        "for several models.",
+    )
+
+
+label_option = _label_option(True)
+score_option = _score_option(True)
+weight_option = option(
+    "Columns",
+    "-w",
+    "--weight",
+    metavar="COLUMN",
+    help="Weight of each row: 0, or from 1e-30 to 1e30.",
+)
+threads_option = option(
+    "Reading",
+    "--threads",
+    type=int,
+    metavar="N",
+    help="Threads; by default all cores. No number depends on it.",
+)
+where_option = option(
+    "Reading",
+    "--where",
+    metavar="CONDITION",
+    help="Evaluate only the rows for which this is true: comparisons, in (...), between, is "
+    "null, and, or, not. Put text in single quotes, and names with special characters in double "
+    "quotes. Files and row groups that cannot match are not read.",
+)
+limit_option = option(
+    "Reading",
+    "--limit",
+    type=int,
+    metavar="N",
+    help="Evaluate only the first N rows that --where selects.",
+)
+input_options = combine(
+    option(
+        "Reading",
+        "--input-format",
+        type=choice("parquet", "arrow", "csv", "tsv"),
+        help="Format of SOURCES; by default from their suffix or first bytes.",
+    ),
+    option(
+        "Reading",
+        "--allow-unfinished",
+        is_flag=True,
+        help="Accept Arrow streams without an end-of-stream marker. A killed producer leaves such "
+        "a stream, and rows may be missing. By default it is an error.",
+    ),
+)
+confidence_option = option(
+    "Output",
+    "--confidence",
+    type=float,
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Confidence of the intervals of the values; groups are independent clusters.",
+)
+
+csv_safe_option = option(
+    "Output",
+    "--csv-safe",
+    is_flag=True,
+    help="In CSV, put ' before text that begins with = + - @, a tab or a carriage return: a "
+    "spreadsheet would read it as a formula.",
+)
+
+
+def _column_options(required: bool) -> Callable[[Any], Any]:
+    return combine(
+        _group_option(required),
+        _label_option(required),
+        _score_option(required),
+        weight_option,
+        option("Columns", "--item", metavar="COLUMN", help="Item or document id, for --ties item."),
+        option(
+            "Columns",
+            "--subtopics",
+            metavar="COLUMN",
+            help="Subtopics that each row covers, for measures of diversity: a list of numbers "
+            "from 0 to 63.",
+        ),
+    )
+
+
+column_options = _column_options(True)
+#: For commands whose SOURCES may be saved states, which hold their columns.
+optional_column_options = _column_options(False)
+measure_options = combine(
+    option(
+        "Measures",
+        "-m",
+        "--measures",
+        multiple=True,
+        default=[DEFAULT_MEASURES],
+        show_default=True,
+        metavar="LIST",
+        help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
+    ),
+)
+slice_options = combine(
+    option(
+        "Slices",
+        "--by",
+        multiple=True,
+        metavar="SLICES",
+        help="Evaluate each slice of the rows too: slot for each of its values, slot,country for "
+        "each combination, age:18,25,35 between edges, age:quantile5 in bins of equally many rows, "
+        "age:width10, ts:hour, day, week, month, hour_of_day or day_of_week, @rows:1,5,20,100 and "
+        "@positives:0,1,5 by the number of rows of a group. Repeat the option for several.",
+    ),
+    option(
+        "Slices",
+        "--min-groups",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Leave out slices of fewer groups, and print their number.",
+    ),
+)
+convention_options = combine(
+    option(
+        "Conventions",
+        "--profile",
+        metavar="TOOL",
+        help="Use the conventions of another tool: trec_eval_9, trec_eval_10, ir_measures, ranx, "
+        "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
+        "options override them.",
+    ),
+    option(
+        "Conventions",
+        "--ties",
+        type=choice("expected", "input", "item", "best", "worst"),
+        help="Rank of tied rows: mean over all orders (expected), order of the rows (input), "
+        "descending item id (item), relevant rows first (best) or last (worst)"
+        + _PROFILE
+        + "expected.",
+    ),
+    option(
+        "Conventions",
+        "--undefined",
+        metavar="POLICY",
+        help="Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
+        "sets single measures" + _PROFILE + "skip.",
+    ),
+    option(
+        "Conventions",
+        "--groups",
+        type=choice("all", "with_relevant"),
+        help="Groups to evaluate: all, or those with a row of grade 1 or more" + _PROFILE + "all.",
+    ),
+    option(
+        "Conventions",
+        "--unretrieved",
+        type=choice("error", "allow"),
+        help="A null score is an error, or a relevant row that was not retrieved"
+        + _PROFILE
+        + "error.",
+    ),
+    option(
+        "Conventions",
+        "--unjudged",
+        type=choice("error", "allow", "drop"),
+        help="A null label is an error, an unjudged row that takes a rank, or no row at all"
+        + _PROFILE
+        + "error.",
+    ),
+    option(
+        "Conventions",
+        "--weight-rows",
+        type=choice("refuse", "ignore"),
+        help="Refuse or ignore --weight in measures of rank positions" + _PROFILE + "refuse.",
+    ),
+    option(
+        "Conventions",
+        "--score-type",
+        type=choice("given", "float32"),
+        help="Compare scores as they are, or rounded to float32" + _PROFILE + "given.",
+    ),
+    option(
+        "Conventions",
+        "--sampling-rate",
+        type=float,
+        metavar="RATE",
+        help="Share of the negatives that the models were trained on, above 0 and at most 1. "
+        "Measures of probability correct p for this sampling; by default 1.",
+    ),
+)
+reading_options = combine(
+    option(
+        "Reading",
+        "--order",
+        type=choice("auto", "sorted", "grouped", "scattered"),
+        default="auto",
+        show_default=True,
+        help="Order of the rows: by group and descending score (sorted), by group (grouped), any "
+        "(scattered), or detect it (auto).",
+    ),
+    option(
+        "Reading",
+        "--presorted",
+        is_flag=True,
+        help="The same as --order sorted: trusted, but verified while streaming.",
+    ),
+    threads_option,
+    where_option,
+    option(
+        "Reading",
+        "--memory",
+        metavar="SIZE",
+        help="Memory that the run may use, such as 4GB; by default a share of the free memory. "
+        "Scattered rows that do not fit are sorted on disk (needs DuckDB). A run needs 0.5 to 1 GB "
+        "in any case. No number depends on it.",
+    ),
+    option(
+        "Reading",
+        "--spill-dir",
+        metavar="FOLDER",
+        help="Folder for rows that do not fit; by default the folder of temporary files.",
+    ),
+    limit_option,
+    input_options,
+)
+
+_TESTS = (
+    "clustered_t",
+    "clustered_z",
+    "paired_t",
+    "wilcoxon",
+    "sign",
+    "randomisation",
+    "bootstrap",
+)
+
+comparison_options = combine(
+    option(
+        "Comparison",
+        "--test",
+        type=choice(*_TESTS),
+        default="clustered_t",
+        show_default=True,
+        help="clustered_t, clustered_z: the difference over its standard error, with groups as "
+        "clusters. paired_t, wilcoxon, sign: one difference for each group. randomisation: models "
+        "swapped at random in each group. bootstrap: groups resampled. All but the first two need "
+        "measures of groups: GAUC, not AUC.",
+    ),
+    option(
+        "Comparison",
+        "--correction",
+        type=choice("holm", "bh", "none"),
+        default="holm",
+        show_default=True,
+        help="Correct p-values for the number of tests, over all measures and candidates: Holm, or "
+        "Benjamini and Hochberg.",
+    ),
+    option(
+        "Comparison",
+        "--replicates",
+        type=int,
+        default=10_000,
+        show_default=True,
+        metavar="N",
+        help="Replicates of randomisation and bootstrap.",
+    ),
+    option(
+        "Comparison",
+        "--seed",
+        type=int,
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Seed of randomisation and bootstrap; the same seed gives the same numbers.",
+    ),
+    option(
+        "Comparison",
+        "--movers",
+        type=click.IntRange(0),
+        default=5,
+        show_default=True,
+        metavar="N",
+        help="List the N groups that raised the first measure of groups most, and the N that "
+        "lowered it most. With 0, values of groups are kept only if the test needs them. Memory is "
+        "then bounded, unless AUC keeps the score of every row.",
+    ),
+)
+
+
+def explicit_options(ctx: click.Context) -> dict[str, str]:
+    """Return the options that the user has set: text of the option by name."""
+    default = click.core.ParameterSource.DEFAULT
+    return {
+        param.name: param.opts[-1]
+        for param in ctx.command.params
+        if param.name is not None and ctx.get_parameter_source(param.name) not in (None, default)
+    }
+
+
+def comparison_text(
+    comparison: Comparison, form: str, movers: int, width: int | None, csv_safe: bool = False
+) -> str:
+    """Format a comparison; without a width, tables fill the terminal."""
+    if form == "json":
+        return comparison.to_json(movers=movers) + "\n"
+    if form == "csv":
+        return comparison.to_csv(safe=csv_safe)
+    if form == "markdown":
+        return comparison.to_markdown(movers)
+    return render_text(comparison.with_movers(movers), width)
+
+
+#: The exit code of a result that fails a gate.
+GATE_FAILED = 3
+_MOST_REASONS = 20
+
+fail_if_option = option(
+    "Output",
+    "--fail-if",
+    "fail_if",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with code 3 if this is true or cannot be computed; standard error names the reason: "
+    "'GAUC < 0.6', 'score_a:GAUC[slot=feed] ci_low < 0.55 or AUC dropped_share > 0.1'. Without a "
+    "model it applies to every model, with [*] to every slice. The report is always written. "
+    "Repeat the option for several.",
+)
+fail_if_compared_option = option(
+    "Output",
+    "--fail-if",
+    "fail_if",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with code 3 if this is true or cannot be computed; standard error names the reason: "
+    "'GAUC delta_ci_low < -0.001', 'GAUC[*] delta < 0 and GAUC[*] p_adjusted < 0.01', "
+    "'new:AUC < 0.7'. Fields of differences are delta, delta_se, delta_ci_low, delta_ci_high, "
+    "relative, p_value, p_adjusted, wins, losses, ties and mdd: without a model they apply to "
+    "every candidate, other fields to every model; with [*] to every slice. The report is always "
+    "written. Repeat the option for several.",
+)
+
+
+def read_gates(
+    texts: Sequence[str],
+    measures: str,
+    scores: Sequence[str],
+    profile: str | None,
+    sampling_rate: float | None,
+    compared: bool = False,
+) -> list[Gate]:
+    """Read gates and refuse those on values that are not computed.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    measures : str
+        The requested measures.
+    scores : sequence of str
+        Score columns.
+    profile : str or None
+        The tool whose conventions apply.
+    sampling_rate : float or None
+    compared : bool
+        Whether the measures are those of a comparison.
+
+    Returns
+    -------
+    list of Gate
+
+    Raises
+    ------
+    FastRankEvalError
+        If a gate cannot be read, or names a measure or a score column that is not requested.
+    """
+    if not texts:
+        return []
+    from fastrank_eval.engine.conventions import measures_in_force, profile_of, requested_names
+    from fastrank_eval.measures.likelihood import sampling_rate_of
+    from fastrank_eval.measures.parser import requested_measures
+    from fastrank_eval.results.gates import gate
+
+    gates = [gate(text) for text in texts]
+    requested = requested_measures(measures)
+    conventions = None if profile is None else profile_of(profile)
+    find_computed = requested
+    if compared:
+        from fastrank_eval.analysis.compare import with_clustered_errors
+
+        find_computed = with_clustered_errors(requested)
+    measured = measures_in_force(find_computed, conventions, sampling_rate_of(sampling_rate))
+    for each in gates:
+        each.require([str(m) for m in measured], scores, requested_names(requested, measured))
+    return gates
+
+
+def exit_if_failed(verdict: Verdict) -> None:
+    """Exit with code 3 and print the reasons if a gate has failed."""
+    if verdict.passed:
+        return
+    from fastrank_eval.results.format import printable
+
+    for failure in verdict.failures[:_MOST_REASONS]:
+        note(f"gate failed: {printable(str(failure))}")
+    remaining = len(verdict.failures) - _MOST_REASONS
+    if remaining > 0:
+        note(f"gate failed: {remaining:,} more")
+    raise click.exceptions.Exit(GATE_FAILED)

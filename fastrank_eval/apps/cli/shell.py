@@ -1,0 +1,365 @@
+"""Share exit codes, sections of ``--help`` and output between commands."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import gc
+import io
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = [
+    "SectionedCommand",
+    "SectionedOption",
+    "Shell",
+    "check_files",
+    "check_standard_output",
+    "emit",
+    "note",
+    "output_file",
+    "prepare_process",
+    "render_text",
+]
+
+
+_DEFAULT_WIDTH = 80
+#: Bytes of addresses that libraries reserve, and each of their threads. Most stay unused.
+_MIN_ADDRESSES, _ADDRESSES_PER_THREAD = 1_200_000_000, 64_000_000
+#: Names of files that stand for standard output.
+_STANDARD_OUTPUT = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
+#: Python collects garbage after 700 new objects, which takes a sixth of the start.
+_COLLECTION_THRESHOLD = 50_000
+
+
+class _HelpfulCommand(click.Command):
+    """A command that reports ``--help`` and ``--version`` it cannot write."""
+
+    def make_context(self, *args: Any, **keywords: Any) -> click.Context:
+        """Read the arguments and print help if they request it."""
+        with _report_write_errors():
+            return super().make_context(*args, **keywords)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command if the address space holds its imports."""
+        if not isinstance(self, click.Group):  # a group runs before --help of its commands
+            _check_address_space()
+        return super().invoke(ctx)
+
+
+class Shell(_HelpfulCommand, click.Group):
+    """Turns expected errors into one line and an exit code."""
+
+    command_class = _HelpfulCommand
+
+    def main(self, *args: Any, **keywords: Any) -> Any:
+        """Run the program; exit with 2 if help cannot be written."""
+        try:
+            return super().main(*args, **keywords)
+        except OutputError as error:  # help of the program, before any command runs
+            note(f"error: {error}")
+            sys.exit(2)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command and map errors to exit codes.
+
+        ==== ===============
+        2    bad input
+        130  interruption
+        141  closed pipe
+        ==== ===============
+        """
+        try:
+            return super().invoke(ctx)
+        except FastRankEvalError as error:
+            from fastrank_eval.results.format import printable
+
+            _exit(2, f"error: {printable(str(error))}")
+        except MemoryError:
+            _exit(
+                1,
+                "error: out of memory; sort the rows by group and pass --presorted or "
+                "--order grouped to stream them, or name fewer --score columns.",
+            )
+        except KeyboardInterrupt:
+            _exit(130, "interrupted.")
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            _exit(
+                1,
+                "error: the system starts no further thread; raise the limits of processes and "
+                "memory (ulimit -u, ulimit -v), or pass --threads 1.",
+            )
+        except BrokenPipeError:
+            _discard_output(sys.stdout)
+            _exit(141)
+
+
+def _check_address_space() -> None:
+    """Refuse a limit of virtual memory that is too low.
+
+    C++ libraries abort where Python raises. Under a limit, libraries that are not imported yet
+    are configured to reserve fewer addresses.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB for each thread
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # 1 GiB at its first use
+    processors = os.cpu_count() or 1
+    needed = _MIN_ADDRESSES + processors * _ADDRESSES_PER_THREAD
+    if limit < needed:
+        _exit(
+            1,
+            f"error: virtual memory is limited to {limit // 10**6} MB (ulimit -v), and a run needs "
+            f"{-(-needed // 10**6)} MB on {processors} processors; raise the limit, and bound "
+            "memory with --memory.",
+        )
+
+
+class _ClosedOutput(io.StringIO):
+    """A replacement for a standard output that the caller has closed."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "it is closed")
+
+
+class _TextBuffer(io.StringIO):
+    """A buffer with the encoding of standard output."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return sys.stdout.encoding
+
+
+class SectionedOption(click.Option):
+    """An option with the heading under which ``--help`` lists it.
+
+    Parameters
+    ----------
+    *args, **keywords
+        As in click.Option.
+    section : str
+        The heading.
+    """
+
+    def __init__(self, *args: Any, section: str, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.section = section
+
+
+class SectionedCommand(_HelpfulCommand):
+    """A command whose ``--help`` lists its options by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one list of options per section, in order of first use."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections.setdefault(getattr(param, "section", "Other"), []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+def _freeze_objects() -> None:
+    """Skip the last garbage collection, which takes 0.2 s."""
+    if "duckdb" not in sys.modules:  # its bindings would print warnings of leaks
+        gc.freeze()
+
+
+def prepare_process() -> None:
+    """Make the process start and end fast, and accept names in any script."""
+    # Objects made by imports live until the end; collecting garbage among them takes 0.2 s.
+    gc.set_threshold(_COLLECTION_THRESHOLD)
+    atexit.register(_freeze_objects)
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def render_text(renderable: RenderableType, width: int | None = None) -> str:
+    """Render for standard output, or for a file of a given width.
+
+    Parameters
+    ----------
+    renderable : rich renderable
+    width : int, optional
+        Columns of a file, which gets no colours. By default the width of the terminal, with
+        colours if there is one.
+
+    Returns
+    -------
+    str
+        Lines without trailing blanks.
+    """
+    from rich.console import Console
+
+    buffer = _TextBuffer()
+    console = Console(
+        file=buffer,
+        width=width,
+        force_terminal=width is None and sys.stdout.isatty(),
+    )
+    console.width = console.width or _DEFAULT_WIDTH  # COLUMNS=0 means unknown
+    console.print(renderable)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def emit(text: str) -> None:
+    """Write all of a text to standard output, or raise.
+
+    Parameters
+    ----------
+    text : str
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written, for example to a full disk.
+    BrokenPipeError
+        If the reader has closed the pipe.
+    """
+    with _report_write_errors():
+        click.echo(text, nl=False)
+        sys.stdout.flush()
+
+
+def check_standard_output(alternative: str = "--output FILE") -> None:
+    """Refuse a closed standard output before the work starts.
+
+    Parameters
+    ----------
+    alternative : str
+        The option that names a file.
+
+    Raises
+    ------
+    OutputError
+        If standard output is closed.
+    """
+    if isinstance(sys.stdout, _ClosedOutput):
+        raise OutputError(f"standard output is closed; open it, or name a file: {alternative}.")
+
+
+def output_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the file of an option; None for standard output."""
+    return None if value in _STANDARD_OUTPUT else value
+
+
+def check_files(
+    files: Mapping[str, str | None],
+    overwrite: bool,
+    sources: Sequence[str],
+    input_format: str | None = None,
+) -> list[str]:
+    """Refuse files that cannot be written before the work starts.
+
+    Parameters
+    ----------
+    files : mapping of str to str or None
+        File by option.
+    overwrite : bool
+        Whether files that exist may be replaced.
+    sources : sequence of str
+        The inputs. None of them may be written.
+    input_format : str, optional
+        The format of every source. By default the suffix decides.
+
+    Returns
+    -------
+    list of str
+        The files to write, the last option first.
+
+    Raises
+    ------
+    OutputError
+        If a file cannot be written, is part of the input or of a later input, or is named twice.
+    """
+    from fastrank_eval._lib.files import check_writable
+    from fastrank_eval.io.paths import would_read
+
+    options = [option for option in reversed(list(files)) if files[option] is not None]
+    paths = [str(files[option]) for option in options]
+    for option, file in zip(options, paths, strict=True):
+        if file == "-":
+            raise OutputError(f"{option}: must be a file, got '-'; name one.")
+    targets = [check_writable(file, overwrite) for file in paths]
+    if len(set(targets)) < len(targets):
+        raise OutputError(f"{' and '.join(files)} both name {paths[-1]!r}: name two files.")
+    for file, target in zip(paths, targets, strict=True):
+        if target.exists() and any(_reads(source, target) for source in sources):
+            raise OutputError(f"{file!r} is part of the input: name another file.")
+    for option, file, target in zip(options, paths, targets, strict=True):
+        for source in sources:
+            if would_read(source, target, input_format, arrow=option == "--save-state"):
+                raise OutputError(
+                    f"{option}: must lie outside the input {source!r}, got {file!r}; a later run "
+                    "would read it, so name a file in another folder."
+                )
+    return paths
+
+
+def _reads(source: str, target: Path) -> bool:
+    """Tell whether reading `source` reads the file `target`."""
+    import glob
+
+    if source == "-":
+        return False
+    paths = [source] if Path(source).exists() else glob.glob(source, recursive=True)
+    return any(target.is_relative_to(os.path.realpath(path)) for path in paths)
+
+
+@contextmanager
+def _report_write_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_output(sys.stdout)
+        raise OutputError(f"cannot write to standard output: {error.strerror}.") from error
+
+
+def note(text: str) -> None:
+    """Print a line to standard error; ignore a failure to write it."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _discard_output(sys.stderr)
+
+
+def _exit(code: int, message: str = "") -> NoReturn:
+    if message:
+        note(message)
+    raise click.exceptions.Exit(code)
+
+
+def _discard_output(stream: Any) -> None:
+    """Redirect a stream to the null device, so that flushing cannot fail."""
+    if isinstance(stream, _ClosedOutput):
+        return
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, stream.fileno())
+    os.close(null_device)

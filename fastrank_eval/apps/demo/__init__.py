@@ -1,0 +1,24 @@
+"""Make realistic impressions of known quality.
+
+They are the test and benchmark data of fastrank_eval.
+
+Every value is a pure function of (seed, row number, group number): the same seed gives the same
+rows for any batch size, file count or machine, and 10**9 rows need no more memory than a batch.
+"""
+
+from __future__ import annotations
+
+from fastrank_eval.apps.demo.binormal import binormal_auc, binormal_shift
+from fastrank_eval.apps.demo.parquet import Written, write_parquet
+from fastrank_eval.apps.demo.recipe import Recipe
+from fastrank_eval.apps.demo.rows import Impressions, impressions
+
+__all__ = [
+    "Impressions",
+    "Recipe",
+    "Written",
+    "binormal_auc",
+    "binormal_shift",
+    "impressions",
+    "write_parquet",
+]

@@ -1,0 +1,202 @@
+"""Write a month of nights in which things go wrong.
+
+Each night is a folder ``day=YYYY-MM-DD``. The month shows what a nightly report is for.
+
+Two models score every impression: `score_a`, in production, and `score_b`, a little better. The
+click rate drifts up, weekends are thinner, and of 30 nights
+
+* the 12th: `score_b` is broken, its AUC falls to 0.56;
+* the 16th: the partition is there, and has no rows;
+* from the 20th: `score_b` is the same for every row of the slot `side`;
+* the 24th: a fourth of the rows; the others come late (`write_late`), and the night is run again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+from fastrank_eval.apps.demo.recipe import Recipe, check_whole
+from fastrank_eval.apps.demo.rows import Impressions
+
+__all__ = ["BAD", "BROKEN_SLOT", "EMPTY", "FIRST", "LATE", "main", "write_late", "write_month"]
+
+FIRST = dt.date(2026, 11, 1)
+NIGHTS = 30
+#: Which nights, counted from 1.
+BAD, EMPTY, BROKEN_SLOT, LATE = 12, 16, 20, 24
+_MOST_NIGHTS = 3650
+_WEEKEND = 0.8
+
+
+def write_month(
+    folder: str | os.PathLike[str],
+    *,
+    nights: int = NIGHTS,
+    rows: int = 20_000,
+    seed: int = 0,
+    first: dt.date = FIRST,
+) -> list[Path]:
+    """Write a folder a night, in place of those that are there.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    nights : int
+        1 to 3650.
+    rows : int
+        Of a working day; at least 100.
+    seed : int
+        0 to 2**32 - 1.
+    first : date
+
+    Returns
+    -------
+    list of Path
+        The file of each night: ``day=2026-11-01/part-00000.parquet``.
+
+    Raises
+    ------
+    ArgumentError
+        An option outside its range.
+    OutputError
+        Something cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = write_month(folder, nights=2, rows=100)
+    ...     [path.parent.name for path in written]
+    ['day=2026-11-01', 'day=2026-11-02']
+    """
+    check_whole("nights", nights, 1, _MOST_NIGHTS)
+    _check(rows, seed)
+    written = []
+    for night in range(1, nights + 1):
+        table = _rows_of(night, rows, seed, first)
+        if night == LATE:
+            table = table.slice(0, _on_time(table))
+        path = _file(Path(folder), night, first, part=0)
+        written.append(_write(table, path))
+        path.with_name("part-00001.parquet").unlink(missing_ok=True)
+    return written
+
+
+def write_late(
+    folder: str | os.PathLike[str],
+    *,
+    rows: int = 20_000,
+    seed: int = 0,
+    first: dt.date = FIRST,
+) -> Path:
+    """Write the rows that the 24th night lacked, as a second file of it.
+
+    Parameters
+    ----------
+    folder : path
+    rows, seed, first : optional
+        As `write_month` was called.
+
+    Returns
+    -------
+    Path
+    """
+    _check(rows, seed)
+    table = _rows_of(LATE, rows, seed, first)
+    return _write(table.slice(_on_time(table)), _file(Path(folder), LATE, first, part=1))
+
+
+def _check(rows: int, seed: int) -> None:
+    check_whole("rows", rows, 100, 10**9)
+    check_whole("seed", seed, 0, 2**32 - 1)
+
+
+def _file(folder: Path, night: int, first: dt.date, part: int) -> Path:
+    day = first + dt.timedelta(days=night - 1)
+    return folder / f"day={day}" / f"part-{part:05d}.parquet"
+
+
+def _rows_of(night: int, rows: int, seed: int, first: dt.date) -> pa.Table:
+    day = first + dt.timedelta(days=night - 1)
+    many = round(
+        rows * (_WEEKEND if day.weekday() >= 5 else 1.0) * (0.97 + 0.06 * (night * 7 % 10) / 9)
+    )
+    recipe = Recipe(
+        0 if night == EMPTY else many,
+        seed=(seed << 16) + night,
+        auc_a=0.72,
+        auc_b=0.56 if night == BAD else 0.74,
+        rho=0.9,
+        click_rate=min(0.04 + 0.0004 * night, 0.2),
+        decimals_b=None,
+        median_size=12,
+        max_size=120,
+    )
+    table = Impressions(recipe).reader().read_all().drop_columns(["day"])
+    table = table.replace_schema_metadata(None)
+    return _without_side(table) if night >= BROKEN_SLOT else table
+
+
+def _without_side(table: pa.Table) -> pa.Table:
+    side = np.asarray(table.column("slot").cast(pa.string()).to_pylist()) == "side"
+    score = np.array(table.column("score_b").to_numpy())
+    score[side] = np.float32(0.04)
+    at = table.schema.get_field_index("score_b")
+    return table.set_column(at, table.schema.field(at), pa.array(score, pa.float32()))
+
+
+def _on_time(table: pa.Table) -> int:
+    """Rows of the first groups, a fourth of all."""
+    users = table.column("user_id").to_numpy()
+    at = len(users) // 4
+    while 0 < at < len(users) and users[at] == users[at - 1]:
+        at += 1
+    return at
+
+
+def _write(table: pa.Table, path: Path) -> Path:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(table, draft)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error}") from error
+    return path
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--nights", type=int, default=NIGHTS, help="How many.")
+@click.option("--rows", type=int, default=20_000, help="Rows of a working day.")
+@click.option("--seed", type=int, default=0, help="Random seed.")
+@click.option("--late", is_flag=True, help="Write the late rows of the 24th night, nothing else.")
+def main(folder: Path, nights: int, rows: int, seed: int, late: bool) -> None:
+    """Write a month of nights to FOLDER, as day=2026-11-01 and so on."""
+    try:
+        written: Sequence[Path] = (
+            [write_late(folder, rows=rows, seed=seed)]
+            if late
+            else write_month(folder, nights=nights, rows=rows, seed=seed)
+        )
+    except FastRankEvalError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"wrote {len(written)} files to {folder}")
+
+
+if __name__ == "__main__":
+    main()

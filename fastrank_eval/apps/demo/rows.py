@@ -1,0 +1,508 @@
+"""Make rows as columns.
+
+They are pure functions of seed, row number and group number.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastrank_eval.apps.demo.binormal import Floats, inverse_normal, logistic
+from fastrank_eval.apps.demo.counter import (
+    Permutation,
+    Uint64s,
+    bits,
+    permuted_ids,
+    stream_key,
+    uniform,
+)
+from fastrank_eval.apps.demo.recipe import (
+    GRADE_SHARES,
+    LARGEST_GROUP,
+    Ids,
+    IdStyle,
+    Labels,
+    Order,
+    Recipe,
+    ScoreModel,
+    ScoreType,
+    check_whole,
+)
+
+__all__ = [
+    "BATCH_ROWS",
+    "MOST_BATCH_ROWS",
+    "GroupLayout",
+    "Impressions",
+    "group_sizes",
+    "impressions",
+]
+
+
+_WIDEST = 16
+_MOST_ROWS = 1 << 23
+
+
+def group_sizes(width: int, median: int, largest: int, key: int) -> NDArray[np.int64]:
+    """Compute the sizes of 2**width groups.
+
+    They are evenly spaced quantiles of a generalised Pareto law.
+
+    ``size(u) = 1 + (median - 1) (x**t - 1) / (x - 1)`` with ``t = -log2(1 - u)``; x is such that
+    the top quantile equals `largest`. For median 20 and largest 10**5 the tail is
+    ``P(size > s) ~ s**-1.46``. The first 2**j groups hold evenly spaced quantiles for every j, so a
+    short log has the same median and a tail in proportion; within that, `key` decides the order.
+
+    Parameters
+    ----------
+    width : int
+        1 to 16.
+    median, largest : int
+        1 < median < largest, or both equal: then every group has that size.
+    key : int
+        From `fastrank_eval.apps.demo.counter.stream_key`.
+
+    Returns
+    -------
+    int64 array of length 2**width
+        Sizes, 1 and above.
+
+    References
+    ----------
+    Pickands. Statistical inference using extreme order statistics. Annals of Statistics 3(1), 1975.
+    doi:10.1214/aos/1176343003
+
+    Examples
+    --------
+    >>> sizes = group_sizes(10, 20, 5000, key=1)
+    >>> int(sizes.max()), int(sizes.min())
+    (5000, 1)
+    """
+    count = 1 << width
+    if median == largest:
+        return np.full(count, median, dtype=np.int64)
+    target = (largest - 1) / (median - 1)
+    low, high = 0.0, target
+    for _ in range(100):
+        base = 0.5 * (low + high)
+        total = 0.0
+        for _ in range(width + 1):  # (x**(width + 1) - 1) / (x - 1), sound at x = 1
+            total = total * base + 1.0
+        low, high = (base, high) if total < target else (low, base)
+
+    # Odd multiples of 1/2, 1/4, 1/8, ...: each doubling fills the gaps of the one before, in an
+    # order drawn at random so that a size cannot be read off the group's number.
+    chance = bits(key, np.arange(count, dtype=np.uint64))
+    rank = np.zeros(count, dtype=np.int64)
+    for level in range(width):
+        first = 1 << level
+        order = np.argsort(chance[first : 2 * first], kind="stable")
+        rank[first : 2 * first] = (2 * order + 1) << (width - 1 - level)
+
+    depth = -np.log2(1.0 - (rank + 0.5) / count)
+    spread = depth if base == 1.0 else (base**depth - 1.0) / (base - 1.0)
+    sizes = np.rint(1.0 + (median - 1) * spread).astype(np.int64)
+    return np.clip(sizes, 1, largest)
+
+
+class GroupLayout:
+    """Which rows belong to which group, for any number of rows.
+
+    Parameters
+    ----------
+    median, largest : int
+        As for `group_sizes`.
+    key : int
+        From `fastrank_eval.apps.demo.counter.stream_key`.
+
+    Attributes
+    ----------
+    block_groups, block_rows : int
+        Groups and rows of one block; group ``b * block_groups + g`` has the size of group g.
+    sizes : int64 array of length block_groups
+        Group sizes of a block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> layout = GroupLayout(3, 3, key=0)
+    >>> layout.group_of(np.array([0, 2, 3, 3_000_000_000])).tolist()
+    [0, 0, 1, 1000000000]
+    >>> layout.groups(7)
+    3
+    """
+
+    def __init__(self, median: int, largest: int, key: int) -> None:
+        width = _WIDEST
+        sizes = group_sizes(width, median, largest, key)
+        while width > 6 and int(sizes.sum()) > _MOST_ROWS:
+            width -= 1
+            sizes = group_sizes(width, median, largest, key)
+        self.sizes = sizes
+        self._starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
+        self.block_groups = int(sizes.size)
+        self.block_rows = int(self._starts[-1])
+        self._group = np.repeat(np.arange(sizes.size, dtype=np.uint16), sizes)
+
+    def group_of(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Look up the group number of each row number, in any order.
+
+        Returns a new int64 array.
+        """
+        block = np.floor_divide(row, self.block_rows, dtype=np.int64)
+        group: NDArray[np.int64] = self._group[row - block * self.block_rows].astype(np.int64)
+        block *= self.block_groups
+        group += block
+        return group
+
+    def groups(self, rows: int) -> int:
+        """Count the groups that the first `rows` rows touch.
+
+        The last one may be touched in part.
+        """
+        block, rest = divmod(rows, self.block_rows)
+        started = int(np.searchsorted(self._starts[:-1], rest, side="left"))
+        return block * self.block_groups + started
+
+    def next_start(self, row: int) -> int:
+        """Find the row number of the first group that starts at `row` or later."""
+        block, rest = divmod(row, self.block_rows)
+        start = self._starts[np.searchsorted(self._starts, rest, side="left")]
+        return block * self.block_rows + int(start)
+
+
+BATCH_ROWS = 1 << 17
+MOST_BATCH_ROWS = 1 << 24
+_CHUNK_ROWS = 1 << 14
+_ROW_BITS = 17  # a chunk of whole groups: fewer than _CHUNK_ROWS + LARGEST_GROUP < 2**17 rows
+
+# Numbers of the random streams. A change here changes every generated row.
+_SIZES, _SHUFFLE, _IDS, _GROUP, _LABEL, _SHARED, _OWN, _SHOWN = range(8)
+
+_SLOTS = (("feed", 128, 1.0), ("top", 64, 1.5), ("side", 32, 0.75), ("footer", 32, 0.25))
+_COUNTRIES = (
+    ("US", 64), ("IN", 48), ("BR", 32), ("DE", 24), ("GB", 24),
+    ("JP", 20), ("FR", 16), ("ID", 12), ("MX", 8), ("NL", 8),
+)  # fmt: skip
+_SLOT_NAMES = [name for name, _, _ in _SLOTS]
+_SLOT_OF = np.repeat(np.arange(len(_SLOTS), dtype=np.int32), [share for _, share, _ in _SLOTS])
+_PULL_OF = np.repeat([pull for _, _, pull in _SLOTS], [share for _, share, _ in _SLOTS])
+_COUNTRY_NAMES = [name for name, _ in _COUNTRIES]
+_COUNTRY_OF = np.repeat(
+    np.arange(len(_COUNTRIES), dtype=np.int32), [share for _, share in _COUNTRIES]
+)
+_FIRST_DAY = (dt.date(2024, 1, 1) - dt.date(1970, 1, 1)).days
+_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), dtype=np.uint16)
+
+Columns: TypeAlias = dict[str, NDArray[Any]]
+
+
+def impressions(
+    rows: int,
+    *,
+    seed: int = 0,
+    ids: Ids = "int",
+    id_style: IdStyle | None = None,
+    labels: Labels = "click",
+    order: Order = "sorted",
+    score_type: ScoreType = "float32",
+    auc_a: float = 0.75,
+    auc_b: float = 0.72,
+    rho: float = 0.6,
+    click_rate: float = 0.03,
+    decimals_a: int | None = None,
+    decimals_b: int | None = 4,
+    median_size: int = 20,
+    max_size: int = LARGEST_GROUP,
+    days: int = 7,
+    batch_rows: int = BATCH_ROWS,
+) -> pa.RecordBatchReader:
+    """Stream impressions with a label and the scores of two models.
+
+    They tell what users saw, what they clicked and how two models scored it.
+
+    Given the label y, the latent scores are ``z ~ N(d y, 1)``, independent of user and slot, so the
+    pooled AUC and the AUC inside every group have the same closed form, ``Phi(d / sqrt(2))``. The
+    score is ``logistic(log(rate / (1 - rate)) + d z - d**2 / 2)``, a strictly increasing map of z.
+    How often a user clicks varies (``3 u**2`` times the rate) and so does it by slot.
+
+    Parameters
+    ----------
+    rows : int
+        Number of rows, 0 to 10**12.
+    seed, ids, id_style, labels, order, score_type : optional
+        See `Recipe`.
+    auc_a, auc_b, rho, click_rate, decimals_a, decimals_b : optional
+        See `Recipe`. Rounding lowers the AUC a little; ``Impressions.recipe.model_b.auc`` is exact.
+    median_size, max_size, days : optional
+        See `Recipe`.
+    batch_rows : int, default 131072
+        Rows of a batch, 1 to 2**24, the last one shorter. It never changes a row.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Columns, none with nulls: `user_id` int64 or string; `click` or `grade` int8; `score_a`,
+        `score_b` float32 or float64, from 0 to 1; `weight` float32, multiples of 1/64 from 0.25
+        to 4; `slot` dictionary of string; `country` string, one a user; `day` date32.
+
+    Raises
+    ------
+    ArgumentError
+        An option outside its range.
+
+    Examples
+    --------
+    >>> table = impressions(1000, seed=1).read_all()
+    >>> table.num_rows
+    1000
+    >>> table.equals(impressions(1000, seed=1, batch_rows=7).read_all())
+    True
+    """
+    recipe = Recipe(
+        rows, seed, ids, id_style, labels, order, score_type, auc_a, auc_b, rho, click_rate,
+        decimals_a, decimals_b, median_size, max_size, days,
+    )  # fmt: skip
+    return Impressions(recipe).reader(batch_rows)
+
+
+@dataclass(frozen=True)
+class _Attributes:
+    """Fields cut from one random word of a row: slot byte, day, weight."""
+
+    slot: NDArray[np.int64]
+    day: NDArray[np.int32]
+    weight: NDArray[np.float32]
+
+
+class Impressions:
+    """The rows of a recipe.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What to generate.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of the batches; its metadata holds the recipe as JSON under the key `data_gen`.
+    groups : int
+        Number of groups.
+
+    Examples
+    --------
+    >>> Impressions(Recipe(0)).groups
+    0
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self._layout = GroupLayout(recipe.median_size, recipe.max_size, self._key(_SIZES))
+        self._model_a, self._model_b = recipe.model_a, recipe.model_b
+        self._permutation = Permutation(recipe.rows, self._key(_SHUFFLE))
+        self.groups = self._layout.groups(recipe.rows)
+        self.schema = self._schema()
+
+    def _key(self, stream: int) -> int:
+        return stream_key(self.recipe.seed, stream)
+
+    def _schema(self) -> pa.Schema:
+        recipe = self.recipe
+        score = pa.float32() if recipe.score_type == "float32" else pa.float64()
+        fields = [
+            ("user_id", pa.int64() if recipe.ids == "int" else pa.string()),
+            (recipe.label, pa.int8()),
+            ("score_a", score),
+            ("score_b", score),
+            ("weight", pa.float32()),
+            ("slot", pa.dictionary(pa.int32(), pa.string())),
+            ("country", pa.string()),
+            ("day", pa.date32()),
+        ]
+        return pa.schema(
+            [pa.field(name, kind, nullable=False) for name, kind in fields],
+            metadata={"data_gen": recipe.to_json()},
+        )
+
+    def reader(self, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+        """Start a new stream over all rows; parameters as for `impressions`."""
+        check_whole("batch_rows", batch_rows, 1, MOST_BATCH_ROWS)
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(batch_rows))
+
+    def _batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Cut the chunks, which are the same for every batch size, into batches."""
+        pending: list[Columns] = []
+        count = 0
+        for chunk in self._chunks():
+            size, start = chunk["score_a"].size, 0
+            while start < size:
+                stop = min(size, start + batch_rows - count)
+                pending.append({name: values[start:stop] for name, values in chunk.items()})
+                count += stop - start
+                start = stop
+                if count == batch_rows:
+                    yield self._batch(pending)
+                    pending, count = [], 0
+        if pending:
+            yield self._batch(pending)
+
+    def _batch(self, parts: list[Columns]) -> pa.RecordBatch:
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        arrays = [
+            self._user_ids(columns["group"]),
+            pa.array(columns["label"]),
+            pa.array(columns["score_a"]),
+            pa.array(columns["score_b"]),
+            pa.array(columns["weight"]),
+            pa.DictionaryArray.from_arrays(pa.array(columns["slot"]), pa.array(_SLOT_NAMES)),
+            pa.array(_COUNTRY_NAMES).take(pa.array(columns["country"])),
+            pa.array(columns["day"]).view(pa.date32()),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _chunks(self) -> Iterator[Columns]:
+        rows, order = self.recipe.rows, self.recipe.order
+        start = 0
+        while start < rows:
+            stop = min(rows, start + _CHUNK_ROWS)
+            if order == "sorted":
+                stop = min(rows, self._layout.next_start(stop))
+            row = np.arange(start, stop, dtype=np.uint64)
+            if order == "shuffled":
+                row = self._permutation(row)
+            chunk = self._columns(row)
+            yield _sorted_by_score(chunk) if order == "sorted" else chunk
+            start = stop
+
+    def _columns(self, row: Uint64s) -> Columns:
+        recipe = self.recipe
+        group = self._layout.group_of(row.view(np.int64))
+        member = bits(self._key(_GROUP), group.view(np.uint64))
+        shown = self._shown(row)
+        label = self._labels(row, uniform(member), _PULL_OF[shown.slot])
+        # Country takes the low byte of the word whose high bits are the user's propensity.
+        country = _COUNTRY_OF[(member & np.uint64(255)).view(np.int64)]
+
+        shared = inverse_normal(uniform(bits(self._key(_SHARED), row)))
+        own = inverse_normal(uniform(bits(self._key(_OWN), row)))
+        own *= np.sqrt(1.0 - recipe.rho * recipe.rho)
+        own += recipe.rho * shared
+        return {
+            "group": group,
+            "label": label,
+            "score_a": self._scores(shared, label, self._model_a, recipe.decimals_a),
+            "score_b": self._scores(own, label, self._model_b, recipe.decimals_b),
+            "weight": shown.weight,
+            "slot": _SLOT_OF[shown.slot],
+            "country": country,
+            "day": shown.day,
+        }
+
+    def _shown(self, row: Uint64s) -> _Attributes:
+        words = bits(self._key(_SHOWN), row)
+        slot = (words & np.uint64(255)).view(np.int64)
+        day = ((words >> np.uint64(8)) & np.uint64(0xFFFF)).view(np.int64)
+        day *= self.recipe.days
+        day >>= 16
+        day += _FIRST_DAY
+        # weight = 1/4 + 15/4 u**2, cut to multiples of 1/64, exact in float32 and in any sum
+        share = (words >> np.uint64(40)).view(np.int64)
+        share *= share
+        share >>= 24
+        share *= 241
+        share >>= 24
+        share += 16
+        weight = share.astype(np.float32)
+        weight *= np.float32(1.0 / 64.0)
+        return _Attributes(slot, day.astype(np.int32), weight)
+
+    def _labels(self, row: Uint64s, propensity: Floats, pull: Floats) -> NDArray[np.int8]:
+        """Draw labels that are positive at the rate of the recipe.
+
+        The probability is ``rate (1 + s (3 u**2 pull - 1))``, whose mean is the rate.
+        """
+        rate = self.recipe.positive_rate
+        highest = 3.0 * max(pull for _, _, pull in _SLOTS) - 1.0
+        spread = min(1.0, (1.0 / rate - 1.0) / highest)
+        chance = propensity * propensity
+        chance *= pull
+        chance *= 3.0 * spread * rate
+        chance += rate * (1.0 - spread)
+        draw = uniform(bits(self._key(_LABEL), row))
+        label = (draw < chance).view(np.int8)
+        if self.recipe.labels == "grade":
+            (relevant,) = np.nonzero(label)
+            quantile = draw[relevant] / chance[relevant]
+            steps = np.cumsum(GRADE_SHARES)[:-1]
+            label[relevant] += np.searchsorted(steps, quantile, side="right").astype(np.int8)
+        return label
+
+    def _scores(
+        self, noise: Floats, label: NDArray[np.int8], model: ScoreModel, decimals: int | None
+    ) -> NDArray[Any]:
+        z = label.astype(np.float64)
+        z *= model.shift
+        z += noise
+        z *= model.slope
+        z += model.intercept
+        score = logistic(z)
+        if decimals is not None:
+            scale = float(10**decimals)
+            score *= scale
+            np.rint(score, out=score)
+            score /= scale
+        return score.astype(self.recipe.score_type, copy=False)
+
+    def _user_ids(self, group: NDArray[np.int64]) -> pa.Array:
+        recipe = self.recipe
+        if recipe.ids == "int":
+            if recipe.style == "dense":
+                return pa.array(group)
+            return pa.array(permuted_ids(recipe.seed, _IDS, group.view(np.uint64)))
+        if recipe.order == "shuffled":
+            return self._names(group)
+        edges = np.concatenate(([True], group[1:] != group[:-1]))
+        return self._names(group[edges]).take(pa.array(np.cumsum(edges) - 1))
+
+    def _names(self, group: NDArray[np.int64]) -> pa.Array:
+        if self.recipe.style == "dense":
+            return pa.array(["u_" + str(number) for number in group.tolist()], type=pa.string())
+        words = permuted_ids(self.recipe.seed, _IDS, group.view(np.uint64))
+        text = np.empty((group.size, 9), dtype=np.uint16)
+        text[:, 0] = np.frombuffer(b"u_", dtype=np.uint16)[0]
+        text[:, 1:] = _HEX[words.astype(">i8").view(np.uint8).reshape(-1, 8)]
+        offsets = np.arange(group.size + 1, dtype=np.int32) * np.int32(18)
+        return pa.StringArray.from_buffers(group.size, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def _sorted_by_score(chunk: Columns) -> Columns:
+    """Order a chunk of whole groups by `score_a` inside groups.
+
+    Descending; ties by row number.
+    """
+    group, score = chunk["group"], chunk["score_a"]
+    local = (group - group[0]).view(np.uint64)
+    if score.dtype == np.float32:
+        # Positive floats order as their bits do: group, flipped score and row fit one word.
+        key = local << np.uint64(32)
+        key |= (~score.view(np.uint32)).astype(np.uint64)
+        key <<= np.uint64(_ROW_BITS)
+        key |= np.arange(score.size, dtype=np.uint64)
+        key.sort()
+        key &= np.uint64((1 << _ROW_BITS) - 1)
+        order = key.view(np.int64)
+    else:
+        order = np.argsort(-score, kind="stable")
+        order = order[np.argsort(local[order].astype(np.uint16), kind="stable")]
+    return {
+        name: values if name in ("group", "country") else values[order]
+        for name, values in chunk.items()
+    }

@@ -1,0 +1,1 @@
+"""Report every night on the models of a team."""

@@ -1,0 +1,359 @@
+"""Read the configuration of a nightly report."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastrank_eval._lib.arguments import CHOICES, typed
+from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval.apps.nightly.config_checks import (
+    ConfigErrors,
+    Key,
+    TableReader,
+    check_tables,
+    choice,
+    count,
+    names,
+    number,
+    optional_names,
+    share,
+    text,
+)
+from fastrank_eval.apps.nightly.dates import MAX_NIGHTS, date_fields, fill_date
+from fastrank_eval.apps.nightly.night import MOST_SCORES, STATES, GateTexts, QualityLimits
+from fastrank_eval.groups.ties import TIES
+from fastrank_eval.io.paths import would_read
+
+__all__ = ["EXAMPLE", "TABLES", "NightlyConfig", "read_config"]
+
+
+EXAMPLE = """\
+# The inputs, measures, limits and outputs of `fastrank-eval nightly`.
+# Relative paths begin at the folder of this file. Keys with a '#' before them are optional and
+# show an example, or the default.
+
+title = "Click prediction"
+
+[source]
+# {date} is the night: 2026-11-19. {date:%Y%m%d} is 20261119. A path, a folder, a glob, or a list.
+path = "logs/day={date}"
+# format = "parquet"                  # parquet, arrow, csv, tsv; by default from the files
+# where = "slot <> 'footer'"          # only these rows; {date} may be used here too
+
+[columns]
+group = "user_id"                     # or a list: ["user_id", "session"]
+label = "click"
+# weight = "weight"                   # weight of each row
+# item = "item_id"                    # for ties = "item"
+# subtopics = "topics"                # for measures of diversity
+
+[models]
+scores = ["score_a", "score_b"]       # one column a model
+baseline = "score_a"                  # the others are compared with it
+
+[evaluate]
+measures = ["GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC"]    # AUC(se=None): faster, no interval
+# confidence = 0.95
+# profile = "catboost"                # the conventions of another tool
+# ties = "expected"                   # expected, input, item, best, worst
+# undefined = "skip"                  # skip, zero, one, error; "skip,nDCG=one"
+# groups = "all"                      # all, with_relevant
+# unretrieved = "error"               # null scores: error, allow
+# unjudged = "error"                  # null labels: error, allow, drop
+# weight_rows = "ignore"              # by default refuse measures that cannot use weights
+# score_type = "given"                # given, float32
+# sampling_rate = 0.1                 # share of the negatives that models were trained on
+# order = "auto"                      # auto, sorted, grouped, scattered
+# threads = 4
+# memory = "4GB"
+# spill_dir = "."
+
+[slices]
+by = ["slot", "country", "@rows:1,5,20,100"]
+min_groups = 30                       # slices of fewer groups are left out
+
+[gates]
+# Conditions that must not hold (exit code 3).
+# On the night and its differences from the baseline:
+fail_if = ["GAUC ci_high < 0.55", "GAUC delta_ci_high < -0.01"]
+# On the differences of each model from itself on the night before, and a week before:
+# fail_if_yesterday = ["GAUC delta_ci_high < -0.02"]
+# fail_if_last_week = ["GAUC delta_ci_high < -0.02"]
+# The fewest distinct scores that a model may give to all rows or to a slice; 0 allows any. By
+# default one score fails the night, and 2 to 9 for 100 rows or more make it "changed".
+# min_distinct_scores = 2
+
+[quality]
+# Limits of the rows themselves (exit code 4).
+min_rows = 1000
+min_groups = 30
+max_single_class_share = 0.95
+# min_coverage = 0.05                 # share of the groups that GAUC uses
+# max_tie_rate = 0.2                  # share of the rows with a tied score in their group
+# max_null_share = 0.01               # nulls of any column
+# In scaled median absolute deviations of the last 14 nights with rows (of 28 days):
+max_volume_drift = 10.0
+max_ctr_drift = 10.0
+# ties = true                         # false: skip the tie rate, which takes time
+
+[history]
+file = "history.db"                   # SQLite; docs/HISTORY.md describes its tables
+# report = "nightly"                  # name of the report; by default the name of this file
+# states = "slices"                   # kept to merge weeks: everything, slices, rows, groups
+
+[output]
+# folder = "report"                   # a page for each night and index.html; needs [report]
+# nights = 30                         # nights on a page
+"""
+
+_FORMATS = ("parquet", "arrow", "csv", "tsv")
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+#: Every table with its keys; `""` are the keys before the first table.
+TABLES: dict[str, dict[str, Key]] = {
+    "": {"title": Key(text, "Nightly report")},
+    "source": {
+        "path": Key(names, (), required=True),
+        "format": Key(choice(*_FORMATS)),
+        "where": Key(text),
+    },
+    "columns": {
+        "group": Key(names, (), required=True),
+        "label": Key(text, "", required=True),
+        "weight": Key(text),
+        "item": Key(text),
+        "subtopics": Key(text),
+    },
+    "models": {"scores": Key(names, (), required=True), "baseline": Key(text)},
+    "evaluate": {
+        "measures": Key(names, ("GAUC", "AUC", "nDCG@10", "LogLoss", "PCOC")),
+        "confidence": Key(number(0), 0.95),
+        "profile": Key(text),
+        "ties": Key(choice(*TIES)),
+        "undefined": Key(text),
+        "groups": Key(choice(*CHOICES["groups"])),
+        "unretrieved": Key(choice(*CHOICES["unretrieved"])),
+        "unjudged": Key(choice(*CHOICES["unjudged"])),
+        "weight_rows": Key(choice(*CHOICES["weight_rows"])),
+        "score_type": Key(choice(*CHOICES["score_type"])),
+        "sampling_rate": Key(number(0)),
+        "order": Key(choice(*CHOICES["order"])),
+        "threads": Key(count(1)),
+        "memory": Key(text),
+        "spill_dir": Key(text),
+    },
+    "slices": {"by": Key(optional_names, ()), "min_groups": Key(count(1), 30)},
+    "gates": {
+        "fail_if": Key(optional_names, ()),
+        "fail_if_yesterday": Key(optional_names, ()),
+        "fail_if_last_week": Key(optional_names, ()),
+        "min_distinct_scores": Key(count(0, MOST_SCORES)),
+    },
+    "quality": {
+        "min_rows": Key(count(0), 1),
+        "min_groups": Key(count(0), 1),
+        "min_coverage": Key(share),
+        "max_single_class_share": Key(share),
+        "max_tie_rate": Key(share),
+        "max_null_share": Key(share),
+        "max_volume_drift": Key(number(0)),
+        "max_ctr_drift": Key(number(0)),
+        "ties": Key(_boolean, True),
+    },
+    "history": {
+        "file": Key(text, "history.db"),
+        "report": Key(text),
+        "states": Key(choice(*STATES), "slices"),
+    },
+    "output": {"folder": Key(text), "nights": Key(count(1, MAX_NIGHTS), 30)},
+}
+
+
+@dataclass(frozen=True)
+class NightlyConfig:
+    """A configuration file, checked.
+
+    Parameters
+    ----------
+    file : Path
+        The file. Relative paths in it begin at its folder.
+    title : str
+    paths : tuple of str
+        Paths of the rows of a night, with ``{date}``; see `dates.fill_date`.
+    where : str or None
+        A condition on rows, also with ``{date}``.
+    scores : tuple of str
+        Score columns of the models.
+    baseline : str or None
+        The model that the others are compared with.
+    measures : tuple of str
+    options : dict of str to object
+        The other arguments of `evaluate` in the file, by name.
+    gates : GateTexts
+    quality : QualityLimits
+    history : Path
+    report : str
+        Name of the report in history; by default the name of the file without its suffix.
+    states : str
+        States kept to merge nights, one of `night.STATES`.
+    folder : Path or None
+        Folder of the pages; None for no pages.
+    nights : int
+        Number of nights on a page.
+    """
+
+    file: Path
+    title: str
+    paths: tuple[str, ...]
+    where: str | None
+    scores: tuple[str, ...]
+    baseline: str | None
+    measures: tuple[str, ...]
+    options: dict[str, Any]
+    gates: GateTexts
+    quality: QualityLimits
+    history: Path
+    report: str
+    folder: Path | None
+    nights: int = 30
+    states: str = "slices"
+
+    def sources(self, date: dt.date) -> list[str]:
+        """Return the paths of a night."""
+        return [_resolve(self.file, fill_date(path, date)) for path in self.paths]
+
+    def source_of(self, path: str | os.PathLike[str]) -> str | None:
+        """Return the path of the source that would read a file, or None.
+
+        A source reads its folder or pattern. For ``logs/day={date}`` that includes ``logs``, which
+        a reader of all nights reads. The folder of the configuration is allowed.
+
+        Parameters
+        ----------
+        path : path
+        """
+        target = Path(os.path.realpath(path))
+        for source in self.paths:
+            pattern = source
+            for date in date_fields(source):
+                pattern = pattern.replace(date, "*")
+            pattern = fill_date(pattern, dt.date.min)
+            paths = [pattern, *self._partition_root(pattern)]
+            # A format makes a source read files of any suffix.
+            if any(would_read(_resolve(self.file, each), target, "parquet") for each in paths):
+                return source
+        return None
+
+    def _partition_root(self, path: str) -> list[str]:
+        """Return the folder above the first ``key=value`` with a wildcard."""
+        parts = path.rstrip("/").split("/")
+        # A last part with a suffix is a file.
+        folders = parts[:-1] if Path(parts[-1]).suffix else parts
+        indices = (index for index, part in enumerate(folders) if re.match(r"[^*?\[]+=.*\*", part))
+        first = next(indices, None)
+        if first is None:
+            return []
+        root_path = "/".join(parts[:first]) or ("/" if first else ".")
+        own = os.path.realpath(self.file.parent)
+        return [] if os.path.realpath(_resolve(self.file, root_path)) == own else [root_path]
+
+    def condition(self, date: dt.date) -> str | None:
+        """Return the condition on the rows of a night."""
+        return None if self.where is None else fill_date(self.where, date)
+
+
+@typed
+def read_config(path: str | os.PathLike[str]) -> NightlyConfig:
+    """Read a configuration and report all errors in it at once.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file; ``fastrank-eval nightly --init`` writes one with every key explained.
+
+    Returns
+    -------
+    NightlyConfig
+
+    Raises
+    ------
+    ArgumentError
+        One line per error: file, table, key, value and remedy.
+    """
+    shown = os.fspath(path)
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise ArgumentError(
+            f"{shown}: there is no such file; 'fastrank-eval nightly --init {shown}' writes an "
+            "example."
+        ) from None
+    except OSError as error:
+        raise ArgumentError(f"{shown}: cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{shown}: is not UTF-8 text: {error.reason}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ArgumentError(f"{shown}: is not TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        reason = "too many brackets" if isinstance(error, RecursionError) else error
+        raise ArgumentError(f"{shown}: is TOML that cannot be read: {reason}.") from None
+    errors = ConfigErrors(shown)
+    reader = TableReader(errors)
+    table_names = [name for name in TABLES if name]
+    for name, value in content.items():
+        if isinstance(value, dict) and name not in table_names:
+            hint = near(name, table_names)
+            reason = f"there is no such table.{hint} Tables are {', '.join(table_names)}."
+            errors.add(name, "", None, reason)
+    tables = {name: reader.table(name, content.get(name), TABLES[name]) for name in table_names}
+    top = {k: v for k, v in content.items() if k not in table_names and not isinstance(v, dict)}
+    tables[""] = reader.table("", top, TABLES[""])
+    check_tables(tables, errors)
+    if errors.errors:
+        raise ArgumentError("\n".join(errors.errors))
+    return _config(Path(path), tables)
+
+
+def _config(file: Path, tables: dict[str, dict[str, Any]]) -> NightlyConfig:
+    options_of_evaluate = {k: v for k, v in tables["evaluate"].items() if k != "measures"}
+    options = {**tables["columns"], **tables["slices"], **options_of_evaluate}
+    options["format"] = tables["source"]["format"]
+    if not options["by"]:
+        del options["by"], options["min_groups"]
+    if options["spill_dir"] is not None:
+        options["spill_dir"] = _resolve(file, options["spill_dir"])
+    folder = tables["output"]["folder"]
+    return NightlyConfig(
+        file=file,
+        title=tables[""]["title"],
+        paths=tables["source"]["path"],
+        where=tables["source"]["where"],
+        scores=tables["models"]["scores"],
+        baseline=tables["models"]["baseline"],
+        measures=tables["evaluate"]["measures"],
+        options={name: value for name, value in options.items() if value is not None},
+        gates=GateTexts(**tables["gates"]),
+        quality=QualityLimits(**tables["quality"]),
+        history=Path(_resolve(file, tables["history"]["file"])),
+        report=tables["history"]["report"] or file.stem,
+        states=tables["history"]["states"],
+        folder=None if folder is None else Path(_resolve(file, folder)),
+        nights=tables["output"]["nights"],
+    )
+
+
+def _resolve(file: Path, path: str) -> str:
+    """Resolve a path from the folder of the configuration; keep a URI."""
+    return path if "://" in path else str(file.parent / path)

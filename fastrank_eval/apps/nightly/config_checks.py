@@ -1,0 +1,467 @@
+"""Check the keys and tables of a configuration."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, near
+from fastrank_eval._lib.memory import parse_memory
+from fastrank_eval.apps.nightly.dates import (
+    check_date_fields,
+    date_fields,
+    depends_on_date,
+    fill_date,
+)
+from fastrank_eval.apps.nightly.gates import ComparedRow
+from fastrank_eval.apps.nightly.night import NightValue
+from fastrank_eval.engine.conventions import (
+    DEFAULTS,
+    measures_in_force,
+    profile_of,
+    requested_names,
+    undefined_policies,
+)
+from fastrank_eval.measures.likelihood import sampling_rate_of
+from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
+from fastrank_eval.results.gates import Gate, gate
+from fastrank_eval.slicing.parser import requested_slicing
+
+__all__ = [
+    "ConfigErrors",
+    "Key",
+    "TableReader",
+    "check_gate",
+    "check_tables",
+    "choice",
+    "count",
+    "names",
+    "number",
+    "optional_names",
+    "share",
+    "text",
+]
+
+
+_MAX_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a table.
+
+    Parameters
+    ----------
+    read : callable
+        Converts a value of TOML, or raises ValueError with the required form.
+    default : object
+        The value if the key is left out.
+    required : bool
+        Whether the key must be present.
+    """
+
+    read: Callable[[Any], Any]
+    default: Any = None
+    required: bool = False
+
+
+@dataclass
+class ConfigErrors:
+    """The errors of a configuration file, collected to be reported at once.
+
+    Parameters
+    ----------
+    file : str
+        The path as the user wrote it.
+    """
+
+    file: str
+    errors: list[str] = field(default_factory=list)
+    #: Tables with errors.
+    tables: set[str] = field(default_factory=set)
+
+    def add(self, table: str, key: str, value: object, reason: str) -> None:
+        """Add an error of a key, or of a table if the key is empty."""
+        self.tables.add(table or key)
+        key_text = f"[{table}]" if table else ""
+        if key:
+            key_text = f"{key_text} {key} = {_shown(value)}".strip()
+        self.errors.append(f"{self.file}: {key_text}: {reason}")
+
+    def check(
+        self,
+        table: str,
+        key: str,
+        value: object,
+        function: Callable[..., object],
+        *arguments: object,
+    ) -> Any:
+        """Call a function on the arguments or the value; collect its error.
+
+        Returns
+        -------
+        object
+            The result of the function; None if it raised.
+        """
+        try:
+            return function(*(arguments or (value,)))
+        except FastRankEvalError as wrong:
+            self.add(table, key, value, str(wrong))
+            return None
+
+
+class TableReader:
+    """Reads the tables of a file one by one.
+
+    Parameters
+    ----------
+    errors : ConfigErrors
+    """
+
+    def __init__(self, errors: ConfigErrors) -> None:
+        self._errors = errors
+
+    def table(self, name: str, given: Any, keys: Mapping[str, Key]) -> dict[str, Any]:
+        """Return the value or default of every key of a table.
+
+        Parameters
+        ----------
+        name : str
+            ``""`` for the keys before the first table.
+        given : object
+            The table in TOML; None if it is missing.
+        keys : mapping of str to Key
+        """
+        where = f"[{name}]" if name else "the top of the file"
+        if given is None:
+            given = {}
+        if not isinstance(given, Mapping):
+            self._errors.add("", name, given, f"must be a table; write [{name}] on a line.")
+            return {key: key_spec.default for key, key_spec in keys.items()}
+        for key, value in given.items():
+            if key not in keys:
+                reason = f"there is no such key.{near(key, keys)} {where} takes {', '.join(keys)}."
+                self._errors.add(name, key, value, reason)
+        values = {}
+        for key, key_spec in keys.items():
+            values[key] = key_spec.default
+            if key not in given:
+                if key_spec.required:
+                    self._errors.add(name, "", None, f"the key {key!r} is missing; add it.")
+                continue
+            try:
+                values[key] = key_spec.read(given[key])
+            except ValueError as form:
+                end = "" if str(form).endswith("?") else "."
+                self._errors.add(name, key, given[key], f"must be {form}{end}")
+        return values
+
+
+def text(value: Any) -> str:
+    """Accept a string with content."""
+    if not _has_content(value):
+        raise ValueError("a non-empty string")
+    return str(value)
+
+
+def _has_content(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+
+
+def names(value: Any) -> tuple[str, ...]:
+    """Accept a string, or a list of at least one string without repeats."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not values:
+        raise ValueError("a string or a list of strings, at least one")
+    for each in values:
+        if not _has_content(each):
+            raise ValueError(f"a list of non-empty strings, got {each!r}")
+        if values.count(each) > 1:
+            raise ValueError(f"a list of distinct strings, and {each!r} occurs twice")
+    return tuple(values)
+
+
+def optional_names(value: Any) -> tuple[str, ...]:
+    """Accept the values of `names`, or an empty list."""
+    return () if value == [] else names(value)
+
+
+def choice(*choices: str) -> Callable[[Any], str]:
+    """Accept one of the choices."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value not in choices:
+            hint = near(value, choices)
+            raise ValueError(f"one of {', '.join(map(repr, choices))}{'.' if hint else ''}{hint}")
+        return value
+
+    return read
+
+
+def count(minimum: int, maximum: int = 10**15) -> Callable[[Any], int]:
+    """Accept an integer from a minimum to a maximum."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise ValueError(f"an integer of at least {minimum}")
+        if value > maximum:
+            raise ValueError(f"an integer of at most {maximum:,}")
+        return value
+
+    return read
+
+
+def number(bound: float) -> Callable[[Any], float]:
+    """Accept a finite number above a bound."""
+
+    def read(value: Any) -> float:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        if not fits or not bound < value <= sys.float_info.max:
+            raise ValueError(f"a number above {bound:g}")
+        return float(value)
+
+    return read
+
+
+def share(value: Any) -> float:
+    """Accept a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError("a number from 0 to 1")
+    return float(value)
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
+
+
+#: Fields of values and differences of a night.
+_GATE_FIELDS = {
+    *(field.name for field in fields(NightValue)),
+    *(field.name for field in fields(ComparedRow)),
+    "dropped_share",
+}
+_QUOTED = r'"(?:[^"]|"")*"'
+#: A part of the label of a slice: name, operator, value or bin.
+_LABEL_PART = re.compile(rf'((?:{_QUOTED}|[^"<>=,])+)(?:<|>=|=)(?:{_QUOTED}|\[[^)]*\)|[^,"])*')
+
+
+def check_gate(each: Gate, key: str, baseline: str | None, by: Sequence[str]) -> None:
+    """Refuse a gate on values that no night of a report has.
+
+    Parameters
+    ----------
+    each : Gate
+    key : str
+        The key of ``[gates]``.
+    baseline : str or None
+    by : sequence of str
+        Valid slicings.
+
+    Raises
+    ------
+    ArgumentError
+        The gate needs a missing baseline, a field that a nightly report does not keep, or a slice
+        of no slicing.
+    """
+    slicings = (
+        [tuple(part.name for part in spec.columns) for spec in requested_slicing(by)] if by else []
+    )
+    for term in terms_of(each.condition):
+        if not isinstance(term, Term):
+            continue
+        if term.field not in _GATE_FIELDS:
+            raise ArgumentError(
+                f"a nightly report does not keep {term.field}; use 'fastrank-eval compare' or "
+                "'fastrank-eval evaluate' for it."
+            )
+        if key == "fail_if" and term.field in COMPARISON_FIELDS:
+            _check_compared(term, baseline)
+        if term.slice != ALL:
+            _check_slice(term, slicings, by)
+
+
+def _check_compared(term: Term, baseline: str | None) -> None:
+    if baseline is None:
+        raise ArgumentError(
+            f"{term.field} is a difference from a baseline, and there is none: name one in "
+            "[models]. For differences from earlier nights, write the gate in fail_if_yesterday or "
+            "fail_if_last_week."
+        )
+    if term.score == baseline:
+        raise ArgumentError(
+            f"{term.field} is a difference from the baseline, and {baseline!r} is the baseline; "
+            "name another model, or leave it out for every model."
+        )
+
+
+def _check_slice(term: Term, slicings: Sequence[tuple[str, ...]], by: Sequence[str]) -> None:
+    if not by:
+        shown = "[*]" if term.slice is None else repr(term.slice)
+        raise ArgumentError(f"there are no slices, such as {shown}; add the column to [slices] by.")
+    if term.slice is None:
+        return
+    columns = tuple(match[1] for match in _LABEL_PART.finditer(term.slice))
+    if columns not in slicings:
+        raise ArgumentError(
+            f"no slicing of [slices] gives a slice {term.slice!r}; the slicings are "
+            f"{', '.join(map(repr, by))}."
+        )
+
+
+def check_tables(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:
+    """Check the tables without errors against each other.
+
+    Parameters
+    ----------
+    tables : dict of str to dict
+        The values of each table by key.
+    errors : ConfigErrors
+        Errors of single keys; new errors are added.
+    """
+    failed_tables = frozenset(errors.tables)
+    if "source" not in failed_tables:
+        _check_source(tables["source"], errors)
+    if "models" not in failed_tables:
+        _check_models(tables["models"], errors)
+    if not failed_tables & {"models", "columns"}:
+        _check_columns(tables["columns"], tables["models"]["scores"], errors)
+    if not failed_tables & {"evaluate", "columns"}:
+        _check_options(tables, errors)
+    scores = tables["models"]["scores"]
+    require = None
+    if "evaluate" not in failed_tables:
+        columns = None if "columns" in failed_tables else tables["columns"]
+        require = _check_measures(tables["evaluate"], columns, scores, errors)
+    _check_gates(tables, failed_tables, require if "models" not in failed_tables else None, errors)
+
+
+def _check_gates(
+    tables: dict[str, dict[str, Any]],
+    failed_tables: frozenset[str],
+    require: Callable[[Gate], None] | None,
+    errors: ConfigErrors,
+) -> None:
+    by, baseline = tables["slices"]["by"], tables["models"]["baseline"]
+    slicings = [errors.check("slices", "by", spec, requested_slicing) for spec in by]
+    check_slices = None not in slicings and "slices" not in failed_tables
+    for key, texts in tables["gates"].items():
+        for condition in texts if isinstance(texts, tuple) else ():
+            parsed = errors.check("gates", key, condition, gate)
+            if parsed is None or require is None or not check_slices:
+                continue
+            errors_before = len(errors.errors)
+            errors.check("gates", key, condition, require, parsed)
+            if len(errors.errors) == errors_before:
+                errors.check("gates", key, condition, check_gate, parsed, key, baseline, by)
+
+
+def _check_source(source: dict[str, Any], errors: ConfigErrors) -> None:
+    texts = [("path", path) for path in source["path"]]
+    texts += [("where", source["where"])] if source["where"] else []
+    errors_before = len(errors.errors)
+    for key, value in texts:
+        errors.check("source", key, value, check_date_fields)
+    if len(errors.errors) > errors_before:
+        return
+    if source["where"]:
+        from fastrank_eval.io.filters import condition_of
+
+        sample = fill_date(source["where"], dt.date(2026, 11, 19))
+        errors.check("source", "where", source["where"], condition_of, sample)
+    same_fields = [braces for _, value in texts for braces in date_fields(value)]
+    problem = "every night would read the same rows"
+    if same_fields:
+        problem = (
+            f"several nights would read the same rows, as {same_fields[0]} is the same for them"
+        )
+    if not any(depends_on_date(value) for _, value in texts):
+        errors.add(
+            "source", "path", list(source["path"]),
+            problem + "; write {date} where the night's date stands, "
+            "as in 'logs/day={date}/*.parquet', or in where: \"day = '{date}'\".",
+        )  # fmt: skip
+
+
+def _check_models(models: dict[str, Any], errors: ConfigErrors) -> None:
+    scores, baseline = models["scores"], models["baseline"]
+    if baseline is not None and baseline not in scores:
+        reason = f"is none of the models {', '.join(map(repr, scores))}.{near(baseline, scores)}"
+        errors.add("models", "baseline", baseline, reason)
+    elif baseline is not None and len(scores) < 2:
+        reason = "there is no other model to compare with it; add one to scores, or leave it out."
+        errors.add("models", "baseline", baseline, reason)
+
+
+def _check_columns(columns: dict[str, Any], scores: tuple[str, ...], errors: ConfigErrors) -> None:
+    for part in ("label", "weight"):
+        if columns[part] in scores:
+            reason = "is a model too; name another column."
+            errors.add("columns", part, columns[part], reason)
+
+
+def _check_options(tables: dict[str, dict[str, Any]], errors: ConfigErrors) -> None:
+    options = tables["evaluate"]
+    confidence = options["confidence"]
+    if confidence >= 1:
+        errors.add("evaluate", "confidence", confidence, "must be below 1; write 0.95.")
+    if options["ties"] == "item" and tables["columns"]["item"] is None:
+        reason = "needs the column of item ids; add item to [columns]."
+        errors.add("evaluate", "ties", "item", reason)
+    undefined = options["undefined"]
+    if undefined is not None:
+        errors.check("evaluate", "undefined", undefined, undefined_policies)
+    if options["memory"] is not None:
+        errors.check("evaluate", "memory", options["memory"], parse_memory)
+
+
+def _check_measures(
+    options: dict[str, Any],
+    columns: dict[str, Any] | None,
+    scores: tuple[str, ...],
+    errors: ConfigErrors,
+) -> Callable[[Gate], None] | None:
+    """Check measures; return a check of gates, or None after an error."""
+    errors_before = len(errors.errors)
+    for each in options["measures"]:
+        errors.check("evaluate", "measures", each, requested_measures)
+    profile, rate = options["profile"], options["sampling_rate"]
+    if rate is not None:
+        errors.check("evaluate", "sampling_rate", rate, sampling_rate_of)
+    profile_conventions = None
+    if profile is not None:
+        profile_conventions = errors.check("evaluate", "profile", profile, profile_of)
+    if len(errors.errors) > errors_before:
+        return None
+    requested = requested_measures(list(options["measures"]))
+    measured = measures_in_force(requested, profile_conventions, sampling_rate_of(rate))
+    choices = (
+        DEFAULTS if profile_conventions is None else {**DEFAULTS, **profile_conventions.choices}
+    )
+    conventions = {name: options[name] or choices[name] for name in ("ties", "weight_rows")}
+    refuses_weights = columns is not None and columns["weight"] is not None
+    refuses_weights = refuses_weights and conventions["weight_rows"] == "refuse"
+    for m in measured:
+        refusal = m.refuses(conventions["ties"])
+        if refusal:
+            errors.add("evaluate", "measures", str(m), f"{refusal}.")
+        if refuses_weights and not m.uses_row_weights:
+            reason = "is a measure of rank positions, which cannot use weights of rows; leave it "
+            reason += "out, leave weight out of [columns], or write weight_rows = 'ignore'."
+            errors.add("evaluate", "measures", str(m), reason)
+        if columns is not None and m.needs_subtopics and columns["subtopics"] is None:
+            reason = "needs the column of subtopics; add subtopics to [columns]."
+            errors.add("evaluate", "measures", str(m), reason)
+    if len(errors.errors) > errors_before:
+        return None
+    texts, renamed = [str(m) for m in measured], requested_names(requested, measured)
+
+    def require(each: Gate) -> None:
+        each.require(texts, scores, renamed)
+
+    return require

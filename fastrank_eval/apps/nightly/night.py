@@ -1,0 +1,476 @@
+"""Define the types of a night: numbers, findings and status."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fastrank_eval.analysis.compare import with_clustered_errors
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.totals import RowStates, Sums
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.auc import PooledAUC
+from fastrank_eval.measures.parser import measure as measure_of
+
+__all__ = [
+    "EARLIER",
+    "KINDS",
+    "MOST_SCORES",
+    "PERIODS",
+    "STATES",
+    "CurveLine",
+    "EarlierFindings",
+    "Finding",
+    "GateOutcome",
+    "GateTexts",
+    "Night",
+    "NightDifference",
+    "NightQuality",
+    "NightValue",
+    "QualityLimits",
+    "SavedStates",
+    "SliceOfRun",
+    "display_name",
+    "display_names",
+    "slices_of_run",
+    "values_of",
+    "with_standard_errors",
+]
+
+
+@dataclass(frozen=True)
+class SliceOfRun:
+    """A slice of a run with its sums.
+
+    Parameters
+    ----------
+    by : str
+        The slicing as requested; ``""`` for all rows.
+    slice : str
+        The label of the slice; ``"all"`` for all rows.
+    sums : Sums
+    slice_index : int
+        Index of the slice in the sums.
+    row_states : RowStates
+        States of measures of all rows.
+    """
+
+    by: str
+    slice: str
+    sums: Sums
+    slice_index: int
+    row_states: RowStates
+
+
+def slices_of_run(evaluation: Evaluation) -> Iterator[SliceOfRun]:
+    """Yield all rows, then each slice of at least `min_groups` groups."""
+    plan, totals = evaluation.plan, evaluation.totals
+    yield SliceOfRun("", "all", totals.overall, 0, totals.shared.overall)
+    for slicing, sums, shared in zip(
+        plan.slicings, totals.slices, totals.shared.slices, strict=True
+    ):
+        encoded = slicing.slices()
+        for slice_index, label in zip(encoded.codes.tolist(), encoded.labels, strict=True):
+            if sums.groups(slice_index) >= plan.min_groups:
+                yield SliceOfRun(
+                    str(slicing.spec), label, sums, slice_index, shared.of(slice_index)
+                )
+
+
+def values_of(evaluation: Evaluation, hidden: frozenset[str]) -> list[NightValue]:
+    """Return the values of a run, each with its slicing.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    hidden : frozenset of str
+        Measures to leave out.
+    """
+    records = iter(evaluation.summary)
+    count = len(evaluation.plan.roles.scores) * len(evaluation.plan.measures)
+    return [
+        NightValue(
+            v.score, part.by, v.slice, v.measure, v.value, v.se, v.ci_low, v.ci_high,
+            v.effective_groups, v.groups, v.groups_used, v.rows_share, v.positives_share,
+            dict(v.dropped), v.caution,
+        )
+        for part in slices_of_run(evaluation)
+        for v in (next(records) for _ in range(count))
+        if v.measure not in hidden
+    ]  # fmt: skip
+
+
+def with_standard_errors(requested: Sequence[Measure]) -> tuple[Measure, ...]:
+    """Give AUC the standard error that `compare` computes.
+
+    Parameters
+    ----------
+    requested : sequence of Measure
+        If one of them names a standard error of AUC, they are returned as they are.
+    """
+    return (
+        tuple(requested) if any(map(_is_clustered, requested)) else with_clustered_errors(requested)
+    )
+
+
+def display_names(requested: Sequence[Measure], used: Sequence[Measure]) -> dict[str, str]:
+    """Map the text of a measure to its name on a night, where they differ.
+
+    Parameters
+    ----------
+    requested : sequence of Measure
+    used : sequence of Measure
+        The computed measures: the result of `with_standard_errors` under the profile.
+    """
+    if any(_is_clustered(each) for each in requested):
+        return {}
+    return {str(measure): _plain(measure) for measure in used if _is_clustered(measure)}
+
+
+def display_name(text: str, measures: Collection[str]) -> str:
+    """Return the name that a night uses for a computed measure."""
+    if text in measures:
+        return text
+    plain = _plain(measure_of(text))
+    return plain if plain in measures else text
+
+
+def _plain(measure: Measure) -> str:
+    return str(measure(se=None)) if _is_clustered(measure) else str(measure)
+
+
+def _is_clustered(measure: Measure) -> bool:
+    return isinstance(measure, PooledAUC) and measure.se == "clustered"
+
+
+#: Earlier nights that each night is compared with, and how many days they lie before it.
+EARLIER = {"yesterday": 1, "last_week": 7}
+#: Kinds of difference, in the order of the page.
+KINDS = ("baseline", *EARLIER)
+#: Periods whose nights are merged, in days, with the last night included.
+PERIODS = {"week": 7, "month": 30}
+
+
+@dataclass(frozen=True)
+class NightValue:
+    """A value of a night with its interval and coverage; see `MeasureValue`."""
+
+    score: str
+    by: str
+    slice: str
+    measure: str
+    value: float
+    se: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    effective_groups: float = math.nan
+    groups: int = 0
+    groups_used: int = 0
+    rows_share: float = math.nan
+    positives_share: float = math.nan
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    caution: str | None = None
+
+
+@dataclass(frozen=True)
+class NightDifference:
+    """The difference of a model from the baseline or an earlier night.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    """
+
+    kind: str
+    score: str
+    baseline: str
+    by: str
+    slice: str
+    measure: str
+    delta: float
+    se: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    relative: float = math.nan
+    p_value: float = math.nan
+    p_adjusted: float = math.nan
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class NightQuality:
+    """Counts and flags that show whether the rows of a night are sound.
+
+    Parameters
+    ----------
+    rows, groups, positives : int
+    ctr : float
+        Positives over rows.
+    coverage : float
+        Share of the groups that GAUC, or else the first measure, uses.
+    single_class_share : float
+        Share of the groups whose labels are all equal.
+    tie_rate : float
+        Share of the rows whose score of the baseline is tied within their group.
+    tie_rates : mapping of str to float
+        Tie rate of each model.
+    nulls : mapping of str to int
+        Nulls of each column read.
+    volume_drift, ctr_drift : float
+        Distance from the median of the last 14 nights with rows (of 28 days), in scaled median
+        absolute deviations; NaN with fewer than five.
+    flags : tuple of str
+        Descriptions of the problems.
+    """
+
+    rows: int
+    groups: int
+    positives: int
+    ctr: float
+    coverage: float
+    single_class_share: float
+    tie_rate: float
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    volume_drift: float = math.nan
+    ctr_drift: float = math.nan
+    flags: tuple[str, ...] = ()
+    tie_rates: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CurveLine:
+    """The curve of a model in a ROC or calibration chart."""
+
+    score: str
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class GateOutcome:
+    """The outcome of a gate."""
+
+    condition: str
+    passed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem or change of one model on one slice.
+
+    Numbers that do not exist are NaN.
+
+    Parameters
+    ----------
+    kind : str
+        ``"gate"``: a condition of the configuration is true or cannot be judged. ``"scores"``:
+        there are too few distinct scores. ``"change"``: a number without a gate is not as usual.
+    condition : str
+        The text of the gate; empty if the finding does not fail the night.
+    score, by, slice, measure : str
+        Empty if the gate names none.
+    compared : str
+        The kind of the difference of a gate, of `KINDS`; ``"baseline"`` or ``"before"`` for a
+        change; empty without a difference.
+    against : str
+        The model or the date of the value compared with.
+    value, ci_low, ci_high : float
+    base : float
+        The value compared with.
+    delta, delta_ci_low, delta_ci_high, p_adjusted : float
+    verdict : str
+        Verdict of the difference; see `NightDifference`.
+    field, operator : str
+        For a gate that limits one number: the name of the number, and the operator that fails the
+        night.
+    limit, number : float
+        Limit and number:
+
+        ============ =============================== =======================
+        kind         limit                           number
+        ============ =============================== =======================
+        ``"gate"``   limit of the gate               number that it limits
+        ``"scores"`` least number of distinct scores their number
+        ``"change"`` usual night-to-night movement   movement of the value
+        ============ =============================== =======================
+
+        A change from the baseline has the movement of the difference. NaN with too few earlier
+        nights.
+    detail : str
+        The reason why a gate cannot be judged.
+    since : datetime.date or None
+        The first of the consecutive nights with this finding, as far as history goes back; None
+        for a change from the night before.
+    nights : int
+        Number of these nights, with this one.
+    """
+
+    kind: str
+    condition: str = ""
+    score: str = ""
+    by: str = ""
+    slice: str = ""
+    measure: str = ""
+    compared: str = ""
+    against: str = ""
+    value: float = math.nan
+    ci_low: float = math.nan
+    ci_high: float = math.nan
+    base: float = math.nan
+    delta: float = math.nan
+    delta_ci_low: float = math.nan
+    delta_ci_high: float = math.nan
+    p_adjusted: float = math.nan
+    verdict: str = ""
+    field: str = ""
+    operator: str = ""
+    limit: float = math.nan
+    number: float = math.nan
+    detail: str = ""
+    since: dt.date | None = None
+    nights: int = 1
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key of the finding, equal on every night with the same finding."""
+        of = (self.measure, self.compared) if self.kind == "change" else ()
+        return self.kind, self.condition, self.score, self.by, self.slice, *of
+
+
+@dataclass(frozen=True)
+class EarlierFindings:
+    """The findings of an earlier night.
+
+    Parameters
+    ----------
+    status : str
+    findings : tuple of Finding
+    not_judged : frozenset of str
+        The texts of gates that were not judged.
+    """
+
+    status: str
+    findings: tuple[Finding, ...]
+    not_judged: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Night:
+    """All results of one night.
+
+    Parameters
+    ----------
+    status : str
+        ``"fine"``, ``"changed"``, ``"regression"`` or ``"data_quality"``.
+    findings : tuple of Finding
+        Problems and changes, the most important first.
+    notes : tuple of str
+        Earlier nights that it is not compared with, and the reasons.
+    periods : mapping of str to tuple of NightValue
+        ``"week"``, ``"month"``: the merged values of the last 7 and 30 nights, with this one.
+        Computed from saved states when a page is made; not stored in history.
+    period_nights : mapping of str to tuple of datetime.date
+        The merged nights of each period, ascending.
+    period_notes : tuple of str
+        Nights and slices that could not be merged, and the reasons.
+    """
+
+    date: dt.date
+    title: str
+    models: tuple[str, ...]
+    baseline: str | None
+    measures: tuple[str, ...]
+    sources: tuple[str, ...]
+    command: str
+    version: str
+    seconds: float
+    conventions: Mapping[str, object]
+    values: tuple[NightValue, ...]
+    quality: NightQuality
+    compared: tuple[NightDifference, ...] = ()
+    curves: Mapping[str, tuple[CurveLine, ...]] = field(default_factory=dict)
+    gates: tuple[GateOutcome, ...] = ()
+    status: str = "fine"
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    periods: Mapping[str, tuple[NightValue, ...]] = field(default_factory=dict)
+    period_nights: Mapping[str, tuple[dt.date, ...]] = field(default_factory=dict)
+    period_notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SavedStates:
+    """The saved states of a night.
+
+    Parameters
+    ----------
+    contents : mapping of str to bytes
+        Result of `State.to_bytes` by kind. Kinds without a measure are left out.
+    fingerprint : str
+        Equal for equal rows on any night; empty without a row.
+    """
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class GateTexts:
+    """Conditions that a night must not meet.
+
+    Parameters
+    ----------
+    fail_if : tuple of str
+        Conditions on the night and on its differences from the baseline.
+    fail_if_yesterday, fail_if_last_week : tuple of str
+        Conditions on the differences of each model from itself on the night before, and a week
+        before.
+    min_distinct_scores : int or None
+        The fewest distinct scores that a model may give to all rows or to a slice. None: one score
+        fails the night, and few scores are findings; see `few_scores`.
+    """
+
+    fail_if: tuple[str, ...] = ()
+    fail_if_yesterday: tuple[str, ...] = ()
+    fail_if_last_week: tuple[str, ...] = ()
+    min_distinct_scores: int | None = None
+
+
+@dataclass(frozen=True)
+class QualityLimits:
+    """Limits of the rows of a night; None is no limit.
+
+    Parameters
+    ----------
+    min_rows, min_groups : int
+    min_coverage, max_single_class_share, max_tie_rate, max_null_share : float or None
+        Shares, see `NightQuality`; the last one limits the nulls of each column over all rows.
+    max_volume_drift, max_ctr_drift : float or None
+        In scaled median absolute deviations, in both directions.
+    ties : bool
+        Compute the tie rate, which needs every group sorted.
+    """
+
+    min_rows: int = 1
+    min_groups: int = 1
+    min_coverage: float | None = None
+    max_single_class_share: float | None = None
+    max_tie_rate: float | None = None
+    max_null_share: float | None = None
+    max_volume_drift: float | None = None
+    max_ctr_drift: float | None = None
+    ties: bool = True
+
+
+#: Distinct scores that can be counted.
+MOST_SCORES = 1000
+
+
+#: What history keeps: all states; of slices only measures of groups; no slices; no slices and only
+#: measures of groups.
+STATES = ("everything", "slices", "rows", "groups")

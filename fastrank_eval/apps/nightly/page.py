@@ -1,0 +1,476 @@
+"""Write the page of a night."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.files import atomic_path
+from fastrank_eval.apps.nightly.night import CurveLine, Night, NightValue
+from fastrank_eval.apps.nightly.page_rows import (
+    Change,
+    NightSeries,
+    PageRow,
+    TopChanges,
+    activity_measure,
+    activity_unit,
+    top_changes,
+    values_by_activity,
+)
+from fastrank_eval.apps.nightly.pages import Links
+from fastrank_eval.apps.nightly.sentences import sentences
+from fastrank_eval.apps.nightly.text import (
+    STATUSES,
+    ago,
+    ago_exactly,
+    amount,
+    caution,
+    confidence_text,
+    convention,
+    count,
+    gate_texts,
+    how_sure,
+    interval,
+    meaning,
+    nights_text,
+    outcome_of,
+    period_nights,
+    share,
+)
+from fastrank_eval.results.format import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = [
+    "MAX_SLICES",
+    "check_libraries",
+    "night_content",
+    "page",
+    "policy",
+    "render",
+    "write_page",
+]
+
+
+#: The most rows of a table; larger pages open slowly.
+MAX_SLICES = 500
+_MAX_CHANGES = 6
+_MAX_TRENDS = 8
+_MAX_REASONS = 6
+#: The most cards of findings.
+_MAX_CARDS = 4
+_MARKS = {"gate": "gate failed", "scores": "too few distinct scores", "change": "changed"}
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_SECTIONS = (
+    ("headline", "Headline numbers"),
+    ("changes", "What changed most"),
+    ("trends", "Trends"),
+    ("slices", "Slices"),
+    ("curves", "Curves"),
+    ("quality", "Data quality"),
+    ("gates", "Gates"),
+    ("made", "How it was made"),
+)
+
+
+def night_content(series: NightSeries) -> dict[str, Any]:
+    """Return the values for the template of a night.
+
+    Parameters
+    ----------
+    series : NightSeries
+
+    Returns
+    -------
+    dict
+    """
+    from fastrank_eval.analysis.plots import styled
+    from fastrank_eval.apps.nightly import charts
+
+    night = series.last
+    headline = series.headline()
+    slices = [(name, series.slices(name)) for name in night.measures]
+    active = values_by_activity(night.values, activity_measure(night.measures))
+    with styled():
+        keys = [charts.key(index) for index in range(len(night.models))]
+        trends = [
+            (
+                charts.trend(f"trend-{index}", measure, series.nights, _past(series, measure)),
+                _by_night(series, measure),
+            )
+            for index, measure in enumerate(night.measures[:_MAX_TRENDS])
+        ]
+        curves = [
+            (chart, _labels(values))
+            for index, (kind, values) in enumerate(night.curves.items())
+            if (chart := charts.curve(f"curve-{index}", kind, values, night.models)) is not None
+        ]
+        activity = [
+            (
+                charts.activity(
+                    f"activity-{index}", _activity_title(by, active), values, night.models
+                ),
+                list(_buckets(series, values)),
+            )
+            for index, (by, values) in enumerate(active.items())
+        ]
+        qualities = [each.quality for each in series.nights]
+        quality_charts = [
+            charts.counts("rows", "Rows", series.nights, [q.rows for q in qualities]),
+            charts.counts("ctr", "CTR", series.nights, [q.ctr for q in qualities], percent=True),
+        ]
+    return {
+        "night": night,
+        "series": series,
+        "weekday": _DAYS[night.date.weekday()],
+        "level": confidence_text(night),
+        "sentences": sentences(night) or [meaning(night)],
+        "gate_texts": _shortened(gate_texts(night)),
+        "sections": _SECTIONS,
+        "kinds": series.kinds,
+        "headline": headline,
+        "cards": _cards(series, headline),
+        "change_boxes": _change_boxes(series),
+        "periods": _periods(series),
+        "keys": keys,
+        "trends": trends,
+        "bare": _without_intervals(series, night.measures[:_MAX_TRENDS]),
+        "edges": charts.edges(series.nights),
+        "untrended": night.measures[_MAX_TRENDS:],
+        "slices": [
+            (measure, rows[:MAX_SLICES], len(rows[MAX_SLICES:])) for measure, rows in slices if rows
+        ],
+        "activity": activity,
+        "curves": curves,
+        "quality_charts": quality_charts,
+    }
+
+
+def _cards(series: NightSeries, headline: Sequence[PageRow]) -> list[tuple[PageRow, str]]:
+    """Return the cards of headline values and findings, with marks."""
+    night = series.last
+    marks: dict[tuple[str, str, str], str] = {}
+    for one in night.findings:
+        mark = _MARKS.get(one.kind, "")
+        marks.setdefault((one.score, one.slice, one.measure), mark)
+    first = [row for row in headline if row.value.measure == night.measures[0]]
+    cards = {_key_of(row): row for row in first}
+    for key in list(marks):
+        row = series.row(*key)
+        if key not in cards and row is not None and len(cards) < len(first) + _MAX_CARDS:
+            cards[key] = row
+    return [(row, marks.get(key, "")) for key, row in cards.items()]
+
+
+def _key_of(row: PageRow) -> tuple[str, str, str]:
+    return row.value.score, row.value.slice, row.value.measure
+
+
+def _change_boxes(series: NightSeries) -> list[tuple[str, list[tuple[TopChanges, Change]], int]]:
+    """Return the top changes of each box, and the number of others."""
+    changes = top_changes(series.last)
+    boxes = []
+    for box in ("since", "baseline"):
+        if any((kind == "baseline") == (box == "baseline") for kind in series.kinds):
+            changes_of_box = [
+                m for m in changes if (m.difference.kind == "baseline") == (box == "baseline")
+            ]
+            rows = [(one, series.change(one.difference)) for one in changes_of_box[:_MAX_CHANGES]]
+            boxes.append((box, rows, len(changes_of_box) - len(rows)))
+    return boxes
+
+
+def _past(series: NightSeries, measure: str, slice_label: str = "all") -> Mapping[str, Any]:
+    return {model: series.past(model, slice_label, measure) for model in series.last.models}
+
+
+def _by_night(series: NightSeries, measure: str) -> list[tuple[dt.date, list[tuple[str, str]]]]:
+    """Format values and intervals of a trend, the last night first."""
+    digits = series.digits(measure)
+    columns = _past(series, measure).values()
+    rows = [
+        (night.date, [_cell(column[index], digits) for column in columns])
+        for index, night in enumerate(series.nights)
+    ]
+    return rows[::-1]
+
+
+def _without_intervals(series: NightSeries, measures: Sequence[str]) -> list[str]:
+    """Return the measures without intervals, whose trends have no band."""
+    with_intervals = {
+        value.measure
+        for night in series.nights
+        for value in night.values
+        if value.slice == "all" and math.isfinite(value.ci_low)
+    }
+    return [measure for measure in measures if measure not in with_intervals]
+
+
+def _activity_title(by: str, active: Mapping[str, Sequence[NightValue]]) -> str:
+    """Return a title, with the slicing if several count the same unit."""
+    first = active[by][0]
+    unit = activity_unit(first.slice)
+    same_unit = [each for each, values in active.items() if activity_unit(values[0].slice) == unit]
+    title = f"{first.measure} by {unit} of the group"
+    return f"{title}, {by}" if len(same_unit) > 1 else title
+
+
+def _buckets(
+    series: NightSeries, values: Sequence[NightValue]
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    digits = series.digits(values[0].measure, overall=False)
+    for bucket in dict.fromkeys(value.slice for value in values):
+        value_by_model = {value.score: value for value in values if value.slice == bucket}
+        yield (
+            bucket.lstrip("@"),
+            [_cell(value_by_model.get(model), digits) for model in series.last.models],
+        )
+
+
+def _labels(curves: Sequence[CurveLine]) -> str:
+    """Return the labels of curves that say more than the name of the model."""
+    labels = [
+        curve.label if curve.score in curve.label else f"{curve.score}: {curve.label}"
+        for curve in curves
+        if curve.label not in ("", curve.score)
+    ]
+    return "; ".join(labels)
+
+
+def _periods(
+    series: NightSeries,
+) -> tuple[
+    list[tuple[str, str]],
+    list[tuple[PageRow, list[tuple[str, str]]]],
+    list[tuple[str, str, list[tuple[str, str]]]],
+]:
+    """Return periods, their headline rows and their rows of slices."""
+    night = series.last
+    values_by_period = [
+        {(value.score, value.slice, value.measure): value for value in values}
+        for values in night.periods.values()
+    ]
+    rows = []
+    for row in series.headline():
+        key = row.value.score, "all", row.value.measure
+        if any(key in by for by in values_by_period):
+            digits = series.digits(row.value.measure)
+            rows.append((row, [_cell(by.get(key), digits) for by in values_by_period]))
+    keys = dict.fromkeys(key for by in values_by_period for key in by)
+    slice_rows = []
+    if night.measures:
+        digits = series.digits(night.measures[0], overall=False)
+        slice_rows = [
+            (
+                slice_label,
+                model,
+                [_cell(by.get((model, slice_label, measure)), digits) for by in values_by_period],
+            )
+            for model, slice_label, measure in keys
+            if slice_label != "all" and measure == night.measures[0]
+        ]
+    return (
+        [(name, period_nights(night, name)) for name in night.periods],
+        rows,
+        slice_rows[:MAX_SLICES],
+    )
+
+
+def _cell(value: NightValue | None, digits: int) -> tuple[str, str]:
+    """Format a value and its interval."""
+    if value is None:
+        return amount(math.nan, digits), ""
+    return amount(value.value, digits), interval(value.ci_low, value.ci_high, digits)
+
+
+def _shortened(reasons: Sequence[str]) -> list[str]:
+    remaining = len(reasons) - _MAX_REASONS
+    return [*reasons[:_MAX_REASONS], f"and {remaining} more"] if remaining > 0 else list(reasons)
+
+
+def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None) -> str:
+    """Return the page of a night.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        The page shows the latest; the others are for trends.
+    note : str
+        Text at the foot, such as the path of the history.
+    links : Links, optional
+        Addresses of the other pages.
+
+    Returns
+    -------
+    str
+        HTML that loads no other file. Every text of the nights is escaped.
+
+    Raises
+    ------
+    ValueError
+        If there is no night.
+    ArgumentError
+        If a library for pages is missing.
+    """
+    check_libraries()
+    series = NightSeries(nights)
+    return render("night.html", **night_content(series), note=note, links=links)
+
+
+def write_page(
+    nights: Sequence[Night],
+    path: str | os.PathLike[str],
+    *,
+    note: str = "",
+    overwrite: bool = True,
+    links: Links | None = None,
+) -> None:
+    """Write the page of a night to a file atomically.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        As in `page`.
+    path : str or path
+    note : str
+        As in `page`.
+    overwrite : bool
+        Whether an existing file may be replaced.
+    links : Links, optional
+        As in `page`.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    text = page(nights, note=note, links=links)
+    with atomic_path(path, overwrite=overwrite) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def check_libraries() -> None:
+    """Raise unless the libraries for pages are installed.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise ArgumentError(
+            f"pages need {' and '.join(missing)}, not installed: "
+            "pip install 'fastrank_eval[report]'."
+        )
+
+
+def render(template: str, *, forms: str = "'none'", **content: object) -> str:
+    """Fill a template.
+
+    Parameters
+    ----------
+    template : str
+    forms : str
+        As in `policy`.
+    **content : object
+        Values of the template. Texts are escaped and made printable.
+    """
+    from markupsafe import Markup
+
+    style, script = _style_and_script()
+    html = (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=policy(forms),
+            style=Markup(style),  # noqa: S704 (ours)
+            script=Markup(script),  # noqa: S704 (ours)
+            **content,
+        )
+    )
+    return _compact(html) + "\n"
+
+
+@cache
+def policy(forms: str = "'none'") -> str:
+    """Return the content security policy: own style and script only.
+
+    Parameters
+    ----------
+    forms : str
+        Allowed targets of forms.
+    """
+    style, script = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in _style_and_script()
+    )
+    return (
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        f"base-uri 'none'; form-action {forms}"
+    )
+
+
+@cache
+def _style_and_script() -> tuple[str, str]:
+    """Return the style and the script of a page."""
+    folder = files("fastrank_eval.apps.nightly") / "templates"
+    style, script = (
+        _compact((folder / name).read_text("utf-8")) for name in ("style.css", "tables.js")
+    )
+    return style, script
+
+
+def _compact(text: str) -> str:
+    """Remove empty lines and blanks around lines."""
+    return "\n".join(line for line in map(str.strip, text.splitlines()) if line)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from fastrank_eval.apps.nightly.charts import spark
+
+    environment = Environment(
+        loader=PackageLoader("fastrank_eval.apps.nightly", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    environment.globals.update(
+        ago=ago,
+        ago_exactly=ago_exactly,
+        caution=caution,
+        convention=convention,
+        count=count,
+        drift=_drift,
+        how_sure=how_sure,
+        key=_sort_key,
+        nights_text=nights_text,
+        outcome_of=outcome_of,
+        share=share,
+        spark=spark,
+        statuses=STATUSES,
+    )
+    return environment
+
+
+def _sort_key(number: float) -> str:
+    """Return the sort key of a cell; empty without a number."""
+    return f"{number:.6g}" if math.isfinite(number) else ""
+
+
+def _drift(deviations: float) -> str:
+    return f"drift {amount(deviations, 1, sign=True)}" if math.isfinite(deviations) else ""

@@ -1,0 +1,359 @@
+"""Compute the rows of the tables of a page."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fastrank_eval._lib.errors import FastRankEvalError
+from fastrank_eval.apps.nightly.night import KINDS, GateOutcome, Night, NightDifference, NightValue
+from fastrank_eval.apps.nightly.text import (
+    VerdictText,
+    amount,
+    confidence_of,
+    digits_of,
+    interval,
+    p_text,
+    verdict_text,
+)
+from fastrank_eval.measures.parser import find_computed, measure
+from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
+from fastrank_eval.results.gates import gate
+
+__all__ = [
+    "Change",
+    "NightSeries",
+    "PageRow",
+    "TopChanges",
+    "activity_measure",
+    "activity_unit",
+    "changed_slices",
+    "strength",
+    "top_changes",
+    "values_by_activity",
+]
+
+
+_SINCE = " (since "
+
+
+@dataclass(frozen=True)
+class TopChanges:
+    """The most important change of a model on a slice.
+
+    Parameters
+    ----------
+    difference : NightDifference
+    alarmed : bool
+        Whether a gate failed for it.
+    others : int
+        Number of other significant changes of the same model and slice, in other measures or from
+        other nights.
+    """
+
+    difference: NightDifference
+    alarmed: bool
+    others: int
+
+
+def top_changes(night: Night) -> list[TopChanges]:
+    """Return the significant changes, the most important first.
+
+    The order is: changes for which a gate failed, then changes of the first measure, then others;
+    among them worse before other changes, then by strength. The change of each model and slice is
+    chosen in the same order.
+
+    Parameters
+    ----------
+    night : Night
+
+    Returns
+    -------
+    list of TopChanges
+        For each model and slice at most one from the baseline and one since earlier nights.
+    """
+    confidence = confidence_of(night)
+    alarms = [_alarm(outcome, night) for outcome in night.gates if not outcome.passed]
+    changes_by_key: dict[tuple[bool, str, str, str], list[tuple[_Rank, NightDifference]]] = {}
+    for one in night.compared:
+        verdict = verdict_text(one, confidence)
+        if verdict.shown:
+            alarmed = any(alarm(one) for alarm in alarms)
+            other = one.measure not in night.measures[:1]
+            rank = not alarmed, other, verdict.tone != "bad", -strength(one)
+            key = one.kind == "baseline", one.score, one.by, one.slice
+            changes_by_key.setdefault(key, []).append((rank, one))
+    ranked = []
+    for changes in changes_by_key.values():
+        rank, one = min(changes, key=lambda each: each[0])
+        ranked.append((rank, TopChanges(one, not rank[0], len(changes) - 1)))
+    return [one for _, one in sorted(ranked, key=lambda each: each[0])]
+
+
+def changed_slices(night: Night) -> list[TopChanges]:
+    """Return `top_changes` of slices, without those of all rows."""
+    return [one for one in top_changes(night) if one.difference.slice != ALL]
+
+
+_Rank = tuple[bool, bool, bool, float]
+
+
+def strength(difference: NightDifference) -> float:
+    """Return a difference in standard errors; infinite if they are 0."""
+    if difference.se > 0:
+        ratio = abs(difference.delta) / difference.se
+        return ratio if math.isfinite(ratio) else 0.0
+    return math.inf if difference.se == 0 and abs(difference.delta) > 0 else 0.0
+
+
+def _alarm(outcome: GateOutcome, night: Night) -> Callable[[NightDifference], bool]:
+    """Return a test whether a failed gate failed for a difference."""
+    condition, _, since = outcome.condition.rpartition(_SINCE)
+    kind = since.removesuffix(")").replace(" ", "_") if condition else "baseline"
+    try:
+        requested = terms_of(gate(condition or outcome.condition).condition)
+        terms = [(t, _measures_of_term(t, night)) for t in requested if isinstance(t, Term)]
+    except FastRankEvalError:  # written by another version
+        terms = []
+    reasons = outcome.reason.split("; ")
+
+    def failed(one: NightDifference) -> bool:
+        for term, measures in terms:
+            if term.field in COMPARISON_FIELDS and one.kind != kind:
+                continue
+            fits = one.measure in measures and term.score in (None, one.score)
+            fits &= term.slice == one.slice if term.slice is not None else one.slice != ALL
+            # The reason names the model and slice that the condition leaves open.
+            names = [one.score] * (term.score is None) + [one.slice] * (term.slice is None)
+            slice_text = ", ".join(names)
+            if fits and (not names or any(text.startswith(f"{slice_text}: ") for text in reasons)):
+                return True
+        return False
+
+    return failed
+
+
+def _measures_of_term(term: Term, night: Night) -> list[str]:
+    """Return the measures of a term; a profile may have changed their options."""
+    wanted, measures = measure(term.measure), night.measures
+    requested = night.conventions.get("requested")
+    result = find_computed(wanted, measures, requested if isinstance(requested, Mapping) else {})
+    if result is not None or requested:
+        return [] if result is None else [str(result)]
+    # Nights of older versions lack the requested names.
+    return [
+        text
+        for text, one in zip(measures, map(measure, measures), strict=True)
+        if (one.name, one.cutoff) == (wanted.name, wanted.cutoff)
+        and all(one.chosen[name] == wanted.chosen[name] for name in wanted.given)
+    ]
+
+
+_ACTIVITY = re.compile(r"@(rows|positives)(<|=|>=)\d+(-\d+)?")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference as text for a page."""
+
+    difference: NightDifference
+    verdict: VerdictText
+    text: str
+    interval: str
+    p: str = ""
+
+    @classmethod
+    def of(cls, difference: NightDifference, confidence: float, digits: int) -> Change:
+        """Format a difference to a number of decimals."""
+        low, high = difference.ci_low, difference.ci_high
+        return cls(
+            difference,
+            verdict_text(difference, confidence),
+            amount(difference.delta, digits, sign=True),
+            interval(low, high, digits, sign=True),
+            p_text(difference),
+        )
+
+    @property
+    def strength(self) -> float:
+        """The difference in standard errors."""
+        return strength(self.difference)
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A value of the last night with its changes and past values.
+
+    Parameters
+    ----------
+    value : NightValue
+    model_index : int
+        Index of the model among the models.
+    text, interval : str
+    changes : dict of str to Change
+        Changes by kind.
+    past : tuple of float
+        The value on each night, NaN without one.
+    """
+
+    value: NightValue
+    model_index: int
+    text: str
+    interval: str
+    changes: dict[str, Change] = field(default_factory=dict)
+    past: tuple[float, ...] = ()
+
+    @property
+    def shown(self) -> bool:
+        """Whether any change is significant."""
+        return any(change.verdict.shown for change in self.changes.values())
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """The sort key: changes since earlier nights first, by strength."""
+        since = [change for kind, change in self.changes.items() if kind != "baseline"]
+        significant = [change for change in since if change.verdict.shown]
+        strongest = max((c.strength for c in significant or self.changes.values()), default=0.0)
+        return (not significant, not self.shown, -strongest)
+
+
+class NightSeries:
+    """The nights of a page, with lookup by model, slice and measure.
+
+    Parameters
+    ----------
+    nights : sequence of Night
+        Sorted by date; the last of several with the same date counts. The page shows the last
+        night.
+
+    Raises
+    ------
+    ValueError
+        If there is no night.
+    """
+
+    def __init__(self, nights: Sequence[Night]) -> None:
+        if not nights:
+            raise ValueError("there is no night to show.")
+        by_date = {night.date: night for night in nights}
+        self.nights = tuple(by_date[date] for date in sorted(by_date))
+        self.last = self.nights[-1]
+        self.confidence = confidence_of(self.last)
+        self._values = [
+            {(value.score, value.slice, value.measure): value for value in night.values}
+            for night in self.nights
+        ]
+        self._changes: dict[tuple[str, str, str], list[NightDifference]] = {}
+        for one in self.last.compared:
+            self._changes.setdefault((one.score, one.slice, one.measure), []).append(one)
+        self.kinds = tuple(
+            kind for kind in KINDS if any(one.kind == kind for one in self.last.compared)
+        )
+
+    @property
+    def dates(self) -> list[dt.date]:
+        """The dates of the nights."""
+        return [night.date for night in self.nights]
+
+    def past(self, model: str, slice_label: str, measure: str) -> list[NightValue | None]:
+        """Return a value on each night."""
+        return [values.get((model, slice_label, measure)) for values in self._values]
+
+    def digits(self, measure: str, overall: bool = True) -> int:
+        """Return the decimals of a measure on all rows or on slices."""
+        return digits_of(
+            value
+            for value in self.last.values
+            if value.measure == measure and (value.slice == "all") == overall
+        )
+
+    def headline(self) -> list[PageRow]:
+        """Return the rows of values on all rows, by measure and model."""
+        order = {measure: model_index for model_index, measure in enumerate(self.last.measures)}
+        rows = [
+            self._row(value, self.digits(value.measure))
+            for value in self.last.values
+            if value.slice == "all"
+        ]
+        last = len(order)
+        return sorted(rows, key=lambda row: (order.get(row.value.measure, last), row.model_index))
+
+    def slices(self, measure: str) -> list[PageRow]:
+        """Return the rows of a measure on slices, the strongest changes first."""
+        digits = self.digits(measure, overall=False)
+        rows = [
+            self._row(value, digits)
+            for value in self.last.values
+            if value.slice != "all" and value.measure == measure
+        ]
+        return sorted(rows, key=lambda row: row.rank)
+
+    def row(self, model: str, slice_label: str, measure: str) -> PageRow | None:
+        """Return the row of a value of the last night, or None."""
+        value = self._values[-1].get((model, slice_label, measure))
+        return (
+            None if value is None else self._row(value, self.digits(measure, slice_label == "all"))
+        )
+
+    def change(self, difference: NightDifference) -> Change:
+        """Format a difference of the last night."""
+        digits = self.digits(difference.measure, difference.slice == "all")
+        return Change.of(difference, self.confidence, digits)
+
+    def _row(self, value: NightValue, digits: int) -> PageRow:
+        models = self.last.models
+        key = (value.score, value.slice, value.measure)
+        changes = {
+            one.kind: Change.of(one, self.confidence, digits) for one in self._changes.get(key, ())
+        }
+        return PageRow(
+            value,
+            models.index(value.score) if value.score in models else len(models),
+            amount(value.value, digits),
+            interval(value.ci_low, value.ci_high, digits),
+            {kind: changes[kind] for kind in self.kinds if kind in changes},
+            tuple(math.nan if one is None else one.value for one in self.past(*key)),
+        )
+
+
+def activity_measure(measures: Sequence[str]) -> str:
+    """Return the measure to draw by activity: GAUC, or else the first.
+
+    Examples
+    --------
+    >>> activity_measure(["AUC", "GAUC(weight='positives')"])
+    "GAUC(weight='positives')"
+    """
+    gauc = (name for name in measures if name.partition("(")[0] == "GAUC")
+    return next(gauc, measures[0] if measures else "")
+
+
+def values_by_activity(values: Iterable[NightValue], measure: str) -> dict[str, list[NightValue]]:
+    """Return the values of a measure on slices by activity of groups.
+
+    Returns
+    -------
+    dict of str to list of NightValue
+        By slicing, with ascending buckets that do not overlap.
+    """
+    result: dict[str, list[NightValue]] = {}
+    for value in values:
+        if value.measure == measure and _ACTIVITY.fullmatch(value.slice):
+            result.setdefault(value.by, []).append(value)
+    for rows in result.values():
+        rows.sort(key=lambda value: _bucket_start(value.slice))
+    return result
+
+
+def activity_unit(bucket: str) -> str:
+    """Return what a bucket of activity counts: ``"rows"`` or ``"positives"``."""
+    match = _ACTIVITY.fullmatch(bucket)
+    return match[1] if match else ""
+
+
+def _bucket_start(label: str) -> tuple[int, bool]:
+    """Return the sort key of a bucket; ``<2`` comes before ``=2-4``."""
+    return int(re.findall(r"\d+", label)[0]), "<" not in label

@@ -1,0 +1,244 @@
+"""Write the pages of nights to a folder."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Protocol
+from urllib.parse import urlencode
+
+from fastrank_eval._lib.errors import FastRankEvalError, OutputError
+from fastrank_eval._lib.files import atomic_path
+from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night, NightValue
+from fastrank_eval.apps.nightly.periods import with_periods
+
+__all__ = ["LONGEST_QUERY", "FileLinks", "Links", "WebLinks", "check_pages", "write_pages"]
+
+
+#: The most characters of a query that the web view answers.
+LONGEST_QUERY = 4000
+
+
+class Links(Protocol):
+    """Addresses of pages; empty for pages that do not exist."""
+
+    #: The title of the page of `home`.
+    home_name: ClassVar[str]
+
+    @property
+    def before(self) -> dt.date | None:
+        """The night before the one shown."""
+
+    @property
+    def after(self) -> dt.date | None:
+        """The night after it."""
+
+    def home(self) -> str:
+        """Return the address of the first page."""
+
+    def night(self, date: dt.date) -> str:
+        """Return the address of a night."""
+
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return the address of a comparison of two nights."""
+
+    def slice(self, value: NightValue) -> str:
+        """Return the address of a measure on a slice over time."""
+
+
+@dataclass(frozen=True)
+class WebLinks:
+    """Addresses in the web view.
+
+    Parameters
+    ----------
+    before, after : dt.date or None
+    """
+
+    before: dt.date | None = None
+    after: dt.date | None = None
+    home_name: ClassVar[str] = "All nights"
+
+    def home(self) -> str:
+        """Return the address of the list of nights."""
+        return "/"
+
+    def night(self, date: dt.date) -> str:
+        """Return the address of a night."""
+        return f"/night/{date}"
+
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return the address of a comparison of two nights."""
+        return f"/beside?{urlencode({'first': first, 'second': second})}"
+
+    def slice(self, value: NightValue) -> str:
+        """Return the address of a slice; empty if it would be too long."""
+        requested = {"slice": value.slice, "measure": value.measure}
+        query = urlencode(requested, errors="replace")
+        return f"/slice?{query}" if len(query) <= LONGEST_QUERY else ""
+
+
+@dataclass(frozen=True)
+class FileLinks:
+    """Addresses of files in one folder, named by their nights.
+
+    Parameters
+    ----------
+    before, after : dt.date or None
+    """
+
+    before: dt.date | None = None
+    after: dt.date | None = None
+    home_name: ClassVar[str] = "Latest night"
+
+    def home(self) -> str:
+        """Return the file of the latest night."""
+        return "index.html"
+
+    def night(self, date: dt.date) -> str:
+        """Return the file of a night."""
+        return f"{date}.html"
+
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return nothing: no file compares two nights."""
+        return ""
+
+    def slice(self, value: NightValue) -> str:
+        """Return nothing: no file shows one slice."""
+        return ""
+
+
+#: Text that every page contains, and hardly any other file.
+_PAGE_MARK = b"<footer><p>fastrank_eval "
+
+
+def check_pages(config: NightlyConfig, dates: Iterable[dt.date]) -> None:
+    """Refuse an invalid folder or missing libraries before rows are read.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    dates : iterable of datetime.date
+        The nights to run.
+
+    Raises
+    ------
+    ArgumentError
+        If pages are requested and their libraries are not installed.
+    OutputError
+        If the folder cannot be created, or another file has the name of a page.
+    """
+    if config.folder is None:
+        return
+    _page_module().check_libraries()
+    for name in ("index", *dates):
+        _check_page(config.folder / f"{name}.html")
+    # Do not create the folder yet: a night that fails leaves nothing.
+    nearest = next(each for each in (config.folder, *config.folder.parents) if each.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return
+    problem = "may not be written" if nearest.is_dir() else "is no folder"
+    raise _folder_error(config, f"{str(nearest)!r} {problem}")
+
+
+def write_pages(config: NightlyConfig, night: Night) -> list[Path]:
+    """Write the page of a night, and ``index.html`` of the latest.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    night : Night
+        A night of the history, with its periods.
+
+    Returns
+    -------
+    list of Path
+        Empty without a folder.
+
+    Raises
+    ------
+    FastRankEvalError
+        If a page cannot be drawn or written. The history keeps the night.
+    """
+    if config.folder is None:
+        return []
+    try:
+        config.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _folder_error(config, str(error.strerror or error)) from error
+    page, index = config.folder / f"{night.date}.html", config.folder / "index.html"
+    with closing(History(config.history)) as history:
+        contents = {night.date: _draw_page(config, config.folder, history, night)}
+        _write_page(page, contents[night.date])
+        while True:
+            latest = history.dates()[-1]
+            if latest not in contents:
+                (latest_night,) = history.read(latest, latest)
+                contents[latest] = _draw_page(
+                    config, config.folder, history, with_periods(latest_night, history)
+                )
+            # Another run may have stored a later night: do not replace its page.
+            with history.transaction():
+                if history.dates()[-1] == latest:
+                    _write_page(index, contents[latest])
+                    return [page, index]
+
+
+def _folder_error(config: NightlyConfig, reason: str) -> OutputError:
+    return OutputError(
+        f"{config.file}: [output] folder {str(config.folder)!r} cannot be made: {reason}."
+    )
+
+
+def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Night) -> bytes:
+    first = last.date - dt.timedelta(days=config.nights - 1)
+    before = history.read(first, last.date - dt.timedelta(days=1), details_from=last.date)
+    links = _links(folder, history.dates(), last.date)
+    with TemporaryDirectory() as temporary:
+        path = Path(temporary) / "page.html"
+        try:
+            _page_module().write_page([*before, last], path, links=links)
+        except FastRankEvalError:
+            raise
+        except Exception as error:  # the history has the night, and other nights follow
+            raise OutputError(
+                f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
+                "is a fault of fastrank_eval, not of the rows; please report it."
+            ) from error
+        return path.read_bytes()
+
+
+def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
+    """Link to the nearest nights with pages in the folder."""
+    with_page = [each for each in dates if (folder / f"{each}.html").exists()]
+    before = [each for each in with_page if each < date]
+    after = [each for each in with_page if each > date]
+    return FileLinks(before[-1] if before else None, after[0] if after else None)
+
+
+def _check_page(path: Path) -> None:
+    """Refuse to replace a file that is no page."""
+    if path.is_file() and (content := path.read_bytes()) and _PAGE_MARK not in content:
+        raise OutputError(
+            f"[output] folder: must hold no other files of the names of pages, got {str(path)!r}, "
+            "which is no page of a night; name another folder, or remove the file."
+        )
+
+
+def _write_page(path: Path, content: bytes) -> None:
+    _check_page(path)
+    with atomic_path(path) as part:
+        part.write_bytes(content)
+
+
+def _page_module() -> Any:
+    """Import the module of pages, whose libraries are optional and slow."""
+    return import_module("fastrank_eval.apps.nightly.page")

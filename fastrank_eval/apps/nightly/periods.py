@@ -1,0 +1,302 @@
+"""Merge the nights of a week and a month."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fastrank_eval._lib.errors import MergeError, SourceError
+from fastrank_eval.apps.nightly.night import (
+    PERIODS,
+    Night,
+    NightValue,
+    SavedStates,
+    display_name,
+    values_of,
+)
+from fastrank_eval.apps.nightly.run import KINDS
+from fastrank_eval.apps.nightly.text import confidence_of
+from fastrank_eval.results.state import State
+
+__all__ = ["MOST_SCORES", "MergedNights", "NightMerger", "NightStates", "with_periods"]
+
+
+#: Pending bytes of states at which they are merged before more are read.
+MERGE_BYTES = 1 << 25
+
+
+@dataclass(frozen=True)
+class MergedNights:
+    """The merged values of several nights.
+
+    Parameters
+    ----------
+    values : tuple of NightValue
+        Values of all rows and of each slice.
+    dates : tuple of datetime.date
+        Dates of the nights, ascending.
+    notes : tuple of str
+        Nights and slices that could not be merged, and the reasons.
+    """
+
+    values: tuple[NightValue, ...] = ()
+    dates: tuple[dt.date, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class NightMerger:
+    """Merges the states of nights that are added one by one.
+
+    Nights with other conventions, measures or models than the latest are left out. So are slicings
+    that differ between nights, such as those by quantiles of each night.
+    """
+
+    def __init__(self) -> None:
+        self._total: State | None = None
+        self._latest: State | None = None
+        self._pending: list[tuple[dt.date, State]] = []
+        self._bytes = 0
+        self._dates: list[dt.date] = []
+        self._notes: list[str] = []
+        self._dropped: set[str] = set()
+
+    def add(self, date: dt.date, content: bytes | None) -> None:
+        """Add a night, or note why it is left out.
+
+        Parameters
+        ----------
+        date : datetime.date
+            Dates descend from call to call.
+        content : bytes or None
+            Result of `State.to_bytes`; None if the night has no state.
+        """
+        if content is None:
+            self._notes.append(f"{date} is left out: it has no saved state; run it again")
+            return
+        try:
+            state = State.from_bytes(content, name=f"the state of {date}")
+        except SourceError:
+            reason = "its saved state cannot be read"
+            self._notes.append(f"{date} is left out: {reason}; run it again, which replaces it")
+            return
+        # Skip empty nights, whose columns may have other types.
+        if not state.rows:
+            return
+        overall = state.without_slices()
+        try:
+            if self._latest is None:
+                self._latest = overall
+            self._latest.check_mergeable(overall)
+        except MergeError as error:
+            self._notes.append(f"{date} is left out: {error}")
+            return
+        self._pending.append((date, state))
+        self._bytes += len(content)
+        if self._bytes >= MERGE_BYTES:
+            self._merge_pending()
+
+    def result(self, confidence: float, min_groups: int = 1) -> MergedNights:
+        """Return the merged values of all nights so far.
+
+        They equal one run over all rows, to the last bit.
+
+        Parameters
+        ----------
+        confidence : float
+        min_groups : int
+            Leave out slices of fewer groups.
+        """
+        self._merge_pending()
+        if self._total is None:
+            return MergedNights(notes=tuple(self._notes))
+        evaluation = self._total.evaluation(confidence=confidence, min_groups=min_groups)
+        values = values_of(evaluation, frozenset())
+        return MergedNights(tuple(values), tuple(sorted(self._dates)), tuple(self._notes))
+
+    def _merge_pending(self) -> None:
+        """Merge the pending states into the total."""
+        if not self._pending:
+            return
+        totals = [] if self._total is None else [self._total]
+        states = self._with_common_slicings([*totals, *(state for _, state in self._pending)])
+        first, *others = states
+        try:
+            self._total = first.merge(*others, allow_repeated=True)
+            self._dates += [date for date, _ in self._pending]
+        except MergeError:
+            self._add_each(first, others, bool(totals))
+        self._pending.clear()
+        self._bytes = 0
+
+    def _add_each(self, first: State, others: Sequence[State], has_total: bool) -> None:
+        """Merge states one by one and leave out those with other column types."""
+        dates = iter([date for date, _ in self._pending])
+        if not has_total:
+            self._dates.append(next(dates))
+        self._total = first
+        for date, state in zip(dates, others, strict=True):
+            try:
+                self._total = self._total.merge(state, allow_repeated=True)
+                self._dates.append(date)
+            except MergeError as error:
+                self._notes.append(f"{date} is left out: {error}")
+
+    def _with_common_slicings(self, states: Sequence[State]) -> list[State]:
+        """Drop slicings that differ between states, with a note for each."""
+        slicings = [state.slicings for state in states]
+        for by in dict.fromkeys(by for slicings_of_state in slicings for by in slicings_of_state):
+            if by in self._dropped:
+                continue
+            if not all(by in slicings_of_state for slicings_of_state in slicings):
+                reason = "not all nights have them"
+            elif any(slicings_of_state[by] != slicings[0][by] for slicings_of_state in slicings):
+                reason = "their edges are not the same on all nights"
+            else:
+                continue
+            self._dropped.add(by)
+            self._notes.append(f"slices by {by} are left out: {reason}")
+        return [_without(state, self._dropped) for state in states]
+
+
+def _without(state: State, dropped: set[str]) -> State:
+    dropped_here = [by for by in state.slicings if by in dropped]
+    return state.without_slices(*dropped_here) if dropped_here else state
+
+
+#: The most scores, over all models, to merge for a period. Time and memory grow with them.
+MOST_SCORES = 20_000_000
+
+
+class NightStates(Protocol):
+    """A store of the states of nights, such as `history.History`."""
+
+    def rows(self, first: dt.date, last: dt.date) -> Mapping[dt.date, int]:
+        """Return the number of rows of each night from `first` to `last`."""
+
+    def repeats(self, first: dt.date, last: dt.date) -> Mapping[dt.date, dt.date]:
+        """Map nights to the earlier night with the same rows."""
+
+    def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
+        """Return the latest night before a date with a fingerprint, or None."""
+
+    def state(self, date: dt.date, kind: str) -> bytes | None:
+        """Return a saved state of a night; see `run.KINDS`."""
+
+
+def with_periods(
+    night: Night,
+    history: NightStates | None,
+    states: SavedStates | None = None,
+    *,
+    confidence: float | None = None,
+    min_groups: int | None = None,
+) -> Night:
+    """Add the merged values of the week and the month that end with a night.
+
+    Nights that cannot be read or merged are left out, and so are nights with the rows of an earlier
+    night. Notes give the reasons.
+
+    Parameters
+    ----------
+    night : Night
+    history : NightStates or None
+        The store of the earlier nights; None without any.
+    states : SavedStates, optional
+        The states of the night itself, if the history may lack them.
+    confidence : float, optional
+        By default the confidence of the night.
+    min_groups : int, optional
+        Leave out slices of fewer groups; by default as on the night.
+    """
+    first = night.date - dt.timedelta(days=max(PERIODS.values()) - 1)
+    rows: dict[dt.date, int] = {}
+    repeats: dict[dt.date, dt.date] = {}
+    if history is not None:
+        rows = dict(history.rows(first, night.date))
+        repeats = dict(history.repeats(first, night.date))
+    if states is not None:
+        rows[night.date] = night.quality.rows
+        repeats.pop(night.date, None)
+        earlier = None if history is None else history.repeated(states.fingerprint, night.date)
+        if earlier is not None:
+            repeats[night.date] = earlier
+
+    def content(date: dt.date, kind: str) -> bytes | None:
+        if states is not None and date == night.date:
+            return states.contents.get(kind)
+        return None if history is None else history.state(date, kind)
+
+    level = confidence_of(night) if confidence is None else confidence
+    least_groups = _min_groups(night) if min_groups is None else min_groups
+    values: dict[str, list[NightValue]] = {name: [] for name in PERIODS}
+    dates: dict[str, tuple[dt.date, ...]] = {}
+    notes: list[str] = []
+    for kind in KINDS:
+        if content(night.date, kind) is None and night.quality.rows:
+            # The night has no measure of this kind.
+            continue
+        wanted_periods = dict(PERIODS)
+        for name, days in PERIODS.items() if kind == "scores" else ():
+            scores = len(night.models) * sum(
+                count for date, count in rows.items() if _within(date, night, days)
+            )
+            if scores > MOST_SCORES:
+                del wanted_periods[name]
+                notes.append(_too_many(name, scores))
+        merging = NightMerger()
+        for ago in range(max(wanted_periods.values(), default=0)):
+            date = night.date - dt.timedelta(days=ago)
+            if rows.get(date) and date not in repeats:
+                merging.add(date, content(date, kind))
+            for name in (name for name, days in wanted_periods.items() if days == ago + 1):
+                merged = merging.result(level, least_groups)
+                values[name] += [
+                    replace(value, measure=display_name(value.measure, night.measures))
+                    for value in merged.values
+                ]
+                dates.setdefault(name, merged.dates)
+                notes += [f"{name}: {note}" for note in merged.notes]
+    for date, other in sorted(repeats.items()):
+        notes += [
+            f"{name}: {date} is left out: its rows are those of {other}"
+            for name, days in PERIODS.items()
+            if _within(date, night, days)
+        ]
+    dates_by_period = {name: nights for name, nights in dates.items() if nights}
+    return replace(
+        night,
+        periods={name: _in_order(night, values[name]) for name in dates_by_period},
+        period_nights=dates_by_period,
+        period_notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _within(date: dt.date, night: Night, days: int) -> bool:
+    return night.date - dt.timedelta(days=days) < date <= night.date
+
+
+def _too_many(name: str, scores: int) -> str:
+    return (
+        f"{name}: measures that read the score of every row, such as AUC, are left out: its nights "
+        f"have {scores:,} scores, more than {MOST_SCORES:,}"
+    )
+
+
+def _min_groups(night: Night) -> int:
+    value = night.conventions.get("min_groups", 1)
+    return value if isinstance(value, int) else 1
+
+
+def _in_order(night: Night, values: Iterable[NightValue]) -> tuple[NightValue, ...]:
+    """Sort values: all rows by model and measure, then slices."""
+    models = {model: index for index, model in enumerate(night.models)}
+    measures = {measure: index for index, measure in enumerate(night.measures)}
+
+    def index(value: NightValue) -> tuple[int, ...]:
+        if value.slice != "all":
+            return (1,)
+        return 0, models.get(value.score, 0), measures.get(value.measure, len(measures))
+
+    return tuple(sorted(values, key=index))

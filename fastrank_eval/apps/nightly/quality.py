@@ -1,0 +1,336 @@
+"""Judge whether the rows of a night are sound."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import threading
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval.apps.nightly.compare_nights import drift
+from fastrank_eval.apps.nightly.night import MOST_SCORES, NightQuality, QualityLimits
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.groups.chunk import Scored
+from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.groups.sort import order_by_score
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, integer
+from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
+from fastrank_eval.stats.weighted_scores import InOrder
+
+__all__ = [
+    "SINGLE_CLASS",
+    "TIED",
+    "UNJUDGED",
+    "UNSCORED",
+    "FirstScores",
+    "distinct_scores",
+    "judge_quality",
+    "quality_of",
+]
+
+#: Rows per step of a search for distinct scores.
+_BLOCK = 1 << 12
+
+
+class _Count(Measure):
+    """A count per group, summed over groups."""
+
+    options = (WEIGHT,)
+    formula = "n"
+    reference = ""
+    takes_cutoff = False
+    needs_ranks = False
+    aggregate = "sum"
+    range = (0.0, np.inf)
+    # Counts ignore the weights of rows.
+    uses_row_weights = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Do not register the class: users cannot request it."""
+
+    def empty_is_known(self) -> bool:
+        """Return False: a group without a click has rows to count."""
+        return False
+
+    def pass_key(self) -> Hashable:
+        """Return a key of its own: every count passes over the rows by itself."""
+        return "counts", self.name
+
+    @classmethod
+    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
+        """Write the count of each group."""
+        for _, out in zip(measures, outs, strict=True):
+            out[:] = cls.of_groups(ranking)
+
+    @classmethod
+    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+        """Return the count of each group."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class _TiedRows(_Count):
+    name = "TiedRows"
+    summary = "rows that share their score with another row of their group"
+
+    @classmethod
+    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+        """Count rows with the score of a neighbour in the order by score."""
+        score, starts = ranking.scored.score, ranking.scored.starts
+        ordered = score[order_by_score(score, starts)]
+        same = np.zeros(len(score) + 1, np.bool_)
+        np.equal(ordered[1:], ordered[:-1], out=same[1:-1])
+        same[starts] = False
+        before = np.append(0, np.cumsum(same[:-1] | same[1:]))
+        return before[starts[1:]] - before[starts[:-1]]
+
+
+class _SingleClassGroups(_Count):
+    name = "SingleClassGroups"
+    summary = "groups whose labels are all equal"
+
+    @classmethod
+    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+        """Return 1 for groups without a positive row or with only positive rows."""
+        positives = ranking.relevant(1.0)
+        return (positives == 0) | (positives == ranking.rows)
+
+
+class _UnscoredRows(_Count):
+    name = "UnscoredRows"
+    summary = "rows whose score is null"
+
+    @classmethod
+    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+        """Count the rows without a score."""
+        return ranking.rows - ranking.retrieved
+
+
+class _UnjudgedRows(_Count):
+    name = "UnjudgedRows"
+    summary = "rows whose label is null"
+    needs_judgments = True
+
+    @classmethod
+    def of_groups(cls, ranking: Ranking) -> np.ndarray:
+        """Count the rows without a label."""
+        return ranking.scored.chunk.unjudged_rows()
+
+
+class FirstScores:
+    """Distinct scores of rows up to a limit; threads may add rows.
+
+    Parameters
+    ----------
+    limit : int
+
+    Attributes
+    ----------
+    scores : ndarray of float64
+        Ascending; at most `limit` of them.
+    rows : int
+        Rows with a score.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._lock = limit, threading.Lock()
+        self.scores, self.rows = np.empty(0), 0
+
+    def add(self, score: np.ndarray) -> None:
+        """Add the scores of rows; stop looking at them once the limit is reached."""
+        with self._lock:
+            self.rows += len(score)
+        for first in range(0, len(score), _BLOCK):
+            if len(self.scores) >= self._limit:
+                return
+            unique = np.unique(score[first : first + _BLOCK])
+            with self._lock:
+                self.scores = np.union1d(self.scores, unique)[: self._limit]
+
+
+class _UnregisteredPooledMeasure(PooledMeasure):
+    """A measure of all rows that users cannot request."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Do not register the class."""
+
+
+class _DistinctScores(_UnregisteredPooledMeasure):
+    name = "DistinctScores"
+    summary = "distinct scores, up to a limit"
+    formula = "n"
+    reference = ""
+    options = (Param("limit", 2, "where counting stops", integer(2, MOST_SCORES)),)
+    range = (0.0, np.inf)
+
+    def state_key(self) -> Hashable:
+        return "distinct scores", self.limit
+
+    def new_state(self, weighted: bool, threads: int) -> FirstScores:
+        return FirstScores(self.limit)
+
+    def add_rows(self, state: FirstScores, scored: Scored) -> None:
+        state.add(scored.score)
+
+    def pooled_value(self, state: FirstScores, in_order: InOrder) -> PooledValue:
+        return PooledValue(float(len(state.scores)))
+
+
+def distinct_scores(limit: int) -> PooledMeasure:
+    """Return a measure that counts distinct scores up to a limit of 2 or more."""
+    return _DistinctScores(limit=limit)
+
+
+TIED, SINGLE_CLASS = _TiedRows(), _SingleClassGroups()
+UNSCORED, UNJUDGED = _UnscoredRows(), _UnjudgedRows()
+
+
+def quality_of(evaluation: Evaluation) -> NightQuality:
+    """Return the quality of the rows of a run, without drift.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Its plan has the counting measures of this file; numbers of missing ones are NaN.
+    """
+    plan, totals = evaluation.plan, evaluation.totals.overall
+    rows, groups, positives = totals.rows(), totals.groups(), totals.positives()
+    model = plan.baseline or 0
+    single_class_groups = _sum_of(evaluation, SINGLE_CLASS, model)
+    if SINGLE_CLASS in plan.measures:
+        # Groups that `groups` drops have no positive row, so they are of one class.
+        index = plan.measures.index(SINGLE_CLASS)
+        single_class_groups = (0 if math.isnan(single_class_groups) else single_class_groups) + sum(
+            totals.means[model].dropped(index).values()
+        )
+    return NightQuality(
+        rows=rows,
+        groups=groups,
+        positives=positives,
+        ctr=_share(positives, rows),
+        coverage=_coverage(evaluation, model),
+        single_class_share=_share(single_class_groups, groups),
+        tie_rate=_share(_sum_of(evaluation, TIED, model), rows),
+        nulls=_nulls(evaluation),
+        tie_rates={
+            score: _share(_sum_of(evaluation, TIED, index), rows)
+            for index, score in enumerate(plan.roles.scores)
+            if TIED in plan.measures and rows
+        },
+    )
+
+
+def judge_quality(
+    quality: NightQuality,
+    volumes: Sequence[tuple[int, float]],
+    limits: QualityLimits,
+    repeated: dt.date | None = None,
+) -> NightQuality:
+    """Add drift and flags to the quality of a night.
+
+    Parameters
+    ----------
+    quality : NightQuality
+    volumes : sequence of (int, float)
+        Rows and CTR of the earlier nights with rows.
+    limits : QualityLimits
+    repeated : datetime.date, optional
+        An earlier night with the same rows.
+    """
+    judged = replace(
+        quality,
+        volume_drift=drift(float(quality.rows), [float(rows) for rows, _ in volumes]),
+        ctr_drift=drift(quality.ctr, [ctr for _, ctr in volumes]),
+    )
+    flags = [] if repeated is None else [f"the rows are those of {repeated}"]
+    flags.append(_below_limit("rows", judged.rows, limits.min_rows))
+    flags.append(_below_limit("groups", judged.groups, limits.min_groups))
+    flags.append(_below_limit("coverage", judged.coverage, limits.min_coverage))
+    flags.append(
+        _above_limit("share of groups of one class", judged.single_class_share,
+               limits.max_single_class_share)
+    )  # fmt: skip
+    for score, rate in judged.tie_rates.items():
+        flags.append(_above_limit(f"tie rate of {score!r}", rate, limits.max_tie_rate))
+    for column, nulls in judged.nulls.items():
+        share = _share(nulls, judged.rows)
+        flags.append(_above_limit(f"share of nulls of {column!r}", share, limits.max_null_share))
+    flags.append(_drift_flag("rows", judged.volume_drift, limits.max_volume_drift))
+    flags.append(_drift_flag("CTR", judged.ctr_drift, limits.max_ctr_drift))
+    return replace(judged, flags=tuple(flag for flag in flags if flag))
+
+
+def _sum_of(evaluation: Evaluation, measure: Measure, model: int) -> float:
+    if measure not in evaluation.plan.measures:
+        return math.nan
+    return evaluation.totals.overall.means[model].sum(evaluation.plan.measures.index(measure))
+
+
+def _coverage(evaluation: Evaluation, model: int) -> float:
+    """Return the share of groups that GAUC, or else another measure, uses."""
+    plan = evaluation.plan
+    grouped = [m for m in plan.measures if not m.pooled]
+    requested = [m for m in grouped if m not in (TIED, SINGLE_CLASS, UNSCORED, UNJUDGED)]
+    gauc = [m for m in requested if m.name == "GAUC"]
+    measure = (gauc or requested or [plan.measures[0]])[0]
+    score = plan.roles.scores[model]
+    for record in evaluation.summary:
+        if (record.score, record.slice, record.measure) == (score, "all", str(measure)):
+            return _share(record.groups_used, record.groups)
+    return math.nan
+
+
+def _nulls(evaluation: Evaluation) -> dict[str, int]:
+    """Count the nulls of each column; 0 if nulls of the column are an error."""
+    plan, roles = evaluation.plan, evaluation.plan.roles
+    null_counts = dict.fromkeys((*roles.group, roles.label, *roles.scores), 0)
+    if roles.unjudged == "drop":
+        del null_counts[roles.label]
+    if UNJUDGED in plan.measures:
+        null_counts[roles.label] = _to_count(_sum_of(evaluation, UNJUDGED, 0))
+    for model, score in enumerate(roles.scores):
+        if UNSCORED in plan.measures:
+            null_counts[score] = _to_count(_sum_of(evaluation, UNSCORED, model))
+    for slicing, sums in zip(plan.slicings, evaluation.totals.slices, strict=True):
+        slices = slicing.slices()
+        for part in slicing.spec.columns:
+            if part.activity:
+                continue
+            mask = _null_mask(slices.values[part.name])
+            null_counts[part.column] = sum(
+                sums.rows(slice_index)
+                for slice_index, is_null in zip(slices.codes.tolist(), mask, strict=True)
+                if is_null
+            )
+    return null_counts
+
+
+def _null_mask(values: pa.Array) -> list[bool]:
+    return [bool(is_null) for is_null in values.is_null().to_pylist()]
+
+
+def _to_count(number: float) -> int:
+    return 0 if math.isnan(number) else round(number)
+
+
+def _share(part: float, total: float) -> float:
+    return part / total if total else math.nan
+
+
+def _below_limit(name: str, value: float, limit: float | None) -> str:
+    return f"{name} {value:,.6g}, below {limit:,.6g}" if limit is not None and value < limit else ""
+
+
+def _above_limit(name: str, value: float, limit: float | None) -> str:
+    return f"{name} {value:.4g}, above {limit:.4g}" if limit is not None and value > limit else ""
+
+
+def _drift_flag(name: str, distance: float, limit: float | None) -> str:
+    if limit is None or math.isnan(distance) or abs(distance) <= limit:
+        return ""
+    direction = "more" if distance > 0 else "less"
+    return f"{name} {abs(distance):.3g} deviations {direction} than on the nights before"

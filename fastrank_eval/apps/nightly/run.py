@@ -1,0 +1,497 @@
+"""Evaluate nights and store them in history."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fastrank_eval._lib.errors import ColumnError, OutputError
+from fastrank_eval._lib.files import check_writable
+from fastrank_eval._lib.progress import Progress
+from fastrank_eval._lib.threads import in_order
+from fastrank_eval.analysis import curve_points
+from fastrank_eval.analysis.curve_points import Thresholds
+from fastrank_eval.apps.nightly import compare_nights
+from fastrank_eval.apps.nightly.changes import changes
+from fastrank_eval.apps.nightly.compare_nights import earlier_nights, from_baseline, from_earlier
+from fastrank_eval.apps.nightly.config import NightlyConfig
+from fastrank_eval.apps.nightly.findings import (
+    FewScores,
+    by_importance,
+    few_scores,
+    few_scores_outcomes,
+    gate_findings,
+    score_findings,
+    scores_to_count,
+    with_since,
+)
+from fastrank_eval.apps.nightly.gates import gate_outcomes
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import (
+    CurveLine,
+    Finding,
+    Night,
+    NightDifference,
+    SavedStates,
+    display_names,
+    values_of,
+    with_standard_errors,
+)
+from fastrank_eval.apps.nightly.quality import (
+    SINGLE_CLASS,
+    TIED,
+    UNJUDGED,
+    UNSCORED,
+    distinct_scores,
+    judge_quality,
+    quality_of,
+)
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.records import plain_value
+from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.engine.totals import SharedStates, Totals
+from fastrank_eval.measures import Measure
+from fastrank_eval.measures.auc import PooledAUC
+from fastrank_eval.measures.parser import requested_measures
+from fastrank_eval.measures.pooled import ClusteredMeasure
+from fastrank_eval.results.run_state import state_of_run
+from fastrank_eval.results.state import State
+from fastrank_eval.stats.score_table import ScoreTable
+
+__all__ = [
+    "KINDS",
+    "NightRun",
+    "check_folder",
+    "curves_of",
+    "nightly",
+    "states_of",
+    "with_history_copy",
+]
+
+#: Kinds of saved states: measures of groups; measures of all rows that are a few sums; and measures
+#: that read the score of every row, whose states grow with the rows.
+KINDS = ("groups", "sums", "scores")
+
+
+def states_of(
+    evaluation: Evaluation, source: object, hidden: Collection[str], keep: str = "slices"
+) -> SavedStates:
+    """Save the states of a run.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    source : object
+        The source of `run`.
+    hidden : collection of str
+        Measures to leave out, since no other run has them.
+    keep : str
+        One of `STATES`.
+    """
+    measures = [m for m in evaluation.plan.measures if str(m) not in hidden]
+    measures_by_kind: dict[str, list[Measure]] = {kind: [] for kind in KINDS}
+    for measure in measures:
+        measures_by_kind[_kind_of(measure)].append(measure)
+    sliced_by = {"groups": ("everything", "slices")}
+    states = {
+        kind: _state(evaluation, source, measures, keep in sliced_by.get(kind, ("everything",)))
+        for kind, measures in measures_by_kind.items()
+        if measures and (keep != "groups" or kind == "groups")
+    }
+    fingerprints = [
+        seen.fingerprint for state in states.values() for seen in state.provenance if seen.rows
+    ]
+    fingerprint = hashlib.sha256("".join(fingerprints).encode()).hexdigest() if fingerprints else ""
+    return SavedStates({kind: state.to_bytes() for kind, state in states.items()}, fingerprint)
+
+
+def _kind_of(measure: Measure) -> str:
+    if not measure.pooled:
+        return "groups"
+    return "sums" if isinstance(measure, ClusteredMeasure) else "scores"
+
+
+def _state(
+    evaluation: Evaluation, source: object, measures: list[Measure], keep_slices: bool
+) -> State:
+    indices = [evaluation.plan.measures.index(m) for m in measures]
+    plan = replace(evaluation.plan, measures=tuple(measures))
+    if not keep_slices:
+        plan = replace(plan, slicing=None)
+    totals = Totals(
+        plan, evaluation.totals.shared if keep_slices else _without_slices(evaluation, plan)
+    )
+    totals.overall = evaluation.totals.overall.of_measures(plan, indices)
+    if keep_slices:
+        totals.slices = [sums.of_measures(plan, indices) for sums in evaluation.totals.slices]
+    texts = set(map(str, measures))
+    requested = {name: text for name, text in evaluation.requested.items() if text in texts}
+    state = state_of_run(replace(evaluation, plan=plan, totals=totals, requested=requested), source)
+    return state if keep_slices else state.without_slices()
+
+
+def _without_slices(evaluation: Evaluation, plan: Plan) -> SharedStates:
+    row_states = SharedStates(plan)
+    row_states.overall = evaluation.totals.shared.overall
+    return row_states
+
+
+_POINTS, _BINS, _DIGITS = 100, 20, 6
+
+
+def has_curves(measure: Measure) -> bool:
+    """Tell whether a measure keeps all scores, with grade 1 as positive."""
+    return isinstance(measure, PooledAUC) and measure.bins is None and measure.rel == 1
+
+
+def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
+    """Return the curves of every model from the scores that AUC keeps.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        There are no curves without AUC, or with AUC in bins only. A model has no calibration curve
+        if its scores are no probabilities.
+
+    Returns
+    -------
+    dict of str to tuple of CurveLine
+        ``"roc"``: true over false positive rate; ``"calibration"``: observed rate over mean
+        prediction, in bins of equally many rows.
+    """
+    drawing = [m for m in evaluation.plan.measures if isinstance(m, PooledAUC) and has_curves(m)]
+    if not drawing:
+        return {}
+    # Label the curve with the full area, if it is among the measures.
+    auc = min(drawing, key=lambda m: m.max_fpr is not None)
+    tables = dict(_tables(evaluation, auc))
+    curves = {
+        "roc": [
+            _roc(score, table, evaluation, auc)
+            for score, table in tables.items()
+            if not table.missing
+        ],
+        "calibration": [_calibration(score, table, evaluation) for score, table in tables.items()],
+    }
+    result = {
+        kind: tuple(line for line in lines if line is not None) for kind, lines in curves.items()
+    }
+    return {kind: lines for kind, lines in result.items() if lines}
+
+
+def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
+    for score, row_states in zip(
+        evaluation.plan.roles.scores, evaluation.totals.row_states, strict=True
+    ):
+        state = row_states[auc.state_key()]
+        scores = state.scores if auc.se == "clustered" else state
+        yield score, scores.table(partial(in_order, evaluation.plan.threads))
+
+
+def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine | None:
+    if not len(table.score):
+        return None
+    points = curve_points.curve_columns("roc", Thresholds.of(table), _POINTS)
+    name = "AUC" if auc.max_fpr is None else f"AUC(max_fpr={auc.max_fpr:g})"
+    label = f"{name} {next(_aucs(evaluation, score, auc)):.4f}"
+    return CurveLine(score, label, _rounded(points["fpr"]), _rounded(points["tpr"]))
+
+
+def _aucs(evaluation: Evaluation, score: str, auc: PooledAUC) -> Iterator[float]:
+    for record in evaluation.summary:
+        if (record.score, record.slice, record.measure) == (score, "all", str(auc)):
+            yield record.value
+
+
+def _calibration(score: str, table: ScoreTable, evaluation: Evaluation) -> CurveLine | None:
+    if not len(table.score) or not table.positive + table.other > 0:
+        return None
+    rate = evaluation.meta.conventions["sampling_rate"]
+    try:
+        bins = curve_points.calibration_bins(
+            table, score, bins=_BINS, binning="equal-count", confidence=0.95,
+            sampling_rate=float(rate) if isinstance(rate, int | float) else 1.0,
+        )  # fmt: skip
+    except ColumnError:  # scores that are no probabilities
+        return None
+    count = len(bins["mean_prediction"])
+    label = f"ECE {curve_points.expected_error(bins):.4f} ({count} bins of equal count)"
+    return CurveLine(
+        score, label, _rounded(bins["mean_prediction"]), _rounded(bins["observed_rate"])
+    )
+
+
+def _rounded(values: object) -> tuple[float, ...]:
+    return tuple(float(f"{value:.{_DIGITS}g}") for value in values)  # type: ignore[attr-defined]
+
+
+def check_folder(history: Path) -> None:
+    """Refuse a history whose folder does not exist.
+
+    Raises
+    ------
+    OutputError
+    """
+    if not history.parent.is_dir():
+        raise OutputError(
+            f"cannot write {str(history)!r}: folder {str(history.parent)!r} does not exist; "
+            "create it first."
+        )
+
+
+@contextmanager
+def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
+    """Yield a configuration without pages on a copy of the history.
+
+    Nights stored in the copy see each other, as they would in the history itself.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+
+    Raises
+    ------
+    HistoryError, OutputError
+        The history cannot be read, or could not be created.
+    """
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "history.db"
+        check_folder(config.history)
+        if config.history.exists():
+            with History(config.history, readonly=True) as history:
+                history.copy(copy)
+        yield replace(config, history=copy, folder=None)
+
+
+@dataclass(frozen=True)
+class NightRun:
+    """The results of a run.
+
+    Parameters
+    ----------
+    night : Night
+        The night as stored.
+    states : SavedStates
+        The states to merge it with other nights.
+    """
+
+    night: Night
+    states: SavedStates
+
+
+@dataclass(frozen=True)
+class _EvaluatedNight:
+    """A night before it is compared with earlier nights."""
+
+    night: Night
+    states: SavedStates
+    requested: dict[str, str]
+    confidence: float
+    few_scores: tuple[FewScores, ...] = ()
+
+
+def nightly(
+    config: NightlyConfig,
+    date: dt.date,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+) -> NightRun:
+    """Evaluate a night in one pass over its rows and store it in history.
+
+    Parameters
+    ----------
+    config : NightlyConfig
+    date : datetime.date
+    dry_run : bool
+        Write nothing.
+    progress : callable, optional
+        As in `evaluate`.
+
+    Returns
+    -------
+    NightRun
+
+    Raises
+    ------
+    FastRankEvalError
+        As in `evaluate`, or if the history cannot be written. The history is then unchanged.
+    """
+    if dry_run:
+        if not config.history.exists():
+            check_folder(config.history)
+            evaluated = _evaluate_night(config, date, progress)
+            return NightRun(_compare_and_judge(evaluated, config, None), evaluated.states)
+        with closing(History(config.history, readonly=True)) as history:
+            history.claim(config.report)
+            evaluated = _evaluate_night(config, date, progress)
+            return NightRun(_compare_and_judge(evaluated, config, history), evaluated.states)
+    # Check that the history can be written before reading rows. A failed run leaves no new file.
+    if config.history.exists():
+        with closing(History(config.history)) as history:
+            history.claim(config.report)
+    else:
+        check_writable(config.history, overwrite=True)  # another run may create it
+    evaluated = _evaluate_night(config, date, progress)
+    # The transaction shows concurrent runs a complete night or none.
+    with closing(History(config.history)) as history, history.transaction():
+        history.claim(config.report)
+        night = _compare_and_judge(evaluated, config, history)
+        history.write(night, evaluated.states)
+    return NightRun(night, evaluated.states)
+
+
+def _evaluate_night(
+    config: NightlyConfig,
+    date: dt.date,
+    progress: Callable[[Progress], object] | None,
+) -> _EvaluatedNight:
+    requested = requested_measures(list(config.measures))
+    measures, quality_measures = with_standard_errors(requested), _quality_measures(config)
+    hidden = frozenset(map(str, quality_measures))
+    sources = config.sources(date)
+    source = sources[0] if len(sources) == 1 else sources
+    evaluation = run(
+        source,
+        score=config.scores,
+        measures=[*measures, *quality_measures],
+        baseline=config.baseline,
+        where=config.condition(date),
+        per_group=False,
+        keep_scores=any(map(has_curves, measures)),
+        progress=progress,
+        **config.options,
+    )
+    values, confidence = values_of(evaluation, hidden), config.options["confidence"]
+    night = Night(
+        date=date,
+        title=config.title,
+        models=config.scores,
+        baseline=config.baseline,
+        measures=tuple(str(m) for m in evaluation.plan.measures if str(m) not in hidden),
+        sources=tuple(sources),
+        command=shlex.join(["fastrank-eval", "nightly", str(config.file), "--date", str(date)]),
+        version=evaluation.meta.version,
+        seconds=evaluation.meta.seconds,
+        conventions=_conventions_of_run(evaluation, config, hidden),
+        values=tuple(values),
+        quality=quality_of(evaluation),
+        compared=tuple(from_baseline(evaluation, values, confidence)),
+        curves=curves_of(evaluation),
+    )
+    states = states_of(evaluation, source, hidden, config.states)
+    shown = display_names(requested, evaluation.plan.measures)
+    names = {
+        shown.get(name, name): shown.get(text, text) for name, text in evaluation.requested.items()
+    }
+    few = few_scores(evaluation, config.gates.min_distinct_scores)
+    return _EvaluatedNight(_with_display_names(night, shown, names), states, names, confidence, few)
+
+
+def _with_display_names(
+    night: Night, shown: Mapping[str, str], requested: Mapping[str, str]
+) -> Night:
+    """Rename measures to display names, and list the requested names."""
+    measured = night.conventions["measures"]
+    if isinstance(measured, Mapping):
+        measured = {shown.get(text, text): options for text, options in measured.items()}
+    return replace(
+        night,
+        measures=tuple(shown.get(text, text) for text in night.measures),
+        conventions={
+            **night.conventions,
+            "measures": measured,
+            **({"requested": dict(requested)} if requested else {}),
+        },
+        values=tuple(replace(v, measure=shown.get(v.measure, v.measure)) for v in night.values),
+        compared=tuple(
+            replace(difference, measure=shown.get(difference.measure, difference.measure))
+            for difference in night.compared
+        ),
+    )
+
+
+def _quality_measures(config: NightlyConfig) -> list[Measure]:
+    """Return the measures of data quality that the configuration allows."""
+    measures: list[Measure] = [SINGLE_CLASS]
+    if config.quality.ties:
+        measures.append(TIED)
+    profile = config.options.get("profile")
+    for option, measure in (("unjudged", UNJUDGED), ("unretrieved", UNSCORED)):
+        policy = config.options.get(option)
+        if policy == "allow" or (policy is None and profile is not None):
+            measures.append(measure)
+    scores = scores_to_count(config.gates.min_distinct_scores)
+    if scores > 1:
+        measures.append(distinct_scores(scores))
+    return measures
+
+
+def _conventions_of_run(
+    evaluation: Evaluation, config: NightlyConfig, hidden: Collection[str]
+) -> dict[str, object]:
+    """Return the conventions, columns and quality limits of a run."""
+    conventions: dict[str, object] = plain_value(evaluation.meta.conventions)
+    measures = conventions["measures"]
+    if isinstance(measures, dict):
+        conventions["measures"] = {
+            name: options for name, options in measures.items() if name not in hidden
+        }
+    if config.where is not None:
+        conventions["where"] = config.where
+    columns = {name: config.options.get(name) for name in ("group", "label", "item")}
+    conventions["columns"] = plain_value(
+        {name: column for name, column in columns.items() if column}
+    )
+    limits = {name: limit for name, limit in asdict(config.quality).items() if limit is not None}
+    conventions["quality"] = plain_value(limits)
+    return conventions
+
+
+def _compare_and_judge(
+    evaluated: _EvaluatedNight, config: NightlyConfig, history: History | None
+) -> Night:
+    """Compare a night with earlier nights and judge its gates and quality."""
+    night = evaluated.night
+    compared: list[NightDifference] = list(night.compared)
+    earlier = earlier_nights(night, history)
+    for kind, before in earlier.items():
+        if before.night is not None:
+            compared += from_earlier(kind, night.values, before.night.values, evaluated.confidence)
+    volumes = (
+        []
+        if history is None
+        else history.volumes(night.date, compare_nights.NIGHTS, compare_nights.DAYS)
+    )
+    repeated = (
+        None if history is None else history.repeated(evaluated.states.fingerprint, night.date)
+    )
+    quality = judge_quality(night.quality, volumes, config.quality, repeated)
+    notes = [
+        f"not compared with {kind.replace('_', ' ')}: {before.reason}"
+        for kind, before in earlier.items()
+        if before.incomparable
+    ]
+    night = replace(night, compared=tuple(compared), quality=quality, notes=tuple(notes))
+    judged_gates = gate_outcomes(night, config.gates, evaluated.requested, earlier)
+    gates = [gate.outcome for gate in judged_gates] + few_scores_outcomes(evaluated.few_scores)
+    findings: list[Finding] = []
+    if quality.rows:
+        findings += gate_findings(night, judged_gates, evaluated.requested)
+        findings += score_findings(night, evaluated.few_scores)
+    earlier_findings = [] if history is None else history.findings(night.date, compare_nights.DAYS)
+    findings = with_since(night.date, findings, earlier_findings)
+    if quality.rows:
+        findings += changes(night, config.gates, evaluated.requested, history, earlier_findings)
+    status = "changed" if any(not finding.condition for finding in findings) else "fine"
+    status = status if all(gate.passed for gate in gates) else "regression"
+    # Numbers of unsound rows do not describe the models.
+    status = "data_quality" if quality.flags else status
+    return replace(night, gates=tuple(gates), status=status, findings=by_importance(findings))

@@ -1,0 +1,314 @@
+"""Write nights as JSON, Markdown and plain text."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
+
+from fastrank_eval.apps.nightly.night import (
+    KINDS,
+    PERIODS,
+    Finding,
+    Night,
+    NightDifference,
+    NightValue,
+)
+from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
+from fastrank_eval.apps.nightly.sentences import lead, sentences
+from fastrank_eval.apps.nightly.text import (
+    ago,
+    confidence_of,
+    confidence_text,
+    gate_texts,
+    not_judged,
+)
+from fastrank_eval.engine.records import plain_value
+from fastrank_eval.results.format import printable
+
+__all__ = ["SCHEMA", "night_dict", "night_lines", "night_markdown", "nights_json"]
+
+
+#: Increased when a key changes its meaning or is removed; new keys do not change it.
+SCHEMA = 1
+_MAX_CHANGES = 20
+_NUMBER_FIELDS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_KEY_FIELDS = ("kind", "score", "by", "slice", "measure")
+_CHANGE_FIELDS = (
+    "delta",
+    "se",
+    "ci_low",
+    "ci_high",
+    "relative",
+    "p_value",
+    "p_adjusted",
+    "verdict",
+)
+
+
+def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | None = None) -> str:
+    """Write the summary of a run as JSON.
+
+    Parameters
+    ----------
+    nights : sequence of dict
+        Results of `night_dict`, or ``{"date", "error"}`` for a night that could not be evaluated.
+    exit_code : int
+    error : str, optional
+        The reason why no night was run.
+
+    Returns
+    -------
+    str
+        Strictly valid JSON in ASCII; docs/NIGHTLY.md describes its keys.
+    """
+    content = {"schema": SCHEMA, "exit_code": exit_code, "nights": nights}
+    if error is not None:
+        content["error"] = error
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def night_dict(
+    night: Night, page: str | None = None, page_error: str | None = None
+) -> dict[str, Any]:
+    """Convert a night to the values of a webhook.
+
+    Parameters
+    ----------
+    night : Night
+    page : str, optional
+        The path of its page.
+    page_error : str, optional
+        The reason why it has no page.
+
+    Returns
+    -------
+    dict
+        Plain Python values, None for NaN.
+    """
+    changes = {(d.kind, d.score, d.by, d.slice, d.measure): d for d in night.compared}
+    headline = [v for v in night.values if v.slice == "all"]
+    content = {
+        "date": night.date.isoformat(),
+        "title": night.title,
+        "status": night.status,
+        "reason": lead(night),
+        "page": page,
+        "page_error": page_error,
+        "models": night.models,
+        "baseline": night.baseline,
+        "confidence": confidence_of(night),
+        "conventions": night.conventions,
+        "headline": [
+            _value(v)
+            | {
+                kind: _change(changes.get((kind, v.score, v.by, v.slice, v.measure)))
+                for kind in KINDS
+            }
+            for v in headline
+        ],
+        "top_changes": [
+            {name: getattr(one.difference, name) for name in (*_KEY_FIELDS, *_CHANGE_FIELDS)}
+            | {"gate_failed": one.alarmed, "others": one.others}
+            for one in changed_slices(night)[:_MAX_CHANGES]
+        ],
+        "periods": {
+            name: [_value(v) for v in values if v.slice == "all"]
+            for name, values in night.periods.items()
+        },
+        "period_slices": {
+            name: [
+                {"by": v.by, "slice": v.slice} | _value(v)
+                for v in values
+                if v.slice != "all" and v.measure in night.measures[:1]
+            ]
+            for name, values in night.periods.items()
+        },
+        "period_nights": {
+            name: {
+                "nights": len(dates),
+                "of": PERIODS[name],
+                "first": dates[0].isoformat(),
+                "last": dates[-1].isoformat(),
+            }
+            for name, dates in night.period_nights.items()
+        },
+        "period_notes": night.period_notes,
+        "notes": night.notes,
+        "findings": [_finding(one) for one in night.findings],
+        "gates": [asdict(gate) for gate in night.gates],
+        "quality": asdict(night.quality),
+        "sources": night.sources,
+        "command": night.command,
+        "version": night.version,
+        "seconds": night.seconds,
+    }
+    plain: dict[str, Any] = plain_value(content)
+    return plain
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    since = None if finding.since is None else finding.since.isoformat()
+    return asdict(finding) | {"since": since}
+
+
+def _value(value: NightValue) -> dict[str, Any]:
+    return {"score": value.score, "measure": value.measure} | {
+        name: getattr(value, name) for name in _NUMBER_FIELDS
+    }
+
+
+def _change(difference: NightDifference | None) -> dict[str, Any] | None:
+    return (
+        None if difference is None else {name: getattr(difference, name) for name in _CHANGE_FIELDS}
+    )
+
+
+_STATUS = {
+    "fine": "fine",
+    "changed": "CHANGED",
+    "regression": "REGRESSION",
+    "data_quality": "DATA QUALITY",
+}
+_MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
+#: The most slices in text.
+_MAX_CHANGES_IN_TEXT = 5
+#: Characters that an address does not escape.
+_ADDRESS_CHARACTERS = "/:?#@!$&'*+,;=%~"
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#+!|<>~&:@-])")
+
+
+def night_markdown(night: Night, page: str | None = None) -> str:
+    """Format a night as Markdown for chat.
+
+    It has lists and no tables, since many chats do not show tables.
+
+    Parameters
+    ----------
+    night : Night
+    page : str, optional
+        The path of its page.
+
+    Returns
+    -------
+    str
+        Names from data are in code spans, so that they contain no markup.
+    """
+    kinds = [kind for kind in KINDS if any(d.kind == kind for d in night.compared)]
+    overall = [value for value in night.values if value.slice == "all"]
+    changes = {(d.kind, d.score, d.measure): d for d in night.compared if d.slice == "all"}
+    models = []
+    for model in dict.fromkeys(value.score for value in overall):
+        models += [f"**{_code(model)}**", ""]
+        for value in overall:
+            if value.score == model:
+                change_texts = {
+                    kind: _change_text(changes.get((kind, model, value.measure))) for kind in kinds
+                }
+                shown_changes = [
+                    f"{change} {_since(kind)}" for kind, change in change_texts.items() if change
+                ]
+                number = f"{_number(value.value)} {_span(value)}".rstrip()
+                models.append(f"* {_code(value.measure)} {', '.join([number, *shown_changes])}")
+        models.append("")
+    quality = night.quality
+    status = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
+    link = "" if page is None else f" [page]({quote(page, safe=_ADDRESS_CHARACTERS)})"
+    reason, *others = sentences(night) or [""]
+    parts = [
+        [f"{status}{link}", ""],
+        [_escaped(reason), ""] if reason else [],
+        [
+            *(f"* {_escaped(other)}" for other in others),
+            *(f"* {_escaped(text)}" for text in gate_texts(night)),
+            *(f"* not judged: {_escaped(each)}" for each in not_judged(night)),
+            *(f"* {_escaped(note)}" for note in night.notes),
+        ],
+        models,
+        _largest_changes(night),
+        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}", ""],
+        [_legend(night)],
+    ]
+    lines: list[str] = []
+    for part in filter(None, parts):
+        lines += [*([""] if lines and lines[-1] else []), *part]
+    return "\n".join(lines) + "\n"
+
+
+def _largest_changes(night: Night) -> list[str]:
+    changes = changed_slices(night)
+    if not changes:
+        return []
+    lines = ["**Slices that changed most**", ""]
+    lines += [f"* {_change_line(one)}" for one in changes[:_MAX_CHANGES_IN_TEXT]]
+    remaining = len(changes) - _MAX_CHANGES_IN_TEXT
+    return [*lines, f"* and {remaining} more"] if remaining > 0 else lines
+
+
+def _change_line(one: TopChanges) -> str:
+    d = one.difference
+    suffixes = ["gate failed"] * one.alarmed
+    suffixes += [f"{one.others} more change{'s' * (one.others > 1)}"] * bool(one.others)
+    return "; ".join(
+        [
+            f"{_code(d.slice)} of {_code(d.score)}: {_code(d.measure)} {_change_text(d)} "
+            f"{_since(d.kind)} [{d.ci_low:+.4g}, {d.ci_high:+.4g}]",
+            *suffixes,
+        ]
+    )
+
+
+def night_lines(night: Night) -> str:
+    """Format a night as a few plain lines."""
+    first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
+    values = [first[model] for model in night.models if model in first]
+    numbers = "; ".join(
+        f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
+    )
+    lines = [f"{night.date} {_STATUS[night.status]}: {numbers}"]
+    lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _change_text(difference: NightDifference | None) -> str:
+    if difference is None or math.isnan(difference.delta):
+        return ""
+    return f"{difference.delta:+.4g} {_MARKS.get(difference.verdict, '')}".strip()
+
+
+def _since(kind: str) -> str:
+    return f"{'from' if kind == 'baseline' else 'since'} {ago(kind)}"
+
+
+def _legend(night: Night) -> str:
+    level = f"\\[...\\] {confidence_text(night)} confidence intervals (groups are clusters)"
+    if not night.compared:
+        return level
+    marks = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
+    return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
+
+
+def _span(value: NightValue) -> str:
+    if not math.isfinite(value.ci_low) or not math.isfinite(value.ci_high):
+        return ""
+    return f"[{value.ci_low:.4g}, {value.ci_high:.4g}]"
+
+
+def _number(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.4g}"
+
+
+def _escaped(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", printable(text))
+
+
+def _code(text: str) -> str:
+    """Write a code span that its text cannot end."""
+    text = printable(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"

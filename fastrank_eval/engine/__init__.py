@@ -1,0 +1,1 @@
+"""Plan a run, measure its groups in threads, and merge the totals."""

@@ -1,0 +1,376 @@
+"""Measure the groups of a chunk, over all rows and by slice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.policies import (
+    Contributions,
+    RankedGroups,
+    apply_policies,
+    constant_columns,
+)
+from fastrank_eval.engine.totals import Measured, RowStates, SharedStates, SliceStates, Sums, Totals
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.diversity import Coverage
+from fastrank_eval.groups.labels import Labels
+from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
+from fastrank_eval.slicing.slicer import SliceCodes
+from fastrank_eval.stats.exact import NO_SLICES
+
+
+def evaluate_chunk(
+    chunk: Chunk, plan: Plan, totals: Totals, name: Callable[[int], str]
+) -> GroupValues:
+    """Rank whole groups, compute every measure and add to the totals.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        Whole groups.
+    plan : Plan
+    totals : Totals
+        Those of the calling thread.
+    name : callable
+        Maps the position of a group to the text of its key, for messages.
+
+    Returns
+    -------
+    GroupValues
+        Empty unless ``plan.per_group``.
+    """
+    labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
+    values = GroupValues.empty(chunk, plan)
+    models = measure_chunk(
+        chunk, plan, labels, totals.overall, totals.shared.overall, name, group_values=values
+    )
+    if plan.per_group:
+        values.put_positives(labels)
+    totals.overall.count_groups(np.diff(chunk.starts), labels.relevant_of_each(1.0))
+    if plan.slicings:
+        add_slices(chunk, plan, totals, labels, models, name)
+    return values
+
+
+def measure_chunk(
+    chunk: Chunk,
+    plan: Plan,
+    labels: Labels,
+    sums: Sums,
+    row_states: RowStates | None,
+    name: Callable[[int], str],
+    *,
+    slice_indices: np.ndarray = NO_SLICES,
+    group_values: GroupValues | None = None,
+) -> list[Measured]:
+    """Compute every measure of whole groups and add it to sums and row states.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    plan : Plan
+    labels : Labels
+        Of the chunk.
+    sums : Sums
+    row_states : RowStates or None
+        None: the rows are added to no state.
+    name : callable
+    slice_indices : ndarray of int64, shape (groups,), or (0,)
+        The slice index of each group in the sums; an empty array stands for index 0.
+    group_values : GroupValues, optional
+        Receives the values of each group, if the plan keeps them.
+
+    Returns
+    -------
+    list of Measured
+        For each model the ranked groups, and their contributions if ``plan.keeps_values``.
+    """
+    columns = chunk.columns
+    group_weights = constant_columns(chunk, plan, name)
+    coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
+    fields = plan.field_codes(columns.measure_columns)
+    models: list[Measured] = []
+    rows: list[Scored] = []
+    for model, score in enumerate(plan.roles.scores):
+        scored = Scored.of(chunk, model, labels, fields, plan.roles.epsilons)
+        if plan.ranks or plan.presorted:
+            in_order = scored.in_order(plan.presorted, score)
+        if plan.passes:
+            ranking = (
+                rank(scored, plan.ties, in_order, coverage)
+                if plan.ranks
+                else ranking_in_row_order(scored)
+            )
+            positives = ranking.relevant(1.0)
+            groups = RankedGroups(chunk.starts, ranking.rows, positives, ranking.ranked_groups)
+            contributions: dict[int, Contributions] = {}
+            for m, value in _values(plan, ranking):
+                one = apply_policies(plan, m, ranking, value, group_weights, name)
+                sums.add(model, m, groups, one, slice_indices)
+                if group_values is not None and plan.per_group:
+                    group_values.put(model, m, groups, one)
+                if plan.keeps_values:
+                    contributions[m] = one
+            sums.add_empty(model, groups, slice_indices)
+            models.append((groups, contributions))
+        rows.append(scored)
+    if row_states is not None and plan.row_states:
+        row_states.add(rows)
+    pair_models(plan, models, sums, slice_indices)
+    return models
+
+
+def pair_models(
+    plan: Plan, models: list[Measured], sums: Sums, slice_indices: np.ndarray = NO_SLICES
+) -> None:
+    """Add the paired measures of every model and the baseline."""
+    if plan.baseline is None or not models:
+        return
+    for model in plan.rivals:
+        for m in models[model][1]:
+            sums.pair(model, m, models[plan.baseline], models[model], slice_indices)
+
+
+def _values(plan: Plan, ranking: Ranking) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the position of each measure of groups, and its values."""
+    for positions in plan.passes:
+        members = [plan.measures[m] for m in positions]
+        for measure in members:
+            measure.check_grades(ranking)
+        values = np.empty((len(members), ranking.groups))
+        type(members[0]).compute(members, ranking, values)
+        yield from zip(positions, values, strict=True)
+
+
+class ThreadTotals:
+    """The totals of each thread of a run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._totals: list[Totals] = []
+        self._shared = SharedStates(plan)
+        self._own = threading.local()
+        self._lock = threading.Lock()
+
+    def get(self) -> Totals:
+        """Return the totals of the calling thread."""
+        totals = getattr(self._own, "totals", None)
+        if totals is None:
+            totals = self._own.totals = Totals(self.plan, self._shared)
+            with self._lock:
+                self._totals.append(totals)
+        return cast(Totals, totals)
+
+    def merge(self) -> Totals:
+        """Sum the totals of all threads."""
+        result = Totals(self.plan, self._shared)
+        for totals in self._totals:
+            result.merge(totals)
+        return result
+
+
+def add_slices(
+    chunk: Chunk,
+    plan: Plan,
+    totals: Totals,
+    labels: Labels,
+    models: list[Measured],
+    name: Callable[[int], str],
+) -> None:
+    """Add the groups of a chunk to the slices of each slicing.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    plan : Plan
+    totals : Totals
+    labels : Labels
+        Of the chunk.
+    models : list of Measured
+        For each model the contributions of the groups of all rows.
+    name : callable
+        Maps the position of a group to the text of its key, for messages.
+    """
+    if plan.slicing is None:
+        return
+    starts = chunk.starts
+    rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
+    coded = (
+        chunk.columns.measure_columns[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
+    )
+    slice_codes = plan.slicing.codes(coded, rows, relevant)
+    # The parts of divided groups need no codes of slices.
+    named = chunk.columns.measure_columns[: len(chunk.columns.measure_columns) - len(coded)]
+    chunk = replace(chunk, columns=replace(chunk.columns, measure_columns=named))
+    for by, codes, sums, row_states in zip(
+        plan.slicing.slices, slice_codes, totals.slices, totals.shared.slices, strict=True
+    ):
+        slice_indices = frozen(codes.astype(np.int64))
+        if _is_constant(slice_indices, starts):
+            _add_whole_groups(plan, sums, slice_indices[starts[:-1]], rows, relevant, models)
+        else:
+            _add_divided_groups(chunk, plan, sums, slice_indices, name, by)
+        if plan.row_states:
+            _add_to_row_states(chunk, plan, slice_indices, row_states)
+
+
+def _add_whole_groups(
+    plan: Plan,
+    sums: Sums,
+    slice_indices: np.ndarray,
+    rows: np.ndarray,
+    positives: np.ndarray,
+    models: list[Measured],
+) -> None:
+    """Add groups that lie in one slice each; their values exist already."""
+    slice_indices = frozen(slice_indices)
+    for model, (groups, by_measure) in enumerate(models):
+        for m, contributions in by_measure.items():
+            sums.add(model, m, groups, contributions, slice_indices)
+        sums.add_empty(model, groups, slice_indices)
+    pair_models(plan, models, sums, slice_indices)
+    sums.count_groups(rows, positives, slice_indices)
+
+
+def _add_divided_groups(
+    chunk: Chunk,
+    plan: Plan,
+    sums: Sums,
+    slice_indices: np.ndarray,
+    name: Callable[[int], str],
+    by: SliceCodes,
+) -> None:
+    """Add the rows that a group has in a slice as a group of their own."""
+    rows = chunk.columns.rows
+    order, group, slice_index, starts = (
+        scratch(f"slices: {use}", rows + 1) for use in ("order", "group", "slice", "starts")
+    )
+    slices = int(slice_indices.max()) + 1
+    counts, slices_of_group = np.zeros(slices, np.int64), np.empty(slices + 1, np.int64)
+    groups = _divide_groups(
+        slice_indices, chunk.starts, counts, slices_of_group, order, starts, slice_index, group
+    )
+    divided = Chunk(
+        chunk.columns.take(order[:rows], "slices: column"), frozen(starts[: groups + 1].copy())
+    )
+    slice_index = frozen(slice_index[:groups].copy())
+
+    def name_in_slice(position: int) -> str:
+        return f"{name(int(group[position]))} (in a slice by {by.spec})"
+
+    labels = Labels.of(divided.columns.label, divided.starts, plan.skip_empty)
+    measure_chunk(divided, plan, labels, sums, None, name_in_slice, slice_indices=slice_index)
+    sums.count_groups(np.diff(divided.starts), labels.relevant_of_each(1.0), slice_index)
+
+
+def _add_to_row_states(
+    chunk: Chunk, plan: Plan, slice_indices: np.ndarray, row_states: SliceStates
+) -> None:
+    """Add the rows of each slice to its row states, group after group."""
+    rows, slices = chunk.columns.rows, int(slice_indices.max()) + 1
+    order, starts = np.empty(rows, np.int64), np.empty(rows + 1, np.int64)
+    last_group, next_start = np.full(slices, -1), np.empty(slices, np.int64)
+    next_row, edges = np.zeros(slices + 1, np.int64), np.zeros(slices + 1, np.int64)
+    _sort_by_slice(
+        slice_indices, chunk.starts, last_group, next_row, next_start, order, starts, edges
+    )
+    columns = chunk.columns.take(order)
+    for slice_index in np.flatnonzero(np.diff(edges)).tolist():
+        first, end = int(edges[slice_index]), int(edges[slice_index + 1])
+        lo, hi = int(starts[first]), int(starts[end])
+        in_slice = Chunk(columns.slice(lo, hi), frozen(starts[first : end + 1] - lo))
+        labels = Labels.of(in_slice.columns.label, in_slice.starts, skip_empty=False)
+        fields = plan.field_codes(in_slice.columns.measure_columns)
+        models = range(len(plan.roles.scores))
+        epsilons = plan.roles.epsilons
+        scored = [Scored.of(in_slice, m, labels, fields, epsilons) for m in models]
+        row_states.of(slice_index).add(scored)
+
+
+@kernel
+def _is_constant(slice_indices, starts):  # type: ignore[no-untyped-def]
+    for g in range(starts.shape[0] - 1):
+        slice_index = slice_indices[starts[g]]
+        for i in range(starts[g] + 1, starts[g + 1]):
+            if slice_indices[i] != slice_index:
+                return False
+    return True
+
+
+@kernel
+def _divide_groups(  # type: ignore[no-untyped-def]
+    slice_indices, starts, counts, slices_of_group, order, new_starts, slice_index, group
+):
+    """Order the rows of each group by slice, and count the new groups.
+
+    Slices of a group come in the order of their first rows. `new_starts`, `slice_index` and `group`
+    get the first row, the slice and the old group of each new group.
+    """
+    count = 0
+    for g in range(starts.shape[0] - 1):
+        first = count
+        for i in range(starts[g], starts[g + 1]):
+            k = slice_indices[i]
+            # Without a branch, which would be mispredicted for every other row.
+            slices_of_group[count - first] = k
+            slice_index[count] = k
+            group[count] = g
+            count += counts[k] == 0
+            counts[k] += 1
+        row = starts[g]
+        for new in range(first, count):
+            new_starts[new] = row
+            k = slices_of_group[new - first]
+            row += counts[k]
+            counts[k] = new_starts[new]
+        for i in range(starts[g], starts[g + 1]):
+            k = slice_indices[i]
+            order[counts[k]] = i
+            counts[k] += 1
+        for new in range(first, count):
+            counts[slices_of_group[new - first]] = 0
+    new_starts[count] = slice_indices.shape[0]
+    return count
+
+
+@kernel
+def _sort_by_slice(  # type: ignore[no-untyped-def]
+    slice_indices, starts, last_group, next_row, next_start, order, new_starts, edges
+):
+    """Sort rows by slice, stably.
+
+    `new_starts` gets the first row of each part of a group, `edges` the first part of each slice.
+    """
+    for g in range(starts.shape[0] - 1):
+        for i in range(starts[g], starts[g + 1]):
+            k = slice_indices[i]
+            next_row[k + 1] += 1
+            if last_group[k] != g:
+                last_group[k] = g
+                edges[k + 1] += 1
+    for k in range(1, next_row.shape[0]):
+        next_row[k] += next_row[k - 1]
+        edges[k] += edges[k - 1]
+    for k in range(last_group.shape[0]):
+        last_group[k] = -1
+        next_start[k] = edges[k]
+    for g in range(starts.shape[0] - 1):
+        for i in range(starts[g], starts[g + 1]):
+            k = slice_indices[i]
+            row = next_row[k]
+            if last_group[k] != g:
+                last_group[k] = g
+                new_starts[next_start[k]] = row
+                next_start[k] += 1
+            order[row] = i
+            next_row[k] = row + 1
+    new_starts[edges[edges.shape[0] - 1]] = slice_indices.shape[0]

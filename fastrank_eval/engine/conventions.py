@@ -1,0 +1,386 @@
+"""Define policies for undefined groups, and profiles of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
+from fastrank_eval.measures.base import Measure, aliases, registry
+from fastrank_eval.measures.parser import refuse_plain_f1, text_with_options
+
+__all__ = ["DEFAULTS", "PROFILES", "Profile", "profile_of", "undefined_policies", "undefined_text"]
+
+
+_POLICIES = ("skip", "zero", "one", "error")
+_REST = "*"
+
+
+def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
+    """Map measures to their policies, and ``"*"`` to that of the others.
+
+    Parameters
+    ----------
+    undefined : str or mapping
+        ``"skip"``, ``"skip,nDCG=one,R=one"``, or ``{"*": "skip", "nDCG": "one", "R": "one"}``.
+
+    Raises
+    ------
+    ArgumentError
+        The argument names no policy or no measure; the message shows which.
+
+    Examples
+    --------
+    >>> undefined_policies("zero,ndcg=one")
+    {'*': 'zero', 'nDCG': 'one'}
+    """
+    pairs: list[tuple[Any, Any]] = [(_REST, undefined)]
+    if isinstance(undefined, str):
+        parts = [part.partition("=") for part in undefined.split(",")]
+        pairs = [(name if sign else _REST, rest if sign else name) for name, sign, rest in parts]
+    elif isinstance(undefined, Mapping):
+        pairs = list(undefined.items())
+    policies = {_REST: "skip"}
+    for measure, policy in pairs:
+        of = measure.strip() if isinstance(measure, str) else measure
+        value = policy.strip() if isinstance(policy, str) else policy
+        if not isinstance(value, str) or value not in _POLICIES:
+            raise ArgumentError(
+                f"undefined={value!r} is not one of {', '.join(map(repr, _POLICIES))}."
+                f"{near(str(value), _POLICIES)}"
+            )
+        if of != _REST:
+            if isinstance(of, str):
+                _check_f1(of)
+            name, preset = aliases.get(of.lower(), ("", {})) if isinstance(of, str) else ("", {})
+            if not name or preset:
+                raise ArgumentError(
+                    f"undefined: {of!r} is no measure.{near(str(of), list(registry))} "
+                    "Name measures without options, as in 'skip,nDCG=one'."
+                )
+            of = name
+        policies[of] = value
+    return policies
+
+
+def _check_f1(name: str) -> None:
+    try:
+        refuse_plain_f1(name)
+    except MeasureError:
+        raise ArgumentError(
+            f"undefined: must name a measure, got {name!r}; write F for rankings, or FScore for "
+            "decisions at a threshold."
+        ) from None
+
+
+def undefined_text(policies: Mapping[str, str]) -> str:
+    """Write policies in the form that `undefined_policies` reads."""
+    rest = policies[_REST]
+    single = (f"{name}={policy}" for name, policy in policies.items() if name != _REST)
+    return ",".join([rest, *single])
+
+
+#: The conventions that neither the caller nor a profile sets.
+DEFAULTS: Mapping[str, str] = {
+    "ties": "expected",
+    "undefined": "skip",
+    "groups": "all",
+    "unretrieved": "error",
+    "unjudged": "error",
+    "weight_rows": "refuse",
+    "score_type": "given",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The conventions of a tool.
+
+    Parameters
+    ----------
+    name : str
+    tool : str
+        The tool, with the version that was compared.
+    choices : mapping of str to str
+        Arguments of `evaluate`; `undefined` may name measures, as in ``"skip,nDCG=one"``.
+    options : mapping of str to mapping
+        Options of measures, by measure. Options that the caller sets have priority.
+    differs : tuple of str
+        What the tool does differently under any option here.
+    """
+
+    name: str
+    tool: str
+    choices: Mapping[str, str]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    differs: tuple[str, ...] = ()
+
+    def choice(self, name: str) -> str:
+        """Return an argument of `evaluate` under this profile."""
+        return self.choices.get(name, DEFAULTS[name])
+
+    def apply(self, measures: Iterable[Measure]) -> tuple[Measure, ...]:
+        """Add the options of the profile to measures that do not set them."""
+        return tuple(
+            with_options(measure, self.options.get(measure.name, {})) for measure in measures
+        )
+
+
+def with_options(measure: Measure, options: Mapping[str, Any]) -> Measure:
+    """Add options to a measure that does not set them, if that is valid."""
+    missing = {name: value for name, value in options.items() if name not in measure.given}
+    if not missing:
+        return measure
+    try:
+        result = measure(**missing)
+        result.check_complete()
+    except MeasureError:
+        # Such as a division by min(k, R) without a k: the tool has no other definition then.
+        return measure
+    return result
+
+
+def measures_in_force(
+    requested: tuple[Measure, ...], profile: Profile | None, sampling_rate: float
+) -> tuple[Measure, ...]:
+    """Return the measures to compute, in the order of the requested ones."""
+    measures = requested if profile is None else profile.apply(requested)
+    if sampling_rate != 1:
+        measures = tuple(with_options(m, {"sampling_rate": sampling_rate}) for m in measures)
+    return measures
+
+
+def requested_names(
+    requested: Iterable[Measure], computed: Iterable[Measure | str]
+) -> dict[str, str]:
+    """Map requested names to texts of measures with other options.
+
+    A name has all options that were requested. Where the text of a measure is the name of another
+    one, the map has both names: ``nDCG(gain='exp')`` and ``nDCG``.
+    """
+    rows = [
+        (m, text_with_options(m), str(other)) for m, other in zip(requested, computed, strict=True)
+    ]
+    changed = {name for m, name, text in rows if str(m) != text}
+    return {name: text for _, name, text in rows if name in changed or text in changed}
+
+
+_LINEAR = {"gain": "linear"}
+_TREC = {
+    "ties": "item",
+    "undefined": "zero,GAUC=skip,AUC=skip",
+    "unretrieved": "allow",
+    "unjudged": "allow",
+}
+_TREC_OPTIONS: Mapping[str, Mapping[str, Any]] = {"nDCG": _LINEAR, "DCG": _LINEAR}
+_TREC_9_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    **_TREC_OPTIONS,
+    "IPrec": {"rounding": "up"},
+    "IPrec11": {"rounding": "up"},
+}
+_TREC_10_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    **_TREC_OPTIONS,
+    "RBP": {"p": 0.9},
+    "RBPres": {"p": 0.9, "tail": "if_unjudged"},
+}
+_TREC_DIFFERS = (
+    "set_F takes the square of beta, F takes beta itself",
+    "a custom table of gains sorts gains that differ by less than 1 wrongly there",
+)
+
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "trec_eval_9",
+            "trec_eval 9.0.8, and pytrec_eval",
+            {**_TREC, "score_type": "float32"},
+            _TREC_9_OPTIONS,
+            _TREC_DIFFERS,
+        ),
+        Profile(
+            "trec_eval_10",
+            "trec_eval 10.0",
+            _TREC,
+            _TREC_10_OPTIONS,
+            (
+                *_TREC_DIFFERS,
+                "rbp scales grades above 1 by a least and a greatest grade that are not set; RBP "
+                "takes a row for relevant or not, unless it is given gains",
+            ),
+        ),
+        Profile(
+            "ir_measures",
+            "ir_measures 0.4.3",
+            {**_TREC, "score_type": "float32"},
+            _TREC_9_OPTIONS,
+            (
+                "RR@k and Judged@k rank tied documents by ascending id there",
+                "ERR and nDCG(dcg='exp-log2') come from gdeval, rounded to five decimals",
+                "SetF takes the square of beta",
+            ),
+        ),
+        Profile(
+            "ranx",
+            "ranx 0.3.21",
+            {**_TREC, "ties": "input"},
+            _TREC_OPTIONS,
+            (
+                "tied scores stand in the order of an unstable sort, which cannot be reproduced",
+                "bpref is NaN there for a query without a judged non-relevant document",
+                "negative grades gain 0 in dcg there; here they take from DCG",
+            ),
+        ),
+        Profile(
+            "sklearn",
+            "scikit-learn 1.9",
+            {
+                "undefined": "skip,nDCG=zero,PPV=zero,TPR=zero,NPV=zero,TNR=zero,FScore=zero,"
+                "MCC=zero,GroupPPV=zero,GroupTPR=zero,GroupNPV=zero,GroupTNR=zero,"
+                "GroupFScore=zero,GroupMCC=zero"
+            },
+            {
+                "nDCG": {**_LINEAR, "ideal": "retrieved"},
+                "DCG": _LINEAR,
+                "LogLoss": {"clamp": "type"},
+                "NE": {"clamp": "type"},
+                "RIG": {"clamp": "type"},
+            },
+            (
+                "average_precision_score is AvgPrec, the area under precision over recall as a "
+                "step function: tied rows enter at once, where AP averages over their orders",
+                "balanced_accuracy_score of rows of one class is the recall of that class, where "
+                "BalancedAccuracy is undefined",
+                "average_precision_score of rows of one class is 1 or 0, where AvgPrec is "
+                "undefined",
+                "d2_log_loss_score of rows of one class divides by a loss of almost 0, where RIG "
+                "is undefined",
+                "dcg_score and ndcg_score refuse groups of one row, ndcg_score negative labels too",
+            ),
+        ),
+        Profile(
+            "gdeval",
+            "gdeval.pl of the TREC web track",
+            {
+                "ties": "item",
+                "groups": "with_relevant",
+                "unretrieved": "allow",
+                "unjudged": "allow",
+            },
+            {},
+            ("values are printed with five decimals",),
+        ),
+        Profile(
+            "ndeval",
+            "ndeval 4.5 of the TREC web track, and pyndeval",
+            _TREC,
+            {},
+            (
+                "at a cutoff of 1, ERR-IA and alpha-DCG are not divided by anything there",
+                "pyndeval ranks tied documents by ascending id, ndeval by the rank column or, with "
+                "-traditional, by descending id, as here",
+            ),
+        ),
+        Profile(
+            "catboost",
+            "CatBoost 1.2.10",
+            {"ties": "worst", "undefined": "zero,nDCG=one,R=one"},
+            {
+                "nDCG": {**_LINEAR, "ideal": "retrieved"},
+                "DCG": _LINEAR,
+                "AP": {"over": "min"},
+                "P": {"short": "length"},
+                "ERR": {"stop": "label"},
+                "GAUC": {"weight": "uniform", "single_class": 0},
+            },
+            ("negative grades take from NDCG there, and gain 0 in nDCG here",),
+        ),
+        Profile(
+            "xgboost",
+            "XGBoost 3.2",
+            {
+                "ties": "input",
+                "undefined": "one,GAUC=skip,AUC=skip",
+                "score_type": "float32",
+            },
+            {"AP": {"over": "min"}, "P": {"short": "length"}, "nDCG": {"ideal": "retrieved"}},
+            (
+                "auc with groups is no per-group AUC: it counts pairs of equal labels too, and "
+                "leaves out groups of fewer than three rows",
+                "group weights do not weigh groups without a relevant row",
+                "ndcg, map and pre without @k end at rank 32",
+            ),
+        ),
+        Profile(
+            "lightgbm",
+            "LightGBM 4.7",
+            {"ties": "input", "undefined": "one,GAUC=skip"},
+            {"AP": {"over": "min"}, "nDCG": {"ideal": "retrieved"}},
+            (
+                "query weights do not weigh queries without a relevant row",
+                "grades are whole numbers below 31 there, unless label_gain is longer",
+            ),
+        ),
+        Profile(
+            "torchmetrics",
+            "TorchMetrics 1.9",
+            {"undefined": "zero", "score_type": "float32"},
+            {
+                "nDCG": {**_LINEAR, "ideal": "retrieved"},
+                "AP": {"over": "retrieved"},
+                "GAUC": {"weight": "uniform", "single_class": 0},
+            },
+            (
+                "measures but nDCG and AUROC take tied rows in the order of a sort that is not "
+                "stable",
+                "RetrievalMAP with top_k divides by the relevant rows inside the first k",
+                "RetrievalMAP, MRR, Precision and Recall take relevant rows with scores of 0 and "
+                "below for rows that are not",
+                "negative grades take from nDCG there, and gain 0 in nDCG here",
+                "empty_target_action='pos' gives 1 to P, RR, Success and AUROC too; here these are "
+                "0 for a group without a relevant row",
+                "BinaryAUROC and RetrievalAUROC take the sigmoid of all scores if one is beyond "
+                "[0, 1], which ties those that are large",
+            ),
+        ),
+        Profile(
+            "din",
+            "FuxiCTR, after the Deep Interest Network",
+            {"undefined": "skip,nDCG=zero"},
+            {"nDCG": {"ideal": "retrieved"}},
+            (
+                "MRR is the mean over all positives of a group there, not the first",
+                "NDCG takes tied rows in the order of a sort that is not stable",
+            ),
+        ),
+        Profile(
+            "recbole",
+            "RecBole",
+            {"groups": "with_relevant"},
+            {
+                "GAUC": {"weight": "positives"},
+                "nDCG": _LINEAR,
+                "AP": {"over": "min"},
+            },
+            (
+                "values are rounded to the decimals its configuration names",
+                "NDCG is binary: grades above 1 gain no more than 1",
+            ),
+        ),
+    )
+}
+
+
+def profile_of(name: object) -> Profile:
+    """Look up a profile by its name.
+
+    Raises
+    ------
+    ArgumentError
+        If no profile has that name.
+    """
+    if isinstance(name, str) and name in PROFILES:
+        return PROFILES[name]
+    hint = near(str(name), list(PROFILES))
+    raise ArgumentError(f"profile={name!r} is not one of {', '.join(PROFILES)}.{hint}")

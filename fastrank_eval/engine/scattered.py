@@ -1,0 +1,282 @@
+"""Evaluate rows in any order, and choose how a run reads its rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.errors import OrderError
+from fastrank_eval._lib.files import spill_folder
+from fastrank_eval._lib.memory import Budget
+from fastrank_eval._lib.progress import report
+from fastrank_eval._lib.threads import in_order
+from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
+from fastrank_eval.engine.contiguous import GroupResults, evaluate_stream
+from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.totals import Totals
+from fastrank_eval.groups.boundaries import (
+    Keys,
+    KeyWatch,
+    ReturningKey,
+    group_starts,
+    key_integers,
+    key_text,
+    keys_at,
+)
+from fastrank_eval.groups.external_sort import Sorter, WideKeys
+from fastrank_eval.groups.gather import Gatherer, PartitionRange
+from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, can_stay_packed
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
+from fastrank_eval.io.source import Batch, first_rows
+from fastrank_eval.io.validate import columns_of, keys_of
+
+#: The share of the memory for rows that the sorter gets. Results need the rest at the same time.
+_SORTER_SHARE = 0.5
+#: Rows after which the size of all rows is estimated.
+_ESTIMATE_ROWS = 1 << 16
+#: Bytes that DuckDB writes for each byte of rows.
+_ON_DISK = 1.4
+#: Batches with text keys are this many times smaller, because their keys need more memory.
+_WIDE = 4
+#: The share of a disk's free room that spilled rows may fill.
+_DISK_SHARE = 0.95
+
+
+class ScatteredEvaluator:
+    """Evaluates rows in any order, in memory if they fit.
+
+    Parameters
+    ----------
+    plan : Plan
+    budget : Budget
+
+    Attributes
+    ----------
+    spilled : bool
+        Whether rows were sorted on disk.
+    """
+
+    def __init__(self, plan: Plan, budget: Budget) -> None:
+        self._plan, self._budget = plan, budget
+        self._partitioners: list[Partitioner] = []
+        self._expected: int | None = None
+        self.spilled = False
+
+    def evaluate(self, reading: RowReader) -> tuple[Totals, list[GroupResults]]:
+        """Partition the rows, and evaluate the groups.
+
+        Parameters
+        ----------
+        reading : RowReader
+
+        Returns
+        -------
+        Totals, list of GroupResults
+            Sums, and the results of the groups (empty unless ``plan.per_group``).
+        """
+        self._expected = reading.rows
+        if reading.rereadable:  # the second attempt below reads the rows again
+            with suppress(WideKeys):
+                return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=True)
+        return self._evaluate(reading.unread_batches(self._plan.batch_rows), narrow=False)
+
+    def _evaluate(
+        self, batches: Iterable[Batch], narrow: bool
+    ) -> tuple[Totals, list[GroupResults]]:
+        partitioned = self._partition(batches)
+        in_memory: list[PartitionedBatch] = []
+        packed = opened = read = 0
+        allowed = self._budget.rows
+        if self._expected is None:
+            # The number of rows is unknown. If they turn out too many, the batches in memory and
+            # the sorter need memory at the same time.
+            allowed //= 2
+        for rows, batch in partitioned:
+            read += rows
+            if batch is None:
+                continue
+            in_memory.append(batch)
+            packed, opened = packed + batch.bytes, opened + batch.bytes_unpacked
+            size = packed if packed == opened or can_stay_packed(in_memory) else opened
+            size += self._partitioners[0].bytes
+            factor = 1.0 if self._expected is None else max(self._expected / read, 1.0)
+            if size > allowed or (read >= _ESTIMATE_ROWS and size * factor > allowed):
+                self.spilled = True
+                disk_bytes = int(_ON_DISK * opened * factor)
+                rest = (batch for _, batch in partitioned if batch is not None)
+                return self._sort(in_memory, rest, disk_bytes, narrow)
+        if not in_memory:
+            return Totals(self._plan), []
+        return self._gather(Gatherer(self._partitioners[0], in_memory))
+
+    def _partition(self, batches: Iterable[Batch]) -> Iterator[tuple[int, PartitionedBatch | None]]:
+        """Yield the number of rows of each batch, and the batch partitioned."""
+        plan = self._plan
+
+        def jobs() -> Iterator[WorkBatch]:
+            rest = iter(batches)
+            first = next(rest, None)
+            if first is None:
+                return
+            types = [key.type for key in keys_of(first_rows(first, 1), plan.roles, 0)]
+            partitioner = Partitioner(
+                plan.roles.group,
+                types,
+                len(plan.roles.scores),
+                keep_numbers=plan.per_group or plan.keeps_order,
+                keep_order=plan.keeps_order,
+            )
+            self._partitioners[:] = [partitioner]
+            wide = any(column.text for column in partitioner.columns)
+            rows = max(plan.batch_rows // _WIDE, 1) if wide else plan.batch_rows
+            yield from rebatch(chain([first], rest), rows)
+
+        def partition(job: WorkBatch) -> tuple[int, PartitionedBatch | None]:
+            batch = in_scratch(read_batch(job[0]))
+            columns = columns_of(batch, plan.roles, job[1])
+            return batch.num_rows, self._partitioners[0].partition(
+                columns
+            ) if columns.rows else None
+
+        return in_order(plan.threads, partition, jobs())
+
+    def _gather(self, gatherer: Gatherer) -> tuple[Totals, list[GroupResults]]:
+        plan = self._plan
+        thread_totals = ThreadTotals(plan)
+
+        def evaluate_range(partitions: PartitionRange) -> GroupResults | None:
+            gathered = gatherer.gather(partitions)
+            chunk = gathered.chunk
+
+            def name(group: int) -> str:
+                return key_text(gathered.keys(), plan.roles.group, group)
+
+            values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
+            if not plan.per_group:
+                return None
+            return GroupResults(gathered.keys(), values, chunk.columns.first_rows(chunk.starts))
+
+        results = []
+        ranges = list(gatherer.ranges())
+        rows, total = 0, sum(partitions.rows for partitions in ranges)
+        for partitions, result in zip(
+            ranges, in_order(plan.threads, evaluate_range, ranges), strict=True
+        ):
+            rows += partitions.rows
+            report("evaluating", rows, total)
+            if result is not None:
+                results.append(result)
+        return thread_totals.merge(), results
+
+    def _sort(
+        self,
+        in_memory: list[PartitionedBatch],
+        rest: Iterator[PartitionedBatch],
+        disk_bytes: int,
+        narrow: bool,
+    ) -> tuple[Totals, list[GroupResults]]:
+        plan, budget = self._plan, self._budget
+        total = 0
+
+        def count_rows() -> Iterator[PartitionedBatch]:
+            """Yield the partitioned batches, and keep no reference to them."""
+            nonlocal total
+            for batch in chain((in_memory.pop(0) for _ in range(len(in_memory))), rest):
+                total += batch.rows
+                yield batch
+            report("sorting on disk", 0, total)
+
+        def report_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = 0
+            for batch in batches:
+                yield batch
+                rows += batch.num_rows
+                report("evaluating", rows, total)
+
+        with spill_folder(budget.spill_dir, disk_bytes) as folder:
+            sorter = Sorter(
+                self._partitioners[0],
+                folder,
+                memory=int(_SORTER_SHARE * budget.rows),
+                disk=int(_DISK_SHARE * shutil.disk_usage(folder).free),
+                threads=plan.threads,
+                in_order=plan.keeps_order,
+                missing_scores=plan.roles.unretrieved == "allow",
+                missing_labels=plan.roles.judgments and plan.roles.unjudged == "allow",
+                narrow=narrow,
+            )
+            with sorter.rows(count_rows()) as batches:
+                return evaluate_stream(report_rows(batches), plan, None, sorter.columns)
+
+
+def in_order_of_appearance(results: list[GroupResults]) -> tuple[list[Keys], list[GroupValues]]:
+    """Sort the results of all groups by the number of their first row."""
+    if not results:
+        return [], []
+    order = np.argsort(np.concatenate([result.first_rows for result in results]))
+    columns = zip(*(result.keys for result in results), strict=True)
+    keys = tuple(pa.concat_arrays(list(column)) for column in columns)
+    values = GroupValues.concat([cast(GroupValues, result.values) for result in results])
+    return [keys_at(keys, order)], [values.take(order)]
+
+
+#: Rows that are read first, to see whether keys are scattered.
+_PEEK = 1 << 16
+
+
+def evaluate_rows(
+    reading: RowReader, plan: Plan, order: str, allowed: Budget
+) -> tuple[Totals, list[Keys], list[GroupValues], dict[str, object]]:
+    """Choose the strategy by `order` or by the keys, and evaluate."""
+    if order == "auto":
+        first = reading.peek(_PEEK)
+        if first is not None and _scattered(first, plan):
+            order = "scattered"
+    keep = not reading.rereadable
+    while order != "scattered":
+        try:
+            totals, results = evaluate_stream(
+                reading.unread_batches(plan.batch_rows), plan, KeyWatch(keep)
+            )
+        except ReturningKey as returning:
+            if returning.keys is None and reading.rereadable:
+                keep = True
+            elif order == "auto" and reading.rereadable:
+                order = "scattered"
+            else:
+                raise _order_error(returning, plan, order) from None
+        else:
+            keys = [result.keys for result in results]
+            values = [result.values for result in results if result.values is not None]
+            return totals, keys, values, {"order": "grouped" if order == "auto" else order}
+
+    scattered = ScatteredEvaluator(plan, allowed)
+    totals, results = scattered.evaluate(reading)
+    strategy: dict[str, object] = {"order": order}
+    if scattered.spilled:
+        strategy["spilled"] = True
+    return totals, *in_order_of_appearance(results), strategy
+
+
+def _order_error(returning: ReturningKey, plan: Plan, order: str) -> OrderError:
+    key = key_text(returning.keys, plan.roles.group, 0) if returning.keys is not None else "?"
+    promise = "" if order == "auto" else f", but order={order!r} promises contiguous groups"
+    return OrderError(
+        f"the group {key} comes back after other groups{promise}; pass order='scattered' "
+        "(--order scattered) to gather rows, or sort the input by group."
+    )
+
+
+def _scattered(batch: pa.RecordBatch, plan: Plan) -> bool:
+    keys = keys_of(batch, plan.roles, 0)
+    starts = np.concatenate([[0], group_starts(keys)])
+    at_starts = keys_at(keys, starts)
+    integers = np.sort(key_integers(at_starts))  # np.unique() would hash them: 20 times slower
+    return bool((integers[1:] == integers[:-1]).any())

@@ -1,0 +1,1 @@
+"""Gather rows into whole groups, and rank each once."""

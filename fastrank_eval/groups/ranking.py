@@ -1,0 +1,412 @@
+"""Rank the labelled rows of whole groups under a tie policy.
+
+A ranking measure needs only the rows with a non-zero label, and the number of the others. Each
+such row becomes an *entry*: its grade and its tie block. The block is stored as ``above`` (number
+of rows ranked strictly higher) and ``size`` (number of rows that share the score). The tie policy
+is applied here, so measures do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.diversity import Coverage, IntentRanking
+from fastrank_eval.groups.judgments import UnjudgedRows
+from fastrank_eval.groups.labels import (
+    Labels,
+    entries_by_counting,
+    entries_in_order,
+    find_labelled_rows,
+)
+from fastrank_eval.groups.sort import (
+    order_by_score,
+    sort_blocks,
+    sort_groups_descending,
+    sum_weights_of_negatives,
+)
+from fastrank_eval.groups.ties import order_by_item, resolve_blocks
+
+
+@dataclass(slots=True)
+class RowWeights:
+    """Row weights for row-weighted measures; all float64.
+
+    Parameters
+    ----------
+    entry : ndarray, shape (entries,)
+        Weight of the entry.
+    zeros_above, zeros_tied : ndarray, shape (entries,)
+        Total weight of the rows with label 0 ranked strictly above the entry, and tied with it.
+    zeros : ndarray, shape (groups,)
+        Total weight of the retrieved rows with label 0.
+    """
+
+    entry: np.ndarray
+    zeros_above: np.ndarray
+    zeros_tied: np.ndarray
+    zeros: np.ndarray
+
+
+@dataclass(slots=True)
+class Ranking:
+    """Entries of a chunk under one model and one tie policy.
+
+    Parameters
+    ----------
+    scored : Scored
+        The retrieved rows, for measures that need the scores themselves.
+    labels : Labels
+        Labels of the retrieved rows, with a cache that all models share.
+    ranked_groups : ndarray of int64, shape (groups,), or None
+        Indices of the ranked groups in the chunk; None for all groups.
+    offsets : ndarray of int64, shape (groups + 1,)
+        First entry of each group, then the number of entries.
+    rows : ndarray of int64, shape (groups,)
+        Number of rows of the group, with or without a score.
+    retrieved : ndarray of int64, shape (groups,)
+        Number of rows with a score.
+    grade : ndarray of float64, shape (entries,)
+        Label of the entry, never 0. Best rank first; inside a block by grade, then weight,
+        descending. Relevant rows without a score stand last, with ``above`` = ``retrieved``.
+    above, size : ndarray of int64, shape (entries,)
+        Number of rows ranked strictly above the entry's block, and inside the block. The block is
+        a single rank unless ties are ``expected``.
+    block_above, block_size : ndarray of int64, shape (entries,)
+        The block of equal scores under every policy, for AUC: a tied pair counts one half.
+    weights : RowWeights or None
+        None where no measure needs row weights.
+    max_grade, min_grade : float
+        Highest and lowest grade of the entries.
+    unretrieved_relevant : bool
+        Whether any relevant row has no score.
+    unjudged : UnjudgedRows or None
+        None where no measure needs unjudged rows, or none exists.
+    intents : IntentRanking or None
+        None where no measure needs subtopics.
+    """
+
+    scored: Scored
+    labels: Labels
+    ranked_groups: np.ndarray | None
+    offsets: np.ndarray
+    rows: np.ndarray
+    retrieved: np.ndarray
+    grade: np.ndarray
+    above: np.ndarray
+    size: np.ndarray
+    block_above: np.ndarray
+    block_size: np.ndarray
+    weights: RowWeights | None
+    max_grade: float
+    min_grade: float
+    unretrieved_relevant: bool = False
+    unjudged: UnjudgedRows | None = None
+    intents: IntentRanking | None = None
+    cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return len(self.rows)
+
+    def cached(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return an array that several measures share; compute it once."""
+        if key not in self.cache:
+            self.cache[key] = compute()
+        return self.cache[key]
+
+    def cached_for_models(self, key: Hashable, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return an array that all models share.
+
+        No bit of it may depend on a score.
+        """
+        # A model that left rows without a score has its own labels.
+        return self.labels.cached(key, compute)
+
+    def cached_by_grade(
+        self, key: Hashable, compute: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """Return a number for each entry that depends on its grade alone.
+
+        Models share it if all grades are equal, because their entries differ in order only.
+        """
+        shared = self.cached_for_models if self.labels.all_grades_equal else self.cached
+        return shared(key, lambda: compute(self.grade))
+
+    def relevant(self, rel: float) -> np.ndarray:
+        """Count the rows with grade >= `rel` in each group.
+
+        int64; rows count whether retrieved or not.
+        """
+        if not self.unretrieved_relevant:
+            return self.labels.relevant(rel)
+
+        def count() -> np.ndarray:
+            total = np.zeros(len(self.grade) + 1, np.int64)
+            np.cumsum(self.grade >= rel, out=total[1:])
+            return total[self.offsets[1:]] - total[self.offsets[:-1]]
+
+        return self.cached(("relevant", rel), count)
+
+    def relevant_retrieved(self, rel: float) -> np.ndarray:
+        """Count the rows with grade >= `rel` and a score in each group. int64."""
+        return self.labels.relevant(rel)
+
+    def class_weights(self, rel: float) -> tuple[np.ndarray, np.ndarray]:
+        """Sum the weights of retrieved rows by group, for each class.
+
+        Parameters
+        ----------
+        rel : float
+            The least grade of a relevant row.
+
+        Returns
+        -------
+        positive, negative : ndarray, shape (groups,)
+            Of relevant rows and of the others: int64 counts, or float64 sums of row weights.
+        """
+        if self.weights is None:
+            positive = self.relevant_retrieved(rel)
+            others = self.cached_for_models(("others", rel), lambda: self.retrieved - positive)
+            return positive, others
+
+        weights = self.weights
+
+        def sums() -> np.ndarray:
+            both = np.empty((2, self.groups))
+            _class_sums(
+                self.offsets,
+                self.block_above,
+                self.grade,
+                rel,
+                self.retrieved,
+                weights.entry,
+                weights.zeros,
+                both,
+            )
+            return both
+
+        both = self.cached(("class weights", rel), sums)
+        return both[0], both[1]
+
+    def unjudged_rows(self) -> UnjudgedRows:
+        """Return the ranks of unjudged rows."""
+        if self.unjudged is None:
+            self.unjudged = UnjudgedRows.complete(self.groups, len(self.grade))
+        return self.unjudged
+
+    def intent_ranking(self) -> IntentRanking:
+        """Return the ranks of rows that cover subtopics."""
+        return cast(IntentRanking, self.intents)
+
+    def descending(self, key: Hashable, values: np.ndarray) -> np.ndarray:
+        """Sort `values` of entries in each group, descending.
+
+        The values depend on grades alone.
+        """
+
+        def sort() -> np.ndarray:
+            out = values.copy()
+            if len(out) and out.min() < out.max():
+                sort_groups_descending(self.offsets, out)
+            return out
+
+        return self.cached_for_models(("descending", key), sort)
+
+
+@kernel
+def _class_sums(  # type: ignore[no-untyped-def]
+    offsets, above, grade, rel, retrieved, weight, zeros, out
+):
+    for g in range(offsets.shape[0] - 1):
+        positive = 0.0
+        negative = zeros[g]
+        for e in range(offsets[g], offsets[g + 1]):
+            if above[e] >= retrieved[g]:
+                break
+            if grade[e] >= rel:
+                positive += weight[e]
+            else:
+                negative += weight[e]
+        out[0, g] = positive
+        out[1, g] = negative
+
+
+def ranking_in_row_order(scored: Scored) -> Ranking:
+    """Make a ranking without ranks, for measures that need none.
+
+    Every row has a score and none a weight. Entries stand in order of their rows.
+    """
+    labels, empty = scored.labels, np.empty(0, np.int64)
+    return Ranking(
+        scored,
+        labels,
+        labels.ranked_groups,
+        labels.labelled_rows.offsets,
+        labels.rows,
+        labels.rows,
+        labels.grade,
+        empty,
+        empty,
+        empty,
+        empty,
+        None,
+        labels.max_grade,
+        labels.min_grade,
+    )
+
+
+def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = None) -> Ranking:
+    """Rank the rows of whole groups by one model's score.
+
+    Parameters
+    ----------
+    scored : Scored
+        The rows.
+    ties : str
+        One of `ties.TIES`.
+    in_order : bool
+        Whether rows stand best first in every group.
+    coverage : Coverage or None
+        Subtopics of the chunk; None where no measure needs them.
+
+    Returns
+    -------
+    Ranking
+    """
+    score, weight, item, starts = scored.score, scored.weight, scored.item, scored.starts
+    labels = scored.labels
+    labelled_rows = labels.labelled_rows
+    entries = order = None
+    if item is not None and ties == "item" and len(score):
+        order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)))
+    elif not in_order:
+        by_label = weight is None and scored.unjudged is None and coverage is None
+        if by_label and ties != "input":
+            entries = entries_by_counting(score, starts, labelled_rows)
+        if entries is None:
+            order = order_by_score(score, starts)
+    if order is not None:
+        score = frozen(score[order])
+    if entries is None:
+        entries = entries_in_order(score, starts, labelled_rows, order)
+    offsets, block_above, block_size = entries.offsets, entries.above, entries.size
+    entry_count, group_count = len(entries.row), len(entries.ranked_groups)
+    rows = retrieved = labels.rows
+    if scored.scored_rows is not None:
+        rows = np.diff(scored.chunk.starts)
+    grade = labels.grade
+    if not labels.all_grades_equal:
+        grade = labels.label[entries.row].astype(np.float64)
+
+    weights = None
+    if weight is not None:
+        marks = labelled_rows.marks
+        if order is not None:
+            weight, marks = frozen(weight[order]), frozen(marks[order])
+        positions = np.repeat(starts[entries.ranked_groups], np.diff(offsets)) + entries.position
+        weights = RowWeights(
+            weight[positions], np.empty(entry_count), np.empty(entry_count), np.empty(group_count)
+        )
+        sum_weights_of_negatives(
+            starts,
+            score,
+            marks,
+            weight,
+            np.empty(int(retrieved.max(initial=1))),
+            offsets,
+            weights.zeros_above,
+            weights.zeros_tied,
+            weights.zeros,
+        )
+
+    above, size = block_above, block_size
+    if ties in ("input", "item"):
+        above, size = cast(np.ndarray, entries.position), np.ones(entry_count, np.int64)
+    elif entry_count and (weights is not None or ties != "expected" or not labels.all_grades_equal):
+        entry_weights = weights.entry if weights is not None else np.empty(0)
+        sort_blocks(offsets, block_above, grade, entry_weights)
+        if ties != "expected":
+            above, size = np.empty(entry_count, np.int64), np.ones(entry_count, np.int64)
+            worst_order = resolve_blocks(offsets, block_above, block_size, grade, ties, above)
+            if worst_order is not None:
+                above, grade = above[worst_order], grade[worst_order]
+                if weights is not None:
+                    weights.entry = weights.entry[worst_order]
+    ranking = Ranking(
+        scored,
+        labels,
+        labels.ranked_groups,
+        offsets,
+        rows,
+        retrieved,
+        grade,
+        above,
+        size,
+        block_above,
+        block_size,
+        weights,
+        labels.max_grade,
+        labels.min_grade,
+    )
+    if scored.unretrieved_relevant is not None and len(scored.unretrieved_relevant):
+        _append_unretrieved(ranking, scored.chunk, scored.unretrieved_relevant)
+    if scored.unjudged is not None:
+        unjudged_rows = find_labelled_rows(scored.unjudged.view(np.uint8), starts, skip=False)
+        unjudged_entries = entries_in_order(score, starts, unjudged_rows, order)
+        ranking.unjudged = UnjudgedRows.around(
+            ranking.offsets,
+            ranking.block_above,
+            ranking.above,
+            ranking.grade,
+            unjudged_entries,
+            scored.chunk.unjudged_rows(),
+            ties,
+        )
+    if coverage is not None:
+        subtopics = cast(np.ndarray, scored.subtopics)
+        marks = frozen((subtopics != 0).view(np.uint8))
+        covering_rows = find_labelled_rows(marks, starts, skip=False)
+        covering = entries_in_order(score, starts, covering_rows, order)
+        mask = subtopics[covering.row]
+        ranking.intents = IntentRanking.of(coverage, covering, mask, retrieved, ties)
+    return ranking
+
+
+def _append_unretrieved(ranking: Ranking, chunk: Chunk, unretrieved_relevant: np.ndarray) -> None:
+    """Append the relevant rows without a score to the entries of their group."""
+    group = np.searchsorted(chunk.starts, unretrieved_relevant, side="right") - 1
+    grade = chunk.columns.label[unretrieved_relevant].astype(np.float64)
+    grade = grade[np.lexsort((-grade, group))]
+    counts = np.diff(ranking.offsets)
+    merge = np.argsort(
+        np.concatenate([np.repeat(np.arange(len(counts)), counts), group]), kind="stable"
+    )
+
+    def append(values: np.ndarray, added: np.ndarray) -> np.ndarray:
+        return np.concatenate([values, added])[merge]
+
+    end, one = ranking.retrieved[group], np.ones(len(group), np.int64)
+    ranking.above = append(ranking.above, end)
+    ranking.size = append(ranking.size, one)
+    ranking.block_above = append(ranking.block_above, end)
+    ranking.block_size = append(ranking.block_size, one)
+    ranking.grade = append(ranking.grade, grade)
+    ranking.max_grade = float(ranking.grade.max())
+    ranking.min_grade = float(ranking.grade.min())
+    weights = ranking.weights
+    if weights is not None:
+        none = np.zeros(len(group))
+        weights.entry = append(weights.entry, none)
+        weights.zeros_above = append(weights.zeros_above, none)
+        weights.zeros_tied = append(weights.zeros_tied, none)
+    added = np.cumsum(np.bincount(group, minlength=len(counts)))
+    ranking.unretrieved_relevant = True
+    ranking.offsets = ranking.offsets + np.concatenate([[0], added])

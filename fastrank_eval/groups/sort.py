@@ -1,0 +1,370 @@
+"""Sort rows of groups in a deterministic order.
+
+The order is independent of the input order.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from fastrank_eval._lib.jit import kernel
+
+
+@kernel
+def sum_weights_of_negatives(  # type: ignore[no-untyped-def]
+    starts, score, marks, weight, scratch, offsets, above, tied, total
+):
+    """Sum the weights of label-0 rows above and inside each entry's block.
+
+    The weights of a block are added smallest first, so the sum does not depend on the row order.
+    """
+    for g in range(starts.shape[0] - 1):
+        e = offsets[g]
+        i = starts[g]
+        end = starts[g + 1]
+        zeros_above = 0.0
+        while i < end:
+            first = e
+            zeros = 0
+            j = i
+            while j < end and score[j] == score[i]:
+                if marks[j] != 0:
+                    e += 1
+                else:
+                    scratch[zeros] = weight[j]
+                    zeros += 1
+                j += 1
+            _sort_ascending(scratch, zeros)
+            block = 0.0
+            for k in range(zeros):
+                block += scratch[k]
+            for k in range(first, e):
+                above[k] = zeros_above
+                tied[k] = block
+            zeros_above += block
+            i = j
+        total[g] = zeros_above
+
+
+@kernel
+def sum_cell_weights(starts, groups, cell, weight, scratch, out):  # type: ignore[no-untyped-def]
+    """Sum the row weights of each group and cell.
+
+    Weights are added smallest first, so the sum does not depend on the row order.
+    """
+    for g in range(groups.shape[0]):
+        for c in range(out.shape[0]):
+            count = 0
+            for i in range(starts[groups[g]], starts[groups[g] + 1]):
+                if cell[i] == c:
+                    scratch[count] = weight[i]
+                    count += 1
+            _sort_ascending(scratch, count)
+            total = 0.0
+            for k in range(count):
+                total += scratch[k]
+            out[c, g] = total
+
+
+@kernel
+def sort_groups_descending(offsets, values):  # type: ignore[no-untyped-def]
+    """Sort the values of each group in place, largest first."""
+    for g in range(offsets.shape[0] - 1):
+        lo = offsets[g]
+        hi = offsets[g + 1]
+        sorted_already = True
+        for e in range(lo + 1, hi):
+            if values[e] > values[e - 1]:
+                sorted_already = False
+                break
+        if not sorted_already:
+            group_values = values[lo:hi]
+            for k in range(hi - lo):
+                group_values[k] = -group_values[k]
+            _sort_ascending(group_values, hi - lo)
+            for k in range(hi - lo):
+                group_values[k] = -group_values[k]
+
+
+@kernel
+def _sort_ascending(values, n):  # type: ignore[no-untyped-def]
+    """Sort the first `n` values by heap sort."""
+    for step in range(n // 2 + n - 1):
+        if step < n // 2:
+            root = n // 2 - 1 - step
+            end = n
+        else:
+            end = n - 1 - (step - n // 2)
+            values[0], values[end] = values[end], values[0]
+            root = 0
+        while 2 * root + 1 < end:
+            child = 2 * root + 1
+            if child + 1 < end and values[child] < values[child + 1]:
+                child += 1
+            if values[root] >= values[child]:
+                break
+            values[root], values[child] = values[child], values[root]
+            root = child
+
+
+@kernel
+def _comes_later(grade, weight, a, b):  # type: ignore[no-untyped-def]
+    """Tell whether entry `a` sorts after entry `b`.
+
+    It does if its grade is lower, or its weight at equal grades.
+    """
+    if grade[a] != grade[b]:
+        return grade[a] < grade[b]
+    return weight.shape[0] > 0 and weight[a] < weight[b]
+
+
+@kernel
+def sort_blocks(offsets, above, grade, weight):  # type: ignore[no-untyped-def]
+    """Sort the entries of each block by grade, then weight, descending."""
+    for g in range(offsets.shape[0] - 1):
+        lo = offsets[g]
+        while lo < offsets[g + 1]:
+            hi = lo + 1
+            sorted_already = True
+            while hi < offsets[g + 1] and above[hi] == above[lo]:
+                if _comes_later(grade, weight, hi - 1, hi):
+                    sorted_already = False
+                hi += 1
+            if not sorted_already:
+                n = hi - lo
+                for step in range(n // 2 + n - 1):
+                    if step < n // 2:
+                        root = n // 2 - 1 - step
+                        end = n
+                    else:
+                        end = n - 1 - (step - n // 2)
+                        _swap(grade, weight, lo, lo + end)
+                        root = 0
+                    while 2 * root + 1 < end:
+                        child = 2 * root + 1
+                        if child + 1 < end and _comes_later(
+                            grade, weight, lo + child + 1, lo + child
+                        ):
+                            child += 1
+                        if not _comes_later(grade, weight, lo + child, lo + root):
+                            break
+                        _swap(grade, weight, lo + root, lo + child)
+                        root = child
+            lo = hi
+
+
+@kernel
+def _swap(grade, weight, a, b):  # type: ignore[no-untyped-def]
+    grade[a], grade[b] = grade[b], grade[a]
+    if weight.shape[0] > 0:
+        weight[a], weight[b] = weight[b], weight[a]
+
+
+#: Bits of a packed key for the group and the row together.
+_GROUP_AND_ROW_BITS = 32
+#: Number of groups checked before all rows are checked.
+_FIRST_GROUPS = 64
+_BLOCK = 1 << 12
+
+
+def find_order_violation(score: np.ndarray, starts: np.ndarray, need_row: bool) -> int:
+    """Find the first row whose score rises inside its group.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,), read-only
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    need_row : bool
+        Find the row; if False, 0 stands for any row.
+
+    Returns
+    -------
+    int
+        Row number; -1 if no score rises.
+    """
+    if not len(score):
+        return -1
+    if not need_row:
+        # Unsorted rows show a rise at once, so the first groups are checked alone.
+        first_groups = min(len(starts) - 1, _FIRST_GROUPS)
+        if _count_rises(score[: starts[first_groups]], starts[: first_groups + 1]):
+            return 0
+    if _count_rises(score, starts) == 0:
+        return -1
+    if not need_row:
+        return 0
+    rises = score[1:] > score[:-1]
+    edges = starts[(starts > 0) & (starts < len(score))]
+    rises[edges - 1] = False
+    return int(np.argmax(rises)) + 1
+
+
+@kernel
+def _count_rises(score, starts):  # type: ignore[no-untyped-def]
+    """Count the rises inside groups.
+
+    A loop that vectorises counts all rises; those between groups are subtracted.
+    """
+    rises = np.int64(0)
+    for lo in range(1, score.shape[0], _BLOCK):
+        # 32-bit counts: twice as many fit in a register, 0.35 ns a row against 0.55.
+        values = score[lo : lo + _BLOCK]
+        previous = score[lo - 1 : lo - 1 + values.shape[0]]
+        count = np.uint32(0)
+        for i in range(values.shape[0]):
+            count = np.uint32(count + np.uint32(values[i] > previous[i]))
+        rises += np.int64(count)
+    start = 0
+    for g in range(1, starts.shape[0] - 1):
+        # A group whose rows all lack a score is empty: it has the edge of the next group.
+        if start < starts[g] < score.shape[0]:
+            rises -= score[starts[g]] > score[starts[g] - 1]
+        start = starts[g]
+    return rises
+
+
+def order_by_score(score: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Sort rows by score, descending, inside their groups.
+
+    Rows of equal score stay in row order.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,)
+        No NaN; -0.0 equals 0.0. No score is rounded.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+
+    Returns
+    -------
+    ndarray of int32 or int64, shape (rows,)
+        Row number at each position.
+    """
+    rows = len(score)
+    order = np.empty(rows, np.int32 if rows < 1 << 31 else np.int64)
+    row_bits = max(1, (rows - 1).bit_length())
+    if row_bits > _GROUP_AND_ROW_BITS:
+        # A packed key has no room for the row.
+        for lo, hi in pairwise(starts.tolist()):
+            order[lo:hi] = lo + np.argsort(-score[lo:hi], kind="stable")
+    else:
+        packed_keys = np.empty(rows, np.uint64)
+        max_groups = 1 << (_GROUP_AND_ROW_BITS - row_bits)
+        is_double = score.dtype == np.float64
+        bits = score.view(np.uint64 if is_double else np.uint32)
+        bits.flags.writeable = False
+        for first in range(0, len(starts) - 1, max_groups):
+            part_starts = starts[first : first + max_groups + 1]
+            lo, hi = int(part_starts[0]), int(part_starts[-1])
+            (_pack_doubles if is_double else _pack_floats)(bits, part_starts, row_bits, packed_keys)
+            packed_keys[lo:hi].sort()
+            if is_double:
+                _sort_equal_prefixes(bits, packed_keys, lo, hi, row_bits)
+        _unpack(packed_keys, row_bits, order)
+    return order
+
+
+@kernel
+def _descending_float(bits):  # type: ignore[no-untyped-def]
+    if bits & np.uint32(0x80000000):
+        if bits == np.uint32(0x80000000):
+            return np.uint32(0x7FFFFFFF)
+        return bits
+    return bits ^ np.uint32(0x7FFFFFFF)
+
+
+@kernel
+def _descending_double(bits):  # type: ignore[no-untyped-def]
+    if bits & np.uint64(0x8000000000000000):
+        if bits == np.uint64(0x8000000000000000):
+            return np.uint64(0x7FFFFFFFFFFFFFFF)
+        return bits
+    return bits ^ np.uint64(0x7FFFFFFFFFFFFFFF)
+
+
+@kernel
+def _pack_floats(bits, starts, row_bits, packed_keys):  # type: ignore[no-untyped-def]
+    shift = np.uint64(row_bits)
+    for g in range(starts.shape[0] - 1):
+        group = np.uint64(g) << (shift + np.uint64(32))
+        for i in range(starts[g], starts[g + 1]):
+            code = np.uint64(_descending_float(bits[i]))
+            packed_keys[i] = group | (code << shift) | np.uint64(i)
+
+
+@kernel
+def _pack_doubles(bits, starts, row_bits, packed_keys):  # type: ignore[no-untyped-def]
+    shift = np.uint64(row_bits)
+    for g in range(starts.shape[0] - 1):
+        group = np.uint64(g) << (shift + np.uint64(32))
+        for i in range(starts[g], starts[g + 1]):
+            code = _descending_double(bits[i]) >> np.uint64(32)
+            packed_keys[i] = group | (code << shift) | np.uint64(i)
+
+
+@kernel
+def _unpack(packed_keys, row_bits, order):  # type: ignore[no-untyped-def]
+    mask = (np.uint64(1) << np.uint64(row_bits)) - np.uint64(1)
+    for i in range(packed_keys.shape[0]):
+        order[i] = packed_keys[i] & mask
+
+
+@kernel
+def _sort_equal_prefixes(bits, packed_keys, lo, hi, row_bits):  # type: ignore[no-untyped-def]
+    """Sort runs of equal prefixes by full score, then by row.
+
+    A run is of one group and one upper half of the score.
+    """
+    shift = np.uint64(row_bits)
+    mask = (np.uint64(1) << shift) - np.uint64(1)
+    i = lo
+    while i < hi:
+        block = packed_keys[i] >> shift
+        j = i + 1
+        sorted_already = True
+        while j < hi and packed_keys[j] >> shift == block:
+            if _descending_double(bits[packed_keys[j] & mask]) < _descending_double(
+                bits[packed_keys[j - 1] & mask]
+            ):
+                sorted_already = False
+            j += 1
+        if not sorted_already:
+            _sort_run(bits, packed_keys, i, j, mask)
+        i = j
+
+
+@kernel
+def _comes_first(bits, left, right, mask):  # type: ignore[no-untyped-def]
+    """Tell whether the row of `left` sorts before the row of `right`."""
+    a = _descending_double(bits[left & mask])
+    b = _descending_double(bits[right & mask])
+    return a < b or (a == b and (left & mask) < (right & mask))
+
+
+@kernel
+def _sort_run(bits, packed_keys, lo, hi, mask):  # type: ignore[no-untyped-def]
+    """Sort a run by heap sort, because a run can be as long as a group."""
+    n = hi - lo
+    for step in range(n // 2 + n - 1):
+        if step < n // 2:
+            root, end = n // 2 - 1 - step, n
+        else:
+            end = n - 1 - (step - n // 2)
+            packed_keys[lo], packed_keys[lo + end] = packed_keys[lo + end], packed_keys[lo]
+            root = 0
+        while 2 * root + 1 < end:
+            child = 2 * root + 1
+            if child + 1 < end and _comes_first(
+                bits, packed_keys[lo + child], packed_keys[lo + child + 1], mask
+            ):
+                child += 1
+            if not _comes_first(bits, packed_keys[lo + root], packed_keys[lo + child], mask):
+                break
+            packed_keys[lo + root], packed_keys[lo + child] = (
+                packed_keys[lo + child],
+                packed_keys[lo + root],
+            )
+            root = child

@@ -1,0 +1,137 @@
+"""Rank rows with equal scores under each tie policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import as_array, fixed_width, row_column
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.sort import find_order_violation, order_by_score
+
+TIES = ("expected", "input", "item", "best", "worst")
+
+
+def order_by_item(
+    score: np.ndarray, starts: np.ndarray, items_at: Callable[[np.ndarray], pa.Array]
+) -> np.ndarray:
+    """Sort rows by score, then item id, both descending, inside their groups.
+
+    Ids are compared only where scores are equal. Strings compare byte by byte. Rows of equal ids
+    stay in input order.
+
+    Parameters
+    ----------
+    score : ndarray of float32 or float64, shape (rows,), read-only
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    items_at : callable
+        Maps row numbers to item ids, a pyarrow.Array without nulls.
+
+    Returns
+    -------
+    ndarray of int32 or int64, shape (rows,)
+        Row number at each position.
+    """
+    if find_order_violation(score, starts, need_row=False) < 0:
+        order, ordered = np.arange(len(score), dtype=np.int64), score
+    else:
+        order = order_by_score(score, starts)
+        ordered = score[order]
+    equals_previous = np.zeros(len(order), np.bool_)  # the previous row of the same group
+    equals_previous[1:] = ordered[1:] == ordered[:-1]
+    equals_previous[starts[(starts > 0) & (starts < len(order))]] = False
+    tied = equals_previous.copy()
+    tied[:-1] |= equals_previous[1:]
+    positions = np.flatnonzero(tied)
+    if len(positions):
+        block = np.cumsum(~equals_previous[positions])
+        rows = order[positions]
+        # ~ turns ascending into descending without overflow, for signed and unsigned ids alike.
+        order[positions] = rows[np.lexsort((~item_codes(items_at(rows)), block))]
+    return order
+
+
+def item_codes(item: pa.Array) -> np.ndarray:
+    """Map items to integers of the same order."""
+    words = fixed_width(item)
+    if words is not None and words.ndim == 1:
+        return words
+    import pyarrow.compute as pc
+
+    order = as_array(pc.array_sort_indices(item)).astype(np.int64)
+    ordered_items = item.take(row_column(order))
+    changes = pc.not_equal(ordered_items.slice(1), ordered_items.slice(0, len(ordered_items) - 1))
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.concatenate([[0], np.cumsum(as_array(changes), dtype=np.int64)])
+    return codes
+
+
+def resolve_blocks(
+    offsets: np.ndarray,
+    block_above: np.ndarray,
+    block_size: np.ndarray,
+    grade: np.ndarray,
+    ties: str,
+    above: np.ndarray,
+) -> np.ndarray | None:
+    """Give each entry of a tie block its own best or worst possible rank.
+
+    Parameters
+    ----------
+    offsets, block_above, block_size, grade : ndarray
+        As in `ranking.Ranking`, entries in deterministic order.
+    ties : str
+        ``"best"`` or ``"worst"``.
+    above : ndarray of int64, shape (entries,)
+        Output: number of rows ranked strictly above each entry.
+
+    Returns
+    -------
+    ndarray of int64 or None
+        For ``"worst"``: the entries in order of their new rank. None for ``"best"``, which keeps
+        the order.
+    """
+    _rank_in_blocks(offsets, block_above, block_size, grade, ties == "best", above)
+    if ties == "best":
+        return None
+    worst_order = np.arange(len(grade))
+    _reverse_blocks(offsets, block_above, worst_order)
+    return worst_order
+
+
+@kernel
+def _rank_in_blocks(offsets, block_above, block_size, grade, best, above):  # type: ignore[no-untyped-def]
+    """Rank the entries of each block.
+
+    Best: positive grades first, then the rows with label 0, then negative grades. Worst: the
+    reverse.
+    """
+    for g in range(offsets.shape[0] - 1):
+        lo = offsets[g]
+        while lo < offsets[g + 1]:
+            hi = lo
+            while hi < offsets[g + 1] and block_above[hi] == block_above[lo]:
+                hi += 1
+            for e in range(lo, hi):
+                rank_in_block = e - lo if grade[e] > 0 else block_size[e] - (hi - e)
+                if not best:
+                    rank_in_block = block_size[e] - 1 - rank_in_block
+                above[e] = block_above[e] + rank_in_block
+            lo = hi
+
+
+@kernel
+def _reverse_blocks(offsets, block_above, worst_order):  # type: ignore[no-untyped-def]
+    """Reverse the entries of each block, so that worst-case ranks ascend."""
+    for g in range(offsets.shape[0] - 1):
+        lo = offsets[g]
+        while lo < offsets[g + 1]:
+            hi = lo
+            while hi < offsets[g + 1] and block_above[hi] == block_above[lo]:
+                hi += 1
+            for e in range(lo, hi):
+                worst_order[e] = lo + hi - 1 - e
+            lo = hi

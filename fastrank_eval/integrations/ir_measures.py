@@ -1,0 +1,382 @@
+"""Compute measures of ir_measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import as_array, column_with_nulls
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval.engine.conventions import PROFILES
+from fastrank_eval.integrations.trec.join import join
+from fastrank_eval.integrations.trec.tables import read_qrels, read_run
+from fastrank_eval.measures import (
+    AP,
+    BPM,
+    ERR,
+    NERR8,
+    NERR9,
+    NERR10,
+    RBP,
+    RR,
+    SDCG,
+    F,
+    IPrec,
+    Judged,
+    Measure,
+    NumRel,
+    NumRelRet,
+    NumRet,
+    P,
+    R,
+    RelP,
+    Rprec,
+    SetAP,
+    Success,
+    bpref,
+    infAP,
+    nDCG,
+)
+from fastrank_eval.results.evaluate import evaluate
+
+if TYPE_CHECKING:
+    from fastrank_eval.measures import Measure
+
+__all__ = ["NAME", "EquivalentMeasure", "equivalent", "register", "unregister"]
+
+
+@dataclass(frozen=True)
+class EquivalentMeasure:
+    """A measure here that equals one of ir_measures, and its rows and grades.
+
+    Parameters
+    ----------
+    measure : Measure
+    judged_only : bool
+        Leave out unjudged documents; later ones move up.
+    regrade : tuple or None
+        Scale of the grades: ``("gains", grade, gain, ...)`` replaces grades, ``("share", least,
+        most)`` maps [least, most] to [0, 1].
+    """
+
+    measure: Measure
+    judged_only: bool = False
+    regrade: tuple[Any, ...] | None = None
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """Key of rows and grades; equal keys are evaluated together."""
+        return self.judged_only, self.regrade
+
+    def new_grades(self, grades: np.ndarray) -> np.ndarray:
+        """Convert distinct grades to the scale."""
+        values = grades.astype(np.float64)
+        if self.regrade is None:
+            return values
+        kind, *numbers = self.regrade
+        if kind == "share":
+            least, most = numbers
+            return (np.clip(np.maximum(values, 0), least, most) - least) / (most - least)
+        for grade, gain in zip(numbers[::2], numbers[1::2], strict=True):
+            values[grades == grade] = gain
+        return values
+
+
+def equivalent(measure: Any) -> EquivalentMeasure | None:
+    """Convert a measure of ir_measures.
+
+    Parameters
+    ----------
+    measure : ir_measures.Measure
+        A measure with valid parameters.
+
+    Returns
+    -------
+    EquivalentMeasure or None
+        None if no measure here has the same value.
+    """
+    options = {
+        name: measure.params.get(name, param.default)
+        for name, param in measure.SUPPORTED_PARAMS.items()
+    }
+    # ir_measures marks a parameter without a value by a bare object.
+    options = {name: value for name, value in options.items() if type(value) is not object}
+    cutoff = options.pop("cutoff", None)
+    judged_only = bool(options.pop("judged_only", False))
+    convert = _MEASURES.get(measure.NAME)
+    if convert is None:
+        return None
+    try:
+        result = convert(options)
+        if result is None:
+            return None
+        ours = result.measure if cutoff is None else result.measure @ cutoff
+        ours.check_complete()
+    except MeasureError:
+        return None
+    return EquivalentMeasure(ours, judged_only, result.regrade)
+
+
+def _same(ours: Measure) -> Callable[[dict[str, Any]], EquivalentMeasure | None]:
+    return lambda options: EquivalentMeasure(ours(**options))
+
+
+def _user_model(ours: Measure) -> Callable[[dict[str, Any]], EquivalentMeasure | None]:
+    def convert(options: dict[str, Any]) -> EquivalentMeasure | None:
+        least, most = options.pop("min_rel"), options.pop("max_rel", None)
+        options.pop("dcg", None)
+        if most is None or not least < most:
+            return None
+        return EquivalentMeasure(ours(gain="label", **options), regrade=("share", least, most))
+
+    return convert
+
+
+def _ndcg(options: dict[str, Any]) -> EquivalentMeasure | None:
+    gains: Mapping[Any, Any] | None = options.pop("gains", None)
+    if options.pop("dcg") == "exp-log2":
+        return None if gains is not None else EquivalentMeasure(nDCG)
+    if gains is None:
+        return EquivalentMeasure(nDCG(gain="linear"))
+    numbers = [number for pair in sorted(gains.items()) for number in pair]
+    if not all(isinstance(number, int | np.integer) for number in numbers):
+        return None
+    return EquivalentMeasure(nDCG(gain="linear"), regrade=("gains", *numbers))
+
+
+def _set_precision(options: dict[str, Any]) -> EquivalentMeasure | None:
+    return EquivalentMeasure((RelP if options.pop("relative") else P)(**options))
+
+
+def _set_f(options: dict[str, Any]) -> EquivalentMeasure | None:
+    # ir_measures passes beta to trec_eval, which reads it as the square of beta.
+    return EquivalentMeasure(F(alpha=1 / (1 + options["beta"]), rel=options["rel"]))
+
+
+def _retrieved(options: dict[str, Any]) -> EquivalentMeasure | None:
+    return EquivalentMeasure(NumRelRet(**options) if options else NumRet)
+
+
+def _rbp(options: dict[str, Any]) -> EquivalentMeasure | None:
+    return EquivalentMeasure(RBP(**options)) if "rel" in options else None
+
+
+_MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = {
+    "AP": _same(AP),
+    "BPM": _user_model(BPM),
+    "Bpref": _same(bpref),
+    "ERR": _same(ERR),
+    "IPrec": _same(IPrec(rounding="up")),
+    "Judged": _same(Judged),
+    "NERR10": _user_model(NERR10),
+    "NERR8": _user_model(NERR8),
+    "NERR9": _user_model(NERR9),
+    "NumRel": _same(NumRel),
+    "NumRet": _retrieved,
+    "P": _same(P),
+    "R": _same(R),
+    "RBP": _rbp,
+    "RR": _same(RR),
+    "Rprec": _same(Rprec),
+    "SDCG": _user_model(SDCG),
+    "SetAP": _same(SetAP),
+    "SetF": _set_f,
+    "SetP": _set_precision,
+    "SetR": _same(R),
+    "Success": _same(Success),
+    "infAP": _same(infAP),
+    "nDCG": _ndcg,
+}
+
+#: Name of the provider in the registry of ir_measures.
+NAME = "fastrank_eval"
+
+
+def register(*, first: bool = True) -> Any:
+    """Let ir_measures evaluate with this engine.
+
+    Measures are those of ir_measures, under trec_eval's conventions (profile ``"ir_measures"``):
+    for every measure, scores are compared as float32, and tied documents are ordered by descending
+    id. (RR@k and Judged of ir_measures order tied documents by ascending id, measures of cwl_eval
+    in the order of the run.) ERR and ``nDCG(dcg='exp-log2')`` are not rounded to five decimals.
+    Other providers still compute the measures that are not supported: diversity measures, INSQ,
+    INST and NERR11 (cwl_eval cuts them at rank 1000), Accuracy, Compat, RBP without `rel`, NumQ.
+
+    Parameters
+    ----------
+    first : bool
+        Try this provider before all others in ``ir_measures.calc_aggregate``, ``iter_calc``,
+        ``calc`` and ``evaluator``. Otherwise it is used only by its name,
+        ``ir_measures.providers.registry["fastrank_eval"]``.
+
+    Returns
+    -------
+    ir_measures.Provider
+        With `supports`, `evaluator`, `iter_calc`, `calc` and `calc_aggregate`.
+
+    Raises
+    ------
+    ArgumentError
+        If ir_measures is not installed.
+
+    References
+    ----------
+    MacAvaney, Macdonald & Ounis (2022), doi:10.1007/978-3-030-99739-7_38
+    """
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise ArgumentError(
+            "ir_measures is not installed: pip install 'fastrank_eval[ir_measures]'."
+        ) from error
+    unregister()
+    provider = _provider()
+    ir_measures.providers.register(provider)
+    if first:
+        ir_measures.DefaultPipeline.providers.insert(0, provider)
+    return provider
+
+
+def unregister() -> None:
+    """Remove the provider from ir_measures, if it is registered."""
+    import ir_measures
+
+    ir_measures.providers.registry.pop(NAME, None)
+    pipeline = ir_measures.DefaultPipeline.providers
+    pipeline[:] = [provider for provider in pipeline if provider.NAME != NAME]
+
+
+def _provider() -> Any:
+    """Make a provider; its base classes need ir_measures, an optional library."""
+    import ir_measures
+    from ir_measures import providers
+
+    class Evaluator(providers.Evaluator):  # type: ignore[misc]
+        """Judgements, read once, for any number of runs."""
+
+        def __init__(self, measures: Iterable[Any], qrels: object) -> None:
+            self._judgements = _Judgements(list(measures), qrels)
+            super().__init__(self._judgements.measures, self._judgements.queries)
+
+        def _iter_calc(self, run: object) -> Iterator[Any]:
+            for query, measure, value in self._judgements.values(run):
+                yield ir_measures.Metric(query_id=query, measure=measure, value=value)
+
+    class Provider(providers.Provider):  # type: ignore[misc]
+        """fastrank_eval."""
+
+        NAME = NAME
+
+        def supports(self, measure: Any) -> bool:
+            measure.validate_params()
+            return equivalent(measure) is not None
+
+        def _evaluator(self, measures: Iterable[Any], qrels: object) -> Evaluator:
+            return Evaluator(measures, qrels)
+
+    return Provider()
+
+
+class _Judgements:
+    """Judgements and the measures to evaluate against them.
+
+    Parameters
+    ----------
+    measures : list of ir_measures.Measure
+    qrels : DataFrame, mapping of mappings, or iterable of named tuples
+    """
+
+    def __init__(self, measures: list[Any], qrels: object) -> None:
+        self.measures = measures
+        self._measures_by_rows: dict[tuple[Any, ...], list[tuple[Any, EquivalentMeasure]]] = {}
+        for measure in measures:
+            equal = equivalent(measure)
+            if equal is None:
+                raise ValueError(f"unsupported measure {measure}")
+            self._measures_by_rows.setdefault(equal.rows, []).append((measure, equal))
+        self._table = read_qrels(
+            _pairs(qrels, "relevance"),
+            query="query_id",
+            doc="doc_id",
+            grade="relevance",
+            duplicates="last",
+        )
+        self.queries: set[str] = set(self._table["query"].to_pylist())
+        if isinstance(qrels, Mapping):
+            self.queries.update(map(str, qrels))
+
+    def values(self, run: object) -> Iterator[tuple[str, Any, float]]:
+        """Yield the value of each query and measure."""
+        retrieved = read_run(
+            _pairs(run, "score"),
+            query="query_id",
+            doc="doc_id",
+            score="score",
+            duplicates="last",
+        )
+        joined = join(retrieved, self._table).table
+        for measures in self._measures_by_rows.values():
+            yield from _values(joined, measures)
+
+
+def _values(
+    joined: pa.Table, measures: list[tuple[Any, EquivalentMeasure]]
+) -> Iterator[tuple[str, Any, float]]:
+    """Yield values of measures with the same rows and grades."""
+    import pyarrow.compute as pc
+
+    rows = measures[0][1]
+    if rows.regrade is not None:
+        joined = joined.set_column(
+            joined.schema.get_field_index("grade"), "grade", _regrade(joined["grade"], rows)
+        )
+    if rows.judged_only:
+        # trec_eval takes a negative grade as unjudged: the document is left out.
+        joined = joined.filter(pc.fill_null(pc.greater_equal(joined["grade"], 0), True))
+    if not joined.num_rows:
+        return
+    ours: list[Measure] = [equal.measure for _, equal in measures]
+    choices: dict[str, Any] = dict(PROFILES["ir_measures"].choices)
+    if rows.judged_only:
+        choices["unjudged"] = "drop"
+    result = evaluate(
+        joined,
+        group="query",
+        item="doc",
+        label="grade",
+        score="score",
+        measures=ours,
+        order="grouped",
+        **choices,
+    )
+    queries = result.per_group["query"].to_pylist()
+    for measure, equal in measures:
+        # An undefined value becomes the measure's default, as in ir_measures.
+        for query, value in zip(queries, result[equal.measure].tolist(), strict=True):
+            yield query, measure, measure.DEFAULT if value != value else value
+
+
+def _regrade(grades: pa.ChunkedArray, rows: EquivalentMeasure) -> pa.Array:
+    """Convert grades to a scale; null stays null."""
+    import pyarrow.compute as pc
+
+    is_null = as_array(grades.is_null().combine_chunks()).view(np.bool_)
+    filled = as_array(pc.fill_null(grades, 0).combine_chunks())
+    distinct, inverse = np.unique(filled, return_inverse=True)
+    return column_with_nulls(rows.new_grades(distinct)[inverse], is_null)
+
+
+def _pairs(source: Any, number: str) -> object:
+    """Convert runs and judgements of ir_measures to a source of `read_run`."""
+    if hasattr(source, "itertuples"):
+        return source[["query_id", "doc_id", number]]
+    if isinstance(source, Mapping):
+        return source
+    nested: dict[Any, dict[Any, Any]] = {}
+    for item in source:
+        nested.setdefault(item.query_id, {})[item.doc_id] = getattr(item, number)
+    return nested

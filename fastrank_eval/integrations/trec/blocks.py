@@ -1,0 +1,199 @@
+"""Read text files, gzipped or not, in blocks of complete lines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval.io.paths import FORMATS, File, expand, format_of_bytes, sniff
+from fastrank_eval.io.source import reading, type_name
+
+__all__ = ["PADDING", "Text", "is_stream", "text_of_bytes", "text_of_stream", "texts_of_paths"]
+
+#: Bytes of a block. Each reading thread keeps four columns of its text: as much as `scratch` keeps.
+_BLOCK = 1 << 22
+#: Bytes after the last line of a block, so that eight bytes can be read from any position at once.
+PADDING = b"\n" * 8
+_COLUMNS = {suffix for suffix, kind in FORMATS.items() if kind in ("parquet", "arrow")}
+_GZIP = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_REMEDY = "Check that the file is whole and is text."
+
+
+class Readable(Protocol):
+    """An object with a method `read` for bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Read at most `size` bytes; no bytes at the end."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text to read.
+
+    Parameters
+    ----------
+    name : str
+        Name for messages: a path in quotes, or a description of the argument.
+    open : callable
+        Opens the text for reading.
+    file : File or None
+        The file, if the text is one.
+    """
+
+    name: str
+    open: Callable[[], AbstractContextManager[Any]]
+    file: File | None = None
+
+    def has_columns(self) -> bool:
+        """Tell from suffix and first bytes whether this is a file of columns."""
+        if self.file is None:
+            return False
+        suffix = self.file.path.rpartition(".")[2].lower()
+        with reading(self.name, _REMEDY):
+            return suffix in _COLUMNS or sniff(self.file.filesystem, self.file.path) is not None
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield blocks of complete lines with newlines, then `PADDING`.
+
+        Raises
+        ------
+        SourceError
+            If the text cannot be read, is truncated, or is Parquet or Arrow.
+        """
+        with reading(self.name, _REMEDY), self.open() as handle:
+            try:
+                yield from _line_blocks(self._decompress(handle))
+            except zlib.error as error:
+                raise SourceError(
+                    f"Cannot read {self.name}: its gzip data is damaged ({error}). {_REMEDY}"
+                ) from error
+
+    def _decompress(self, handle: Any) -> Readable:
+        stream: Any = _PeekableStream(handle)
+        head = stream.peek(8)
+        kind = format_of_bytes(head)
+        if kind is not None:
+            raise SourceError(
+                f"Cannot read {self.name} as text: it is {kind.capitalize()}. Pass its path, or "
+                "a pyarrow Table of its columns."
+            )
+        if head.startswith(_GZIP):
+            return _PeekableStream(gzip.GzipFile(fileobj=stream, mode="rb"))
+        return stream
+
+
+def texts_of_paths(paths: Sequence[Any]) -> list[Text]:
+    """List the files of paths, folders, globs and URIs, in their order.
+
+    Raises
+    ------
+    SourceError
+        If there is no file, or one is named twice.
+    """
+    texts: dict[str, Text] = {}
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise SourceError(
+                f"A list of sources holds {type_name(path)}: paths only. "
+                "Read each by itself, and join the tables (pyarrow.concat_tables)."
+            )
+        # As for CSV: a file of any suffix is read.
+        for file in expand(path, "csv"):
+            name = repr(file.name)
+            if name in texts:
+                raise SourceError(f"{name} is named twice. Name it once.")
+            texts[name] = Text(name, _opener(file.filesystem, file.path), file)
+    if not texts:
+        raise SourceError("The list of paths is empty. Name at least one file.")
+    return list(texts.values())
+
+
+def text_of_bytes(content: bytes | bytearray | memoryview) -> Text:
+    """Make a text of bytes."""
+    return Text("the bytes passed", lambda: io.BytesIO(content))
+
+
+def text_of_stream(stream: Any) -> Text:
+    """Make a text of an open file; ``"-"`` is standard input."""
+    if stream == "-":
+        stream = getattr(sys.stdin, "buffer", None)
+        if stream is None or sys.stdin.isatty():
+            raise SourceError("Nothing is piped into standard input. Pipe in a file.")
+        return Text("standard input", lambda: _OpenStream(stream))
+    name = getattr(stream, "name", None)
+    return Text(
+        repr(name) if isinstance(name, str) else type_name(stream), lambda: _OpenStream(stream)
+    )
+
+
+def is_stream(source: object) -> bool:
+    """Tell whether this is an open file."""
+    return callable(getattr(source, "read", None)) and not hasattr(source, "schema")
+
+
+def _opener(filesystem: Any, path: str) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: filesystem.open_input_stream(path, compression=None)
+
+
+def _line_blocks(handle: Readable) -> Iterator[bytes]:
+    rest: list[bytes] = []
+    mark = _BYTE_ORDER_MARK
+    while more := handle.read(_BLOCK):
+        if mark and not rest:
+            more, mark = more.removeprefix(mark), b""
+        end = more.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*rest, memoryview(more)[:end], PADDING])
+            rest = []
+        if end < len(more):
+            rest.append(more[end:])
+    if rest:
+        yield b"".join([*rest, b"\n", PADDING])
+
+
+class _OpenStream:
+    """A stream of the caller, which stays open."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> Any:
+        return self._stream
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+class _PeekableStream:
+    """A stream of bytes with `peek`; its source may return text."""
+
+    def __init__(self, handle: Any) -> None:
+        self._head = b""
+        self._handle = handle
+
+    def peek(self, size: int) -> bytes:
+        while len(self._head) < size:
+            more = self._more(size - len(self._head))
+            if not more:
+                break
+            self._head += more
+        return self._head
+
+    def read(self, size: int) -> bytes:
+        if self._head:
+            head, self._head = self._head[:size], self._head[size:]
+            return head
+        return self._more(size)
+
+    def _more(self, size: int) -> bytes:
+        more = self._handle.read(size)
+        return more.encode(errors="surrogatepass") if isinstance(more, str) else bytes(more or b"")

@@ -1,0 +1,468 @@
+"""Split lines of TREC files into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import arrow_column, frozen
+from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval.integrations.trec.blocks import PADDING
+from fastrank_eval.integrations.trec.pairs import pair_hashes, uint64_windows
+
+__all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "read_lines", "split_fields"]
+
+
+#: Most characters of a decimal on the fast path: its digits fit 64 bits, and the quotient of two
+#: exact integers as doubles is the correctly rounded decimal.
+_MAX_LENGTH = 18
+_EXACT = 1 << 53
+_POWERS = np.array([float(10**k) for k in range(_MAX_LENGTH)])
+
+
+@kernel
+def _field_end(text, start):  # type: ignore[no-untyped-def]
+    """Find the first blank from a position on; the last byte of a text is one."""
+    # Byte by byte: the branch predictor guesses the ends of fields, so the processor does not wait.
+    # Unsigned, because Numba then does not check for negative indices.
+    i, one = np.uint64(start), np.uint64(1)
+    while text[i] > 32 or not (text[i] == 32 or 9 <= text[i] <= 13):
+        i += one
+    return np.int64(i)
+
+
+@kernel
+def _repeats(text, windows, i, k, size):  # type: ignore[no-untyped-def]
+    """Tell whether a field equals the `size` bytes at `k`."""
+    if i + size >= text.shape[0]:
+        return False
+    letter = text[i + size]
+    if not (letter == 32 or 9 <= letter <= 13):
+        return False
+    rest = size
+    while rest > 8:
+        if windows[i] != windows[k]:
+            return False
+        i += 8
+        k += 8
+        rest -= 8
+    difference = windows[i] ^ windows[k]
+    return difference << np.uint64(64 - 8 * rest) == 0
+
+
+@kernel
+def _decimal(text, start):  # type: ignore[no-untyped-def]
+    """Parse digits with at most one point.
+
+    Returns the integer, its decimals and the end of the field.
+
+    The number of decimals is -1 without a point, and -2 if the field has another form or more
+    digits than a double.
+    """
+    i, one = np.uint64(start), np.uint64(1)
+    i += np.uint64(text[i] == 45)
+    first = i
+    integer = np.int64(0)
+    decimals = np.int64(-1)
+    while True:
+        digit = np.int64(text[i]) - 48
+        if 0 <= digit <= 9:
+            integer = 10 * integer + digit
+            decimals += decimals >= 0
+        elif digit == -2 and decimals < 0 and i > first:
+            decimals = np.int64(0)
+        else:
+            break
+        i += one
+    is_blank = text[i] == 32 or 9 <= text[i] <= 13
+    if not is_blank or i == first or decimals == 0 or i - first > _MAX_LENGTH or integer > _EXACT:
+        return integer, np.int64(-2), _field_end(text, np.int64(i))
+    return integer, decimals, np.int64(i)
+
+
+@kernel
+def split_fields(  # type: ignore[no-untyped-def]
+    text, windows, column, repeated, number, keep, least, more, room,
+    slots, ends, first_rows, starts, row_lines, values, text_counts, counts,
+):  # fmt: skip
+    """Split lines at blanks, up to the first with too few or too many fields.
+
+    Parameters
+    ----------
+    text : ndarray of uint8
+        Complete lines; the last byte is a newline.
+    windows : ndarray of uint64
+        The eight bytes from each position on, also past the end of the text.
+    column : ndarray of int64
+        The column of each field, -1 for none.
+    repeated : ndarray of bool, shape (columns,)
+        Columns that store the same text of consecutive lines once.
+    number : int
+        The column of numbers.
+    keep : bool
+        Keep numbers as texts; otherwise parse plain decimals.
+    least : int
+        Fields that a line must have.
+    more : bool
+        Whether a line may have further fields.
+    room : int
+        Bytes between the texts of a column and those of the next one.
+    slots : ndarray of uint64
+        Written: the bytes of the texts; an element is written at each position of a byte.
+    ends : ndarray of int32, shape (columns, rows + 1)
+        Written: the end of each text.
+    first_rows : ndarray of int32, shape (columns, rows)
+        Written: the first row of each text.
+    starts : ndarray of int64, shape (columns,)
+        Written: the start of the last text of each column.
+    row_lines : ndarray of int32, shape (rows,)
+        Written: the line of each row.
+    values : ndarray of float64, shape (rows,)
+        Written: the parsed numbers.
+    text_counts : ndarray of int64, shape (columns,)
+        Number of texts of each column; zeros at first.
+    counts : ndarray of int64, shape (6,)
+        Written: rows; lines; the faulty line or -1, and its fields; numbers that are not plain
+        decimals; numbers with a point.
+    """
+    # The last byte is a newline, so that no loop inside a line runs past the end.
+    rows = np.int64(0)
+    lines = np.int64(0)
+    others = np.int64(0)
+    points = np.int64(0)
+    i = np.int64(0)
+    counts[2] = -1
+    counts[3] = 0
+    ends[:, 0] = 0
+    while i < text.shape[0]:
+        fields = np.int64(0)
+        while True:
+            while text[i] == 32 or (9 <= text[i] <= 13 and text[i] != 10):
+                i += 1
+            if text[i] == 10:
+                break
+            if text[i] == 35 and fields == 0:
+                while text[i] != 10:
+                    i += 1
+                break
+            target = column[fields] if fields < column.shape[0] else np.int64(-1)
+            fields += 1
+            if target < 0:
+                i = _field_end(text, i)
+                continue
+            if target == number and not keep:
+                integer, decimals, end = _decimal(text, i)
+                others += decimals == -2
+                points += decimals >= 0
+                value = np.float64(integer)
+                if decimals > 0:
+                    value /= _POWERS[decimals]
+                values[rows] = -value if text[i] == 45 else value
+                i = end
+                continue
+            others += target == number
+            last = text_counts[target]
+            if repeated[target] and last > 0:
+                size = ends[target, last] - ends[target, last - 1]
+                if _repeats(text, windows, i, starts[target], size):
+                    i += size
+                    continue
+            end = _field_end(text, i)
+            k = target * room + ends[target, last]
+            j = i
+            while j < end:
+                slots[k] = windows[j]
+                k += 8
+                j += 8
+            ends[target, last + 1] = ends[target, last] + end - i
+            first_rows[target, last] = rows
+            starts[target] = i
+            text_counts[target] = last + 1
+            i = end
+        i += 1
+        if fields > 0:
+            if fields < least or (fields > least and not more):
+                counts[2] = lines
+                counts[3] = fields
+                break
+            row_lines[rows] = lines
+            rows += 1
+        lines += 1
+    # Remove the texts of a faulty line.
+    for target in range(text_counts.shape[0]):
+        while text_counts[target] > 0 and first_rows[target, text_counts[target] - 1] == rows:
+            text_counts[target] -= 1
+    counts[0] = rows
+    counts[1] = lines
+    counts[4] = others
+    counts[5] = points
+
+
+_MAX_SHOWN = 80
+#: The shortest line has four fields of one byte, each with a blank: at most 1 row in 8 bytes.
+_MIN_LINE = 8
+_NON_ASCII = 128
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields of a line.
+
+    Parameters
+    ----------
+    kind : str
+        Name of such a file, for messages.
+    form : str
+        Names of all fields, for messages.
+    columns : dict of str to int
+        Field index of each column.
+    repeated : tuple of str
+        Columns in which consecutive lines mostly have the same text.
+    number : str
+        The column of numbers.
+    fields : int
+        Fields that a line must have.
+    more : bool
+        Whether further fields are ignored; otherwise they are an error.
+    """
+
+    kind: str
+    form: str
+    columns: dict[str, int]
+    repeated: tuple[str, ...]
+    number: str
+    fields: int
+    more: bool
+
+
+#: trec_eval ignores fields after the run tag, and rejects fields after the relevance.
+RUN = Layout(
+    "run",
+    "qid Q0 docno rank score tag",
+    {"query": 0, "doc": 2, "score": 4, "run": 5},
+    ("query", "run"),
+    "score",
+    6,
+    True,
+)
+QRELS = Layout(
+    "qrels",
+    "qid iter docno rel",
+    {"query": 0, "doc": 2, "grade": 3},
+    ("query",),
+    "grade",
+    4,
+    False,
+)
+#: The format of ndeval.
+DIVERSITY_QRELS = Layout(
+    "diversity qrels",
+    "qid subtopic docno rel",
+    {"query": 0, "subtopic": 1, "doc": 2, "grade": 3},
+    ("query",),
+    "grade",
+    4,
+    False,
+)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The rows of a block.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        The columns of the layout, repeated ones as dictionaries; only the rows before the fault.
+    keys : tuple of ndarray
+        Hashes of the pairs, and the rows whose query differs from that of the row before.
+    numbers : ndarray of int32, shape (rows,), or None
+        The line of each row, from 0; None if every line is a row.
+    lines : int
+        Number of lines of the block.
+    fault : tuple of int and str, or None
+        The first line that cannot be read, from 0, and the reason.
+    """
+
+    batch: pa.RecordBatch
+    keys: tuple[np.ndarray, np.ndarray]
+    numbers: np.ndarray | None
+    lines: int
+    fault: tuple[int, str] | None
+
+    def line(self, row: int) -> int:
+        """Get the line of a row, from 0."""
+        return row if self.numbers is None else int(self.numbers[row])
+
+
+def read_lines(block: bytes, layout: Layout) -> Lines:
+    """Read the lines of a block into columns.
+
+    Parameters
+    ----------
+    block : bytes
+        Complete lines, each with a newline, and `PADDING`. Blank lines and lines that begin with
+        ``#`` count as lines but have no row.
+    layout : Layout
+    """
+    names = list(layout.columns)
+    width, room, max_rows = len(names), len(block), len(block) // _MIN_LINE
+    column = np.full(max(layout.columns.values()) + 1, -1, np.int64)
+    column[list(layout.columns.values())] = np.arange(width)
+    padded = frozen(np.frombuffer(block, np.uint8))
+    text = padded[: len(padded) - len(PADDING)]
+    # Bytes are read and written eight at a time.
+    content = scratch("letters of fields", width * room + 8, np.uint8)
+    slots = np.ndarray((width * room + 1,), np.uint64, content, strides=(1,))
+    ends = scratch("ends of fields", width * (max_rows + 1), np.int32).reshape(width, max_rows + 1)
+    first_rows = scratch("rows of fields", width * max_rows, np.int32).reshape(width, max_rows)
+    row_lines = scratch("lines of rows", max_rows, np.int32)
+    values = scratch("numbers of rows", max_rows, np.float64)
+    starts, counts = np.zeros(width, np.int64), np.empty(6, np.int64)
+    # A second pass only if a number is not a plain decimal: it keeps numbers as texts.
+    for keep in (False, True):
+        text_counts = np.zeros(width, np.int64)
+        split_fields(
+            text,
+            uint64_windows(padded),
+            frozen(column),
+            frozen(np.array([name in layout.repeated for name in names])),
+            np.int64(names.index(layout.number)),
+            keep,
+            np.int64(layout.fields),
+            layout.more,
+            np.int64(room),
+            slots,
+            ends,
+            first_rows,
+            starts,
+            row_lines,
+            values,
+            text_counts,
+            counts,
+        )
+        if not counts[4]:
+            break
+    rows, lines, faulty_line, fields, others, points = counts.tolist()
+
+    def text_of(i: int, copy: bool = True) -> pa.Array:
+        offsets = ends[i, : text_counts[i] + 1]
+        content_bytes = content[i * room :][: ends[i, text_counts[i]]]
+        if copy:
+            offsets, content_bytes = offsets.copy(), content_bytes.copy()
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content_bytes)]
+        return pa.Array.from_buffers(pa.string(), int(text_counts[i]), buffers)
+
+    line_numbers = None if rows == lines else row_lines[:rows].copy()
+    faults = [] if faulty_line < 0 else [(faulty_line, _field_count_error(fields, layout))]
+    row_faults: list[tuple[int, str]] = []
+    arrays: dict[str, pa.Array] = {}
+    runs: dict[str, np.ndarray] = {}
+    is_ascii = bool(text.max(initial=0) < _NON_ASCII)
+    for i, name in enumerate(names):
+        if name == layout.number:
+            numbers = values[:rows].copy()
+            if not others and name != "score" and not points:
+                arrays[name] = arrow_column(numbers.astype(np.int64))
+            elif not others:
+                arrays[name] = arrow_column(numbers)
+            else:
+                arrays[name], row, reason = _numbers(text_of(i, copy=False), name)
+                row_faults += [] if row < 0 else [(row, reason)]
+            continue
+        arrays[name] = text_of(i)
+        first = first_rows[i, : text_counts[i]].astype(np.int64)
+        if not is_ascii:
+            reason = f"its {name} is not UTF-8"
+            for row in _not_utf8(arrays[name]):
+                row_faults.append((int(first[row]) if name in layout.repeated else row, reason))
+        if name in layout.repeated:
+            runs[name] = first
+    faults += [
+        (row if line_numbers is None else int(line_numbers[row]), reason)
+        for row, reason in row_faults
+    ]
+    fault = None
+    if faults:
+        line, reason = min(faults)
+        shown = block.split(b"\n", line + 1)[line].strip().decode("utf-8", "replace")
+        shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
+        fault = line, f"{reason}: {shown!r}"
+    keys = pair_hashes(arrays["query"], runs["query"], arrays["doc"]), runs["query"]
+    for name, first in runs.items():
+        numbered = np.repeat(np.arange(len(first), dtype=np.int32), np.diff(first, append=rows))
+        arrays[name] = pa.DictionaryArray.from_arrays(
+            arrow_column(numbered), arrays[name], safe=False
+        )
+    batch = pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
+    return Lines(batch, keys, line_numbers, lines, fault)
+
+
+def _field_count_error(fields: int, layout: Layout) -> str:
+    message = f"{fields} field{'s' * (fields != 1)} where {layout.kind} lines have {layout.fields} "
+    message += f"({layout.form})"
+    other_reader = {("qrels", 6): "read_run", ("run", 4): "read_qrels"}.get((layout.kind, fields))
+    return f"{message}; {other_reader} reads lines of {fields}" if other_reader else message
+
+
+def _numbers(texts: pa.Array, name: str) -> tuple[pa.Array, int, str]:
+    """Parse numbers; return the first faulty row and its reason, or -1.
+
+    Numbers are correctly rounded. Scores are float64. Grades are int64 if all are integers, else
+    float64.
+    """
+    try:
+        values = texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return (
+            pa.nulls(len(texts), pa.float64()),
+            _first_unreadable(texts),
+            f"its {name} is no number",
+        )
+    numbers = (
+        np.frombuffer(values.buffers()[1], np.float64, len(values)) if len(values) else _NO_NUMBERS
+    )
+    if name == "score":
+        is_wrong, reason = np.isnan(numbers), "its score is NaN"
+    else:
+        is_wrong, reason = ~np.isfinite(numbers), "its grade is not finite"
+    if is_wrong.any():
+        return values, int(is_wrong.argmax()), reason
+    if name != "score":
+        try:
+            return texts.cast(pa.int64()), -1, ""
+        except pa.ArrowInvalid:
+            pass
+    return values, -1, ""
+
+
+_NO_NUMBERS = np.empty(0, np.float64)
+
+
+def _first_unreadable(texts: pa.Array) -> int:
+    """Find the first text that is not a number, by bisection."""
+    lo, hi = 0, len(texts)
+    while hi - lo > 1:
+        middle = (lo + hi) // 2
+        try:
+            texts.slice(lo, middle - lo).cast(pa.float64())
+            lo = middle
+        except pa.ArrowInvalid:
+            hi = middle
+    return lo
+
+
+def _not_utf8(texts: pa.Array) -> Iterator[int]:
+    """Yield the first row that is not UTF-8, if any."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        for row, value in enumerate(texts.cast(pa.binary())):
+            try:
+                value.as_py().decode()
+            except UnicodeDecodeError:
+                yield row
+                return

@@ -1,0 +1,314 @@
+"""Hold the roles of columns, and the rows of a batch as read-only arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.jit import scratch
+
+if TYPE_CHECKING:
+    from fastrank_eval.io.keys import CodedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Roles of columns and null policies.
+
+    Parameters
+    ----------
+    group : tuple of str
+        The key columns; rows with equal keys form a group.
+    label : str
+        The grade, gain or click.
+    scores : tuple of str
+        One column for each model.
+    weight : str or None
+        Row weight.
+    item : str or None
+        Item (document) id, for ``ties="item"``.
+    group_weights : tuple of str
+        Columns that measures use as group weights.
+    fields : tuple of CodedColumn
+        Categorical columns of measures.
+    unretrieved : str
+        ``"error"`` or ``"allow"``: the policy for null scores.
+    unjudged : str
+        ``"error"``, ``"allow"`` or ``"drop"``: the policy for null labels.
+    judgments : bool
+        Whether a measure distinguishes unjudged rows from rows of label 0.
+    single_precision : bool
+        Whether scores are rounded to float32 before comparison.
+    score_kind : str
+        How measures read scores: ``"order"``, ``"number"``, ``"finite number"`` or
+        ``"probability"``.
+    subtopics : str or None
+        Column of the subtopics of each row, if a measure uses it.
+    epsilons : tuple of float
+        Epsilon of the type of each score column; set when the source is open.
+    """
+
+    group: tuple[str, ...]
+    label: str
+    scores: tuple[str, ...]
+    weight: str | None = None
+    item: str | None = None
+    group_weights: tuple[str, ...] = ()
+    fields: tuple[CodedColumn, ...] = ()
+    unretrieved: str = "error"
+    unjudged: str = "error"
+    judgments: bool = False
+    single_precision: bool = False
+    score_kind: str = "order"
+    subtopics: str | None = None
+    epsilons: tuple[float, ...] = ()
+
+    def id_columns(self) -> tuple[str, ...]:
+        """Return group and item columns; they are text in files without types."""
+        return tuple(dict.fromkeys((*self.group, *([] if self.item is None else [self.item]))))
+
+    def number_columns(self) -> dict[str, str]:
+        """Return a role for each numeric column."""
+        roles = dict.fromkeys(self.group_weights, "group weight")
+        if self.weight is not None:
+            roles[self.weight] = "weight"
+        return roles | dict.fromkeys(self.scores, "score") | {self.label: "label"}
+
+    def by_column(self) -> dict[str, str]:
+        """Return the role of each needed column, in reading order."""
+        roles: dict[str, str] = {}
+        for name in self.group:
+            roles.setdefault(name, "group")
+        roles.setdefault(self.label, "label")
+        for name in self.scores:
+            roles.setdefault(name, "score")
+        if self.weight is not None:
+            roles.setdefault(self.weight, "weight")
+        if self.item is not None:
+            roles.setdefault(self.item, "item")
+        for name in self.group_weights:
+            roles.setdefault(name, "group weight")
+        if self.subtopics is not None:
+            roles.setdefault(self.subtopics, "subtopics")
+        for field in self.fields:
+            roles.setdefault(field.name, "field")
+        return roles
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Validated rows of one batch.
+
+    Parameters
+    ----------
+    first_row : int
+        Number of the first row in the input, counted from 0.
+    keys : tuple of pyarrow.Array
+        Key columns, without nulls.
+    label : ndarray, shape (rows,)
+        Grades in their own integer type, float32 or float64; 0 for unjudged rows.
+    scores : tuple of ndarray, shape (rows,)
+        float32 or float64, with exactly the order and ties of the input; 0 for unretrieved rows.
+    unretrieved : tuple of (ndarray of bool or None)
+        Mask of rows without a score, for each model; None if every row has one.
+    weight : ndarray of float64 or None
+        Row weights, finite and not negative.
+    item : pyarrow.Array or None
+        Item ids.
+    measure_columns : tuple of ndarray of float64 or int32
+        Columns of measures: group weights, then the codes of fields and of slice columns.
+    row_numbers : ndarray of int64 or None
+        Number of each row in the input; None for consecutive rows.
+    unjudged : ndarray of bool or None
+        Mask of rows without a label, if a measure uses it; None if every row has one.
+    subtopics : ndarray of uint64 or None
+        Bit s is set if the row covers subtopic s; None if no measure uses it.
+    """
+
+    first_row: int
+    keys: tuple[pa.Array, ...]
+    label: np.ndarray
+    scores: tuple[np.ndarray, ...]
+    unretrieved: tuple[np.ndarray | None, ...]
+    weight: np.ndarray | None
+    item: pa.Array | None
+    measure_columns: tuple[np.ndarray, ...]
+    row_numbers: np.ndarray | None = None
+    unjudged: np.ndarray | None = None
+    subtopics: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.label)
+
+    def slice(self, lo: int, hi: int) -> Columns:
+        """Return rows `lo` to `hi` without a copy."""
+        return self._map(
+            lambda values: values[lo:hi],
+            lambda column: column.slice(lo, hi - lo),
+            self.first_row + lo,
+        )
+
+    def take(self, rows: np.ndarray, use: str | None = None) -> Columns:
+        """Return rows by index, in this order, without keys.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+        use : str, optional
+            Name of the scratch arrays for the result, which the thread's next call overwrites; by
+            default the result has its own memory.
+        """
+        row_indices, indices = row_column(rows), count()
+
+        def take(values: np.ndarray) -> np.ndarray:
+            if use is None:
+                return frozen(values[rows])
+            out = scratch(f"{use} {next(indices)}", len(rows), values.dtype)
+            # Indices are valid: mode="raise" would check them, which takes as long again.
+            return frozen(np.take(values, rows, out=out, mode="clip"))
+
+        return self.drop_keys()._map(take, lambda column: column.take(row_indices), self.first_row)
+
+    def copy(self) -> Columns:
+        """Copy the rows to memory of their own."""
+        rows = row_column(np.arange(self.rows))
+        return self._map(
+            lambda values: frozen(values.copy()), lambda column: column.take(rows), self.first_row
+        )
+
+    def filter(self, mask: np.ndarray) -> Columns:
+        """Return the rows of a mask, with their keys and row numbers."""
+        rows = np.flatnonzero(mask)
+        row_indices = row_column(rows)
+        columns = self._map(
+            lambda values: frozen(values[rows]),
+            lambda column: column.take(row_indices),
+            self.first_row,
+        )
+        return replace(columns, row_numbers=self.first_row + rows)
+
+    def arrays(self) -> list[np.ndarray | None]:
+        """List all arrays except keys and item ids; row numbers come last."""
+        return [
+            self.label,
+            *self.scores,
+            *self.unretrieved,
+            self.weight,
+            *self.measure_columns,
+            self.subtopics,
+            self.unjudged,
+            self.row_numbers,
+        ]
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Sequence[np.ndarray | None], models: int, item: pa.Array | None
+    ) -> Columns:
+        """Make rows without keys from the list of `arrays` for a number of models."""
+        scores, masks = tuple(arrays[1 : 1 + models]), tuple(arrays[1 + models : 1 + 2 * models])
+        label, weight = arrays[0], arrays[1 + 2 * models]
+        columns = tuple(arrays[2 + 2 * models : -3])
+        subtopics, unjudged, numbers = arrays[-3:]
+        return cls(0, (), label, scores, masks, weight, item, columns, numbers, unjudged, subtopics)  # type: ignore[arg-type]
+
+    def drop_keys(self) -> Columns:
+        """Return the same rows without keys."""
+        return Columns(
+            self.first_row,
+            (),
+            self.label,
+            self.scores,
+            self.unretrieved,
+            self.weight,
+            self.item,
+            self.measure_columns,
+            self.row_numbers,
+            self.unjudged,
+            self.subtopics,
+        )
+
+    def _map(
+        self,
+        array: Callable[[np.ndarray], np.ndarray],
+        column: Callable[[pa.Array], pa.Array],
+        first_row: int,
+    ) -> Columns:
+        """Apply a function to every NumPy array and another to every Arrow array."""
+        return Columns(
+            first_row,
+            tuple(column(key) for key in self.keys),
+            array(self.label),
+            tuple(array(score) for score in self.scores),
+            tuple(None if mask is None else array(mask) for mask in self.unretrieved),
+            None if self.weight is None else array(self.weight),
+            None if self.item is None else column(self.item),
+            tuple(array(column) for column in self.measure_columns),
+            None if self.row_numbers is None else array(self.row_numbers),
+            None if self.unjudged is None else array(self.unjudged),
+            None if self.subtopics is None else array(self.subtopics),
+        )
+
+    def first_rows(self, starts: np.ndarray) -> np.ndarray:
+        """Return the number in the input of each group's first row."""
+        if self.row_numbers is None:
+            return self.first_row + starts[:-1]
+        first_rows: np.ndarray = np.minimum.reduceat(self.row_numbers[: starts[-1]], starts[:-1])
+        return first_rows
+
+    def row_number(self, row: int) -> int:
+        """Return the number of a row in the input."""
+        return self.first_row + row if self.row_numbers is None else int(self.row_numbers[row])
+
+
+def concatenate(batches: Sequence[Columns]) -> Columns:
+    """Concatenate batches; rows of batches with gaps keep their numbers."""
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+
+    def join(arrays: Iterable[Any]) -> np.ndarray:
+        return frozen(np.concatenate(list(arrays)))
+
+    def join_masks(masks: Sequence[np.ndarray | None]) -> np.ndarray | None:
+        if all(mask is None for mask in masks):
+            return None
+        pairs = zip(batches, masks, strict=True)
+        return join(
+            np.zeros(batch.rows, np.bool_) if mask is None else mask for batch, mask in pairs
+        )
+
+    def transpose(arrays: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        return zip(*arrays, strict=True)
+
+    row_numbers = None
+    ends = [batch.first_row + batch.rows for batch in batches]
+    if any(batch.row_numbers is not None for batch in batches) or any(
+        end != batch.first_row for end, batch in zip(ends, batches[1:], strict=False)
+    ):
+        row_numbers = join(
+            batch.first_row + np.arange(batch.rows)
+            if batch.row_numbers is None
+            else batch.row_numbers
+            for batch in batches
+        )
+    return Columns(
+        first.first_row,
+        tuple(pa.concat_arrays(keys) for keys in transpose(batch.keys for batch in batches)),
+        join(batch.label for batch in batches),
+        tuple(join(scores) for scores in transpose(batch.scores for batch in batches)),
+        tuple(join_masks(masks) for masks in transpose(batch.unretrieved for batch in batches)),
+        None if first.weight is None else join(batch.weight for batch in batches),
+        None if first.item is None else pa.concat_arrays([batch.item for batch in batches]),
+        tuple(join(columns) for columns in transpose(batch.measure_columns for batch in batches)),
+        row_numbers,
+        join_masks([batch.unjudged for batch in batches]),
+        None if first.subtopics is None else join(batch.subtopics for batch in batches),
+    )

@@ -1,0 +1,566 @@
+"""Read and check one Parquet, Arrow or CSV file."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from fastrank_eval._lib.arrow import arrow_value
+from fastrank_eval._lib.errors import SourceError
+from fastrank_eval.io.csv_numbers import (
+    INFERRED,
+    SPELLINGS,
+    is_number,
+    remaining_spellings,
+    spellings_of,
+)
+from fastrank_eval.io.paths import File, format_of_bytes, sniff
+from fastrank_eval.io.pruning import Range, row_group_ranges
+from fastrank_eval.io.source import Batch, UnreadBatch, decode_names, first_line, reading, select
+
+__all__ = [
+    "DELIMITER",
+    "StreamBytes",
+    "check_batches",
+    "inspect_file",
+    "open_parquet",
+    "open_row_groups",
+    "open_stream",
+    "read_file",
+]
+
+
+_LOCAL_BUFFER = 1 << 20  # bytes a column; a remote read costs a round trip, so it fetches more
+_REMOTE_BUFFER = 1 << 23
+#: Files up to this number of rows are opened again for each reading.
+_MAX_REOPEN_ROWS = 1 << 17
+
+
+@contextmanager
+def open_parquet(file: File) -> Iterator[Any]:
+    """Open a file as a `pyarrow.parquet.ParquetFile`."""
+    with file.filesystem.open_input_file(file.path) as handle, _parquet(file, handle) as parquet:
+        yield parquet
+
+
+def _parquet(file: File, handle: pa.NativeFile, metadata: Any = None) -> Any:
+    import pyarrow.parquet as papq
+
+    # Not memory mapped: a file cut short while it is read would kill the process (SIGBUS).
+    # Not through a dataset scan: it decodes whole row groups ahead, so memory follows the file.
+    local = isinstance(file.filesystem, pafs.LocalFileSystem)
+    return papq.ParquetFile(
+        handle,
+        metadata=metadata,
+        buffer_size=_LOCAL_BUFFER if local else _REMOTE_BUFFER,
+        pre_buffer=False,
+        page_checksum_verification=True,
+    )
+
+
+def open_row_groups(
+    file: File,
+    targets: Mapping[str, pa.DataType],
+    keep_row_group: Callable[[Mapping[str, Range]], bool] | None = None,
+) -> UnreadBatch:
+    """Open a Parquet file to read its non-empty row groups later.
+
+    Parameters
+    ----------
+    file : File
+    targets : mapping of str to pyarrow.DataType
+        Columns to read; those that the file lacks are skipped.
+    keep_row_group : callable, optional
+        Returns whether to read a row group with these ranges of columns.
+    """
+    handle = file.filesystem.open_input_file(file.path)
+    with _parquet(file, handle) as parquet:
+        version = _file_version(file, handle)
+        metadata = parquet.metadata
+        own = [name for name in targets if name in parquet.schema_arrow.names]
+        rows = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
+        row_groups = tuple(
+            (g, rows_of_group)
+            for g, rows_of_group in enumerate(rows)
+            if rows_of_group
+            and (keep_row_group is None or keep_row_group(row_group_ranges(parquet, g, targets)))
+        )
+    # A long file stays open, so that its replacement meanwhile does not matter. Two kinds of files
+    # are opened again: short ones, because a work batch may have thousands of them, and files of
+    # file systems written in Python, because their handles are not safe between threads.
+    open_handle: pa.NativeFile | None = handle
+    if sum(rows) <= _MAX_REOPEN_ROWS or _in_python(file.filesystem):
+        handle.close()
+        open_handle = None
+
+    def read(groups: tuple[int, ...], max_rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
+        remaining = sum(rows[g] for g in groups)
+        new_handle = file.filesystem.open_input_file(file.path) if open_handle is None else None
+        with nullcontext(open_handle) if new_handle is None else new_handle as handle:
+            _refuse_changes(file, handle, version, open_handle is not None)
+            with _parquet(file, handle, metadata) as parquet:
+                for batch in check_batches(
+                    parquet.iter_batches(max_rows, groups, own, use_threads=threads)
+                ):
+                    remaining -= batch.num_rows
+                    yield batch
+            _refuse_changes(file, handle, version, open_handle is not None)
+        if remaining:  # Arrow reads truncated row groups as empty
+            raise EOFError(f"{remaining:,} of its rows are missing")
+
+    return UnreadBatch(row_groups, read)
+
+
+def _in_python(filesystem: pafs.FileSystem) -> bool:
+    while isinstance(filesystem, pafs.SubTreeFileSystem):
+        filesystem = filesystem.base_fs
+    return isinstance(filesystem, pafs.PyFileSystem)
+
+
+def _file_version(file: File, handle: pa.NativeFile) -> tuple[int, ...]:
+    """Return values that differ after a file was changed or replaced."""
+    if isinstance(file.filesystem, pafs.LocalFileSystem):
+        now = Path(file.path).stat()
+        return now.st_ino, now.st_size, now.st_mtime_ns
+    return (handle.size(),)
+
+
+def _refuse_changes(
+    file: File, handle: pa.NativeFile, version: tuple[int, ...], handle_is_open: bool
+) -> None:
+    """Raise if a file was changed: a result must not mix two of its versions."""
+    try:
+        current = _file_version(file, handle)
+    except FileNotFoundError:
+        if handle_is_open:
+            return
+        raise
+    if current == version or (handle_is_open and current[0] != version[0]):
+        return
+    raise SourceError(
+        f"Cannot read {file.name!r}: it was changed while it was read. "
+        "Evaluate it again once it is complete."
+    )
+
+
+#: Number of offsets in a comparison; they fit the processor cache.
+_OFFSETS_BLOCK = 1 << 17
+
+
+def check_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Check offsets, indices and UTF-8, which Arrow reads without a check.
+
+    ``validate(full=True)`` checks the same in 7 ns a string; here ASCII text takes a tenth of that.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        If data are invalid; the message says how.
+    """
+    valid_values: dict[int, pa.Array] = {}
+    for batch in batches:
+        batch.validate()
+        for index, column in enumerate(batch.columns):
+            if pa.types.is_dictionary(column.type) and len(column) and not column.null_count:
+                valid_values[index] = _check_dictionary(column, valid_values.get(index))
+            elif not _is_valid(column):
+                column.validate(full=True)
+        yield batch
+
+
+def _check_dictionary(column: pa.DictionaryArray, previous: pa.Array | None) -> pa.Array:
+    """Check a dictionary and return its values.
+
+    Values that batches share are checked once.
+    """
+    values, indices = column.dictionary, column.indices
+    kind = np.dtype(indices.type.to_pandas_dtype())
+    numbers = _items(indices.buffers()[1], kind, len(indices), indices.offset)
+    if numbers.min() < 0 or numbers.max() >= len(values):
+        column.validate(full=True)
+    if previous is None or _memory_location(previous) != _memory_location(values):
+        values.validate(full=True)
+    return values
+
+
+def _memory_location(values: pa.Array) -> tuple[object, ...]:
+    """Return the memory location of values."""
+    addresses = (None if buffer is None else buffer.address for buffer in values.buffers())
+    return len(values), values.offset, *addresses
+
+
+def _is_valid(column: pa.Array) -> bool:
+    """Return whether a column is surely valid.
+
+    This holds for numbers, and for ascending offsets with bytes or ASCII.
+    """
+    kind, rows = column.type, len(column)
+    if not rows or pa.types.is_primitive(kind):
+        return True
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        return False
+    _, offsets_buffer, content = column.buffers()
+    wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    offsets = _items(
+        offsets_buffer, np.dtype(np.int64 if wide else np.int32), rows + 1, column.offset
+    )
+    first, last = int(offsets[0]), int(offsets[-1])
+    if not 0 <= first <= last <= (0 if content is None else content.size):
+        return False
+    for lo in range(0, rows, _OFFSETS_BLOCK):
+        block = offsets[lo : lo + _OFFSETS_BLOCK + 1]
+        if (block[1:] < block[:-1]).any():
+            return False
+    size = last - first
+    return not (text and size) or _items(content, np.dtype(np.int8), size, first).min() >= 0
+
+
+def _items(buffer: pa.Buffer, kind: np.dtype, length: int, first: int) -> np.ndarray:
+    return np.frombuffer(buffer, kind, length, first * kind.itemsize)
+
+
+class StreamBytes:
+    """A stream of bytes that records a read past its end.
+
+    Arrow ends a stream at its end-of-stream marker, or where the bytes end between two batches.
+    Only in the second case it reads past the end.
+
+    Parameters
+    ----------
+    file : binary file
+    """
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._is_exhausted = False
+
+    def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes."""
+        content: bytes = self._file.read(size)
+        self._is_exhausted = self._is_exhausted or (size != 0 and not content)
+        return content
+
+    def readable(self) -> bool:
+        """Return True; Arrow calls it."""
+        return True
+
+    def close(self) -> None:
+        """Keep the file open: its owner closes it."""
+
+    def refuse_unfinished(self, name: str) -> None:
+        """Raise if a stream has no end marker, or bytes after it.
+
+        The stream must have been read to its end.
+
+        Raises
+        ------
+        SourceError
+        """
+        if self._is_exhausted:
+            raise SourceError(
+                f"Cannot read {name}: the Arrow stream has no end-of-stream marker, so its writer "
+                "may have stopped before the last row. Close the writer of the stream, or accept "
+                "the rows that are there with allow_unfinished=True (--allow-unfinished)."
+            )
+        if self._file.read(1):
+            raise SourceError(
+                f"Cannot read {name}: bytes follow the end-of-stream marker of the Arrow stream, "
+                "so that rows would be left out. Write one stream, or read each file by its name."
+            )
+
+
+def open_stream(file: Any) -> tuple[pa.RecordBatchReader, StreamBytes]:
+    """Open an Arrow IPC stream.
+
+    `StreamBytes.refuse_unfinished` checks afterwards that it was complete.
+    """
+    stream = StreamBytes(file)
+    return pa.ipc.open_stream(stream), stream
+
+
+DELIMITER = {"csv": ",", "tsv": "\t"}
+_CSV_SAMPLE = 4 << 20
+_BINARY_SAMPLE = 1 << 10  # bytes; a zero byte among them means that a file is no text
+_CSV_HEADER = 1 << 16  # bytes; a shorter file may hold only a header
+
+
+def inspect_file(file: File) -> tuple[pa.Schema, int | None]:
+    """Read the schema of a file, and its row count if the metadata has it."""
+    with _reading(file):
+        if file.format == "parquet":
+            with open_parquet(file) as parquet:
+                return decode_names(parquet.schema_arrow), parquet.metadata.num_rows
+        if file.format == "arrow":
+            with _arrow(file) as (reader, _):
+                return decode_names(reader.schema), None
+        return decode_names(_csv_schema(file)), None
+
+
+def read_file(
+    file: File,
+    targets: dict[str, pa.DataType],
+    keep_row_group: Callable[[Mapping[str, Range]], bool] | None = None,
+) -> Iterator[Batch]:
+    """Read columns of a file in these types; partition columns are filled in.
+
+    Row groups for which `keep_row_group` is false are skipped; the others are not read yet.
+    """
+    with _reading(file):
+        if file.format == "parquet":
+            unread = open_row_groups(file, targets, keep_row_group)
+            yield replace(unread, read=partial(_read_later, file, targets, unread.read))
+            return
+        with _refuse_truncation(file):
+            for batch in (_read_arrow if file.format == "arrow" else _read_csv)(file, targets):
+                yield _conform(batch, file, targets)
+
+
+def _read_later(
+    file: File,
+    targets: dict[str, pa.DataType],
+    read: Callable[..., Iterator[pa.RecordBatch]],
+    *arguments: Any,
+) -> Iterator[pa.RecordBatch]:
+    """Read row groups with the same errors and types as other files."""
+    with _reading(file):
+        for batch in read(*arguments):
+            yield _conform(batch, file, targets)
+
+
+@contextmanager
+def _refuse_truncation(file: File) -> Iterator[None]:
+    """Raise if a file is truncated meanwhile.
+
+    Text and streams would just end earlier.
+    """
+    if not isinstance(file.filesystem, pafs.LocalFileSystem):
+        yield
+        return
+    path = Path(file.path)
+    previous = path.stat()
+    yield
+    # If the file was removed or replaced, the open handle has read all of it.
+    with suppress(FileNotFoundError):
+        after = path.stat()
+        if after.st_ino == previous.st_ino and after.st_size < previous.st_size:
+            raise EOFError("it was cut short while it was read")
+
+
+def _conform(batch: pa.RecordBatch, file: File, targets: dict[str, pa.DataType]) -> pa.RecordBatch:
+    """Put columns in order, cast them, and fill in partition columns."""
+    arrays = []
+    for name, target in targets.items():
+        if name in batch.schema.names:
+            array = batch.column(name)
+            try:
+                arrays.append(array if array.type.equals(target) else array.cast(target))
+            except pa.ArrowException as error:
+                raise SourceError(
+                    f"Column {name!r} of {file.name!r} is {array.type} and does not fit the type "
+                    f"{target} that the files share: {first_line(error)}. "
+                    "Write the files with one type."
+                ) from error
+        else:
+            value = arrow_value(file.partitions[name], pa.string()).cast(target)
+            arrays.append(pa.repeat(value, batch.num_rows))
+    return pa.RecordBatch.from_arrays(arrays, list(targets))
+
+
+@contextmanager
+def _arrow(file: File, names: Iterable[str] = ()) -> Iterator[tuple[Any, StreamBytes | None]]:
+    """Open an IPC file, or a stream with its bytes; the first bytes decide."""
+    if sniff(file.filesystem, file.path) is None:
+        with file.filesystem.open_input_stream(file.path, compression="detect") as handle:
+            reader, stream = open_stream(handle)
+            with reader:
+                yield reader, stream
+        return
+    with file.filesystem.open_input_file(file.path) as handle:
+        with pa.ipc.open_file(handle) as reader:
+            schema = reader.schema
+        indices = sorted(i for name in names for i in schema.get_all_field_indices(name))
+        options = pa.ipc.IpcReadOptions(included_fields=indices)
+        with pa.ipc.open_file(handle, options=options) as reader:
+            yield reader, None
+
+
+def _read_arrow(file: File, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    with _arrow(file, names) as (reader, stream):
+        if stream is None:
+            yield from check_batches(map(reader.get_batch, range(reader.num_record_batches)))
+        else:
+            own = [name for name in names if name in reader.schema.names]
+            yield from check_batches(select(reader, own))
+            if not file.allow_unfinished:
+                stream.refuse_unfinished(repr(file.name))
+
+
+def _csv_options(file: File, targets: dict[str, pa.DataType]) -> dict[str, Any]:
+    import pyarrow.csv as pacsv
+
+    return {
+        "parse_options": pacsv.ParseOptions(
+            delimiter=DELIMITER[file.format], newlines_in_values=True
+        ),
+        # "nan" is not among the nulls: a NaN score is an error, not a missing row.
+        "convert_options": pacsv.ConvertOptions(
+            null_values=["", "NULL", "null", "\\N"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            include_columns=list(targets) or None,
+            column_types=targets or None,
+        ),
+    }
+
+
+def _csv_schema(file: File) -> pa.Schema:
+    """Return the schema of a CSV file.
+
+    Text columns are text; the first lines decide the types of the others.
+    """
+    import pyarrow.csv as pacsv
+
+    options = pacsv.ReadOptions(use_threads=False, block_size=_CSV_SAMPLE)
+    with _csv_bytes(file) as handle:
+        schema = pacsv.open_csv(handle, options, **_csv_options(file, {})).schema
+    text_types = {
+        column.name: pa.string()
+        for column in schema
+        if column.name in file.categories - file.text
+        and is_number(column.type)
+        and len(schema.get_all_field_indices(column.name)) == 1
+    }
+    spellings = {}
+    if text_types:
+        with _csv_bytes(file) as handle:
+            batch = next(
+                iter(pacsv.open_csv(handle, options, **_csv_options(file, text_types))), None
+            )
+        spellings = (
+            {name: spellings_of(batch.column(name)) for name in text_types}
+            if batch is not None
+            else {}
+        )
+    for index, column in enumerate(schema):
+        if spellings.get(column.name):
+            column = column.with_metadata({SPELLINGS: " ".join(spellings[column.name])})
+        elif column.name in file.text | spellings.keys() and not pa.types.is_binary(column.type):
+            number = {INFERRED: str(column.type)} if is_number(column.type) else None
+            column = pa.field(column.name, pa.string(), metadata=number)
+        schema = schema.set(index, column)  # binary if the text is no UTF-8
+    return schema
+
+
+@contextmanager
+def _csv_bytes(file: File) -> Iterator[Any]:
+    """Open the text; append a line end to a short file.
+
+    Arrow cannot read a header without rows and without a line end.
+    """
+    with _csv_stream(file) as handle:
+        head = _first_bytes(handle, _CSV_HEADER)
+    if (
+        head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        or b"\0" in head[:_BINARY_SAMPLE]
+    ):
+        raise SourceError(
+            f"Cannot read {file.name!r}: it is no UTF-8 text, but UTF-16 or binary. Write it as "
+            "UTF-8."
+        )
+    if len(head) == _CSV_HEADER:
+        with _csv_stream(file) as handle:
+            yield handle
+    else:
+        yield pa.BufferReader(head if head.endswith((b"\n", b"\r")) else head + b"\n")
+
+
+def _csv_stream(file: File) -> Any:
+    return file.filesystem.open_input_stream(file.path, compression="detect")
+
+
+def _first_bytes(handle: Any, max_size: int) -> bytes:
+    blocks, size = [], 0
+    while size < max_size and (block := handle.read(max_size - size)):
+        blocks.append(block)
+        size += len(block)
+    return b"".join(blocks)
+
+
+def _read_csv(file: File, targets: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.csv as pacsv
+
+    own = {
+        name: pa.string() if name in file.spellings else kind
+        for name, kind in targets.items()
+        if name not in file.partitions
+    }
+
+    def rows(threads: bool) -> Iterator[pa.RecordBatch]:
+        options = pacsv.ReadOptions(use_threads=threads)
+        with _csv_bytes(file) as handle:
+            for batch in pacsv.open_csv(handle, options, **_csv_options(file, own)):
+                for name in file.spellings.keys() & own.keys():
+                    column = batch.column(name)
+                    file.spellings[name] = remaining_spellings(
+                        column, file.spellings[name], name, file.name
+                    )
+                yield batch
+
+    try:
+        yield from rows(True)
+    except pa.ArrowInvalid:
+        # Arrow names the line in its message only if it reads without threads.
+        deque(rows(False), maxlen=0)
+        raise
+
+
+def _reading(file: File) -> AbstractContextManager[None]:
+    return reading(repr(file.name), _remedy(file), partial(_describe_state, file))
+
+
+def _remedy(file: File) -> str:
+    if file.format in DELIMITER:
+        return (
+            "Correct the file. Column types come from its first lines: if they mislead, write it "
+            "as Parquet."
+        )
+    return "Write or copy the file again."
+
+
+def _describe_state(file: File) -> str:
+    """Describe a file that cannot be read by its first and last bytes."""
+    try:
+        with file.filesystem.open_input_file(file.path) as handle:
+            size = handle.size()
+            head = handle.read(8)
+            handle.seek(max(0, size - 6))
+            tail = handle.read(6)
+    except (pa.ArrowException, OSError):
+        return ""
+    if size == 0:
+        return "it is empty (0 bytes): "
+    kind = format_of_bytes(head)
+    if head.startswith(b"FEA1"):
+        return "it is Feather version 1 (write it as version 2): "
+    if kind not in (None, file.format):
+        return f"it is read as {file.format} but begins like {kind} (pass format={kind!r}): "
+    if file.format == "parquet":
+        if kind is None:
+            return "it does not begin like a Parquet file: "
+        return "it is corrupt: " if tail.endswith(b"PAR1") else "it is truncated (no footer): "
+    if kind == "arrow" and tail != b"ARROW1":
+        return "it is truncated (no footer): "
+    return "it is truncated or corrupt: " if file.format == "arrow" else ""

@@ -1,0 +1,499 @@
+"""Encode keys of groups and items, and categories, as integers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    bytes_column,
+    decode_array,
+    fixed_items,
+    fixed_width,
+    frozen,
+    row_column,
+)
+from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval._lib.jit import kernel, scratch
+
+#: Integer keys use a dense table if their range is at most this many times their count.
+DENSE_RANGE = 4
+
+
+def number_integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number distinct integers in order of first appearance.
+
+    Parameters
+    ----------
+    values : ndarray of int64, shape (rows,)
+
+    Returns
+    -------
+    codes : ndarray of int64, shape (rows,)
+        The number of each row's value, from 0.
+    firsts : ndarray of int64, shape (values,)
+        Index of the first row of each value.
+    """
+    rows = len(values)
+    codes = np.empty(rows, np.int64)
+    firsts = np.empty(rows, np.int64)
+    if rows == 0:
+        return codes, firsts
+    values = frozen(np.ascontiguousarray(values).view())
+    minimum, maximum = int(values.min()), int(values.max())
+    if maximum - minimum < max(DENSE_RANGE * rows, 1 << 10):
+        table = np.full(maximum - minimum + 1, -1, np.int64)
+        groups = _number_dense(values, minimum, table, codes, firsts)
+    else:
+        groups, slots = -1, 1 << 10
+        while groups < 0:
+            groups = _number_hashed(values, np.full(slots, -1, np.int64), codes, firsts)
+            slots *= 8
+    return codes, firsts[:groups].copy()
+
+
+@kernel
+def _number_dense(
+    values: np.ndarray, minimum: int, table: np.ndarray, codes: np.ndarray, firsts: np.ndarray
+) -> int:
+    groups = 0
+    for i in range(values.shape[0]):
+        slot = values[i] - minimum
+        code = table[slot]
+        if code < 0:
+            code = groups
+            table[slot] = code
+            firsts[code] = i
+            groups += 1
+        codes[i] = code
+    return groups
+
+
+@kernel
+def _number_hashed(
+    values: np.ndarray, slots: np.ndarray, codes: np.ndarray, firsts: np.ndarray
+) -> int:
+    """Number integers by open addressing; -1 if the table is half full."""
+    mask = np.uint64(slots.shape[0] - 1)
+    max_groups = slots.shape[0] // 2
+    groups = 0
+    for i in range(values.shape[0]):
+        value = values[i]
+        h = np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)
+        slot = (h ^ (h >> np.uint64(32))) & mask
+        while True:
+            code = slots[slot]
+            if code < 0:
+                if groups >= max_groups:
+                    return -1
+                slots[slot] = groups
+                firsts[groups] = i
+                codes[i] = groups
+                groups += 1
+                break
+            if values[firsts[code]] == value:
+                codes[i] = code
+                break
+            slot = (slot + np.uint64(1)) & mask
+    return groups
+
+
+#: Bytes of the longest string inside its words: 64 hexadecimal digits and a few more.
+MAX_INLINE_BYTES = 71
+#: The last byte that is not 0 marks whether the words hold the key or its number in a table.
+_INLINE, _IN_TABLE = 0x80, 0x81
+#: Bytes that Python needs to store a long key and its number.
+_LONG_KEY_BYTES = 200
+
+
+class KeyEncoder:
+    """An encoder between the values of a key column and 64-bit words.
+
+    Threads may share it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    kind : pyarrow.DataType
+        Its decoded type.
+    """
+
+    def __init__(self, name: str, kind: pa.DataType) -> None:
+        self.name, self.kind = name, kind
+        self._long: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+        self._lock = threading.Lock()
+        #: Bytes that the table of long keys takes.
+        self.bytes = 0
+
+    @property
+    def integer(self) -> bool:
+        """Whether each key is one word that preserves differences of keys."""
+        kind = self.kind
+        if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+            return bool(kind.bit_width <= 64)
+        return pa.types.is_boolean(kind) or pa.types.is_integer(kind)
+
+    @property
+    def text(self) -> bool:
+        """Whether keys are strings or bytes of any length."""
+        string = pa.types.is_string(self.kind) or pa.types.is_large_string(self.kind)
+        return string or pa.types.is_binary(self.kind) or pa.types.is_large_binary(self.kind)
+
+    def words(self, keys: pa.Array) -> list[np.ndarray]:
+        """Encode keys as words.
+
+        Parameters
+        ----------
+        keys : pyarrow.Array, shape (rows,)
+            Without nulls.
+
+        Returns
+        -------
+        list of ndarray of int64, shape (rows,), read-only
+            As many arrays as the longest of these keys needs words; further words would be 0. The
+            thread's next call overwrites them.
+        """
+        if self.text:
+            return self._encode_text(keys)
+        items = fixed_width(keys)
+        if items is None:
+            items = _pad_to_words(keys)
+        if items.ndim == 1:
+            bits = items.view(np.int64) if items.dtype == np.uint64 else items
+            return [frozen(np.ascontiguousarray(bits, np.int64).view())]
+        return [frozen(np.ascontiguousarray(word).view(np.int64)) for word in items.T]
+
+    def keys(self, words: Sequence[np.ndarray]) -> pa.Array:
+        """Decode the keys of words; the inverse of `words`."""
+        if self.text:
+            return self._decode_text(words)
+        if pa.types.is_boolean(self.kind):
+            return arrow_column(words[0].astype(np.uint8)).cast(self.kind)
+        width = self.kind.bit_width // 8
+        items = np.stack(words, axis=1).view(np.uint8)[:, :width]
+        return arrow_column(np.ascontiguousarray(items), self.kind)
+
+    def _encode_text(self, keys: pa.Array) -> list[np.ndarray]:
+        offsets, content = _offsets_and_content(keys)
+        lengths = np.diff(offsets)
+        long = np.flatnonzero(lengths > MAX_INLINE_BYTES)
+        longest = int(lengths.max(initial=0, where=lengths <= MAX_INLINE_BYTES))
+        width = max(longest // 8 + 1, 2 if len(long) else 1)
+        uint64_windows = np.zeros(0, np.uint64)
+        if len(content) >= 8:
+            uint64_windows = np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,))
+        buffer = scratch(f"words of {self.name}", width * len(keys), np.uint64)
+        words = buffer.reshape(width, len(keys))
+        _pack(offsets, content, frozen(uint64_windows), _INLINE, words)
+        if len(long):
+            words[:, long] = 0
+            words[0, long] = self._number_long_keys(keys.take(row_column(long)))
+            words[1, long] = _IN_TABLE
+        return [frozen(word.view(np.int64)) for word in words]
+
+    def _number_long_keys(self, keys: pa.Array) -> np.ndarray:
+        """Return the numbers of long keys in the table."""
+        encoded = keys.dictionary_encode()
+        values = encoded.dictionary.cast(pa.large_binary()).to_pylist()
+        numbers = np.empty(len(values), np.uint64)
+        with self._lock:
+            for i, value in enumerate(values):
+                number = self._numbers.setdefault(value, len(self._long))
+                if number == len(self._long):
+                    self._long.append(value)
+                    self.bytes += len(value) + _LONG_KEY_BYTES
+                numbers[i] = number
+        return numbers[as_array(encoded.indices)]
+
+    def _decode_text(self, words: Sequence[np.ndarray]) -> pa.Array:
+        rows = len(words[0])
+        key_bytes = np.stack(words, axis=1).view(np.uint8)
+        size = key_bytes.shape[1]
+        lengths = size - 1 - np.argmax(key_bytes[:, ::-1] != 0, axis=1)
+        long = np.flatnonzero(key_bytes[np.arange(rows), lengths] == _IN_TABLE)
+        offsets = np.zeros(rows + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        content = np.ascontiguousarray(key_bytes[np.arange(size) < lengths[:, None]])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+        keys = pa.Array.from_buffers(pa.large_binary(), rows, buffers)
+        if len(long):
+            values = keys.to_pylist()
+            for row in long.tolist():
+                values[row] = self._long[int(words[0][row])]
+            keys = bytes_column(values, pa.large_binary())
+        return keys.cast(self.kind)
+
+
+def _offsets_and_content(keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets of strings, and the bytes of all strings."""
+    wide = pa.types.is_large_string(keys.type) or pa.types.is_large_binary(keys.type)
+    kind = np.dtype(np.int64 if wide else np.int32)
+    _, offsets_buffer, content = keys.buffers()
+    offsets = np.frombuffer(offsets_buffer, kind, len(keys) + 1, keys.offset * kind.itemsize)
+    has_content = content is not None and content.size
+    return frozen(offsets), frozen(np.frombuffer(content if has_content else b"\0", np.uint8))
+
+
+def _pad_to_words(keys: pa.Array) -> np.ndarray:
+    """Pad keys of a fixed number of bytes to whole words; shape (rows, words)."""
+    width = keys.type.byte_width
+    words = np.zeros((len(keys), max(-(-width // 8), 1)), np.int64)
+    if width:
+        words.view(np.uint8)[:, :width] = fixed_items(keys, np.dtype((np.uint8, (width,))))
+    return words
+
+
+@kernel
+def _pack(offsets, content, uint64_windows, mark, words):  # type: ignore[no-untyped-def]
+    # Eight bytes at a time: keys of 6 to 11 bytes take 8 ns each, byte by byte 24.
+    width = words.shape[0]
+    for i in range(words.shape[1]):
+        lo = np.int64(offsets[i])
+        size = np.int64(offsets[i + 1]) - lo
+        if size >= 8 * width:
+            continue
+        for w in range(width):
+            remaining = size - 8 * w
+            if remaining >= 8:
+                words[w, i] = uint64_windows[lo + 8 * w]
+            elif remaining < 0:
+                words[w, i] = np.uint64(0)
+            else:
+                word = np.uint64(0)
+                if lo + 8 * w < uint64_windows.shape[0]:
+                    word = uint64_windows[lo + 8 * w] & (
+                        (np.uint64(1) << np.uint64(8 * remaining)) - np.uint64(1)
+                    )
+                else:
+                    for k in range(remaining):
+                        byte = np.uint64(content[lo + 8 * w + k])
+                        word |= byte << np.uint64(8 * k)
+                words[w, i] = word | (np.uint64(mark) << np.uint64(8 * remaining))
+
+
+#: Integers in a range of at most this size use a table, which is 15 times faster than a hash.
+_MAX_TABLE = 1 << 16
+
+
+class CodedColumn(Protocol):
+    """An encoder of a column as integers that are the same in every batch."""
+
+    @property
+    def name(self) -> str:
+        """The column to read."""
+
+    def codes(self, column: pa.Array) -> np.ndarray:
+        """Return an int32 from 0 for each row; threads may share the encoder."""
+
+
+class CategoricalEncoder:
+    """An encoder that numbers the distinct values of a column.
+
+    Numbers follow the order of appearance.
+
+    Threads may share it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = threading.Lock()
+        self._encoder: KeyEncoder | None = None
+        self._codes: dict[bytes | None, int] = {}
+
+    def codes(self, column: pa.Array) -> np.ndarray:
+        """Return the number of each row's value; null is a value of its own.
+
+        Parameters
+        ----------
+        column : pyarrow.Array, shape (rows,)
+            Of any type that can be a key.
+
+        Returns
+        -------
+        ndarray of int32, shape (rows,), read-only
+            Numbers from 0; equal for equal values.
+
+        Raises
+        ------
+        ColumnError
+            If the type cannot be a key.
+        """
+        if pa.types.is_dictionary(column.type):
+            slots, values, value_slots = _used_values(
+                column.indices, self._decode(column.dictionary)
+            )
+        else:
+            slots, values, value_slots = _distinct_values(self._decode(column))
+        nulls = np.zeros(len(values), np.bool_)
+        if values.null_count:
+            nulls = as_array(values.is_null()).view(np.bool_)
+            values = values.drop_null()
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = KeyEncoder(self.name, values.type)
+            keys: list[bytes | None] = list(self._bytes_of(self._encoder, values))
+            for index in np.flatnonzero(nulls).tolist():
+                keys.insert(index, None)
+            codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
+        numbers = np.zeros(int(value_slots.max(initial=-1)) + 1, np.int32)
+        numbers[value_slots] = codes
+        out = np.empty(len(slots), np.int32)
+        _look_up(slots, frozen(numbers), out)
+        return frozen(out)
+
+    def _decode(self, column: pa.Array) -> pa.Array:
+        """Decode a column; raise if its type cannot be a key."""
+        column = decode_array(column)
+        refuse_unhashable(column, self.name, "field")
+        return column.cast(pa.bool_()) if pa.types.is_null(column.type) else column
+
+    def __len__(self) -> int:
+        """Return the count of numbered values."""
+        return len(self._codes)
+
+    def values(self) -> pa.Array:
+        """Return the value of each number; the inverse of `codes`.
+
+        Returns
+        -------
+        pyarrow.Array, shape (numbers,)
+            In the decoded type of the column; null for the number of null.
+        """
+        with self._lock:
+            encoder, keys = self._encoder, list(self._codes)
+        if encoder is None:
+            return pa.nulls(0)
+        valid = [key for key in keys if key is not None]
+        width = -(-max([1, *map(len, valid)]) // 8)
+        if not encoder.text:
+            width = max(-(-encoder.kind.bit_width // 64), 1)
+        rows = np.frombuffer(b"".join(key.ljust(8 * width, b"\0") for key in valid), np.int64)
+        values = encoder.keys(list(rows.reshape(len(valid), width).T))
+        if len(valid) == len(keys):
+            return values
+        index = keys.index(None)
+        null = pa.nulls(1, values.type)
+        return pa.concat_arrays([values.slice(0, index), null, values.slice(index)])
+
+    def keys(self) -> tuple[str | None, list[bytes | None]]:
+        """Return the kind of the values, and the bytes of each numbered value.
+
+        Returns
+        -------
+        kind : str or None
+            ``"text"``, ``"bytes"``, ``"integer"``, ``"unsigned"`` or an Arrow type. Values of one
+            kind are equal if their bytes are equal. None if no column was encoded.
+        keys : list of bytes or None
+            Text in UTF-8; for other types the words of `KeyEncoder` without trailing zeros; None
+            for null.
+        """
+        with self._lock:
+            if self._encoder is None:
+                return None, []
+            kind, keys = self._encoder.kind, list(self._codes)
+            if not self._encoder.text:
+                return _kind_of(kind), keys
+            valid = [key for key in keys if key is not None]
+            size = 8 * -(-max(map(len, valid), default=8) // 8)
+            rows = np.array(valid, f"S{size}").reshape(-1, 1).view(np.uint64)
+            texts = iter(self._encoder.keys(list(rows.T)).cast(pa.large_binary()).to_pylist())
+            return _kind_of(kind), [None if key is None else next(texts) for key in keys]
+
+    @staticmethod
+    def _bytes_of(encoder: KeyEncoder, values: pa.Array) -> list[bytes]:
+        """Return each value as bytes that differ between different values."""
+        if not len(values):
+            return []
+        rows = np.ascontiguousarray(np.stack(encoder.words(values), axis=1))
+        # NumPy removes trailing zeros. They are padding: their count depends on the other values.
+        keys: list[bytes] = rows.view(f"S{8 * rows.shape[1]}")[:, 0].tolist()
+        return keys
+
+
+def _distinct_values(column: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """Return a slot for each row, distinct values, and their slots (int64)."""
+    if pa.types.is_integer(column.type) and len(column) and not column.null_count:
+        values = as_array(column)
+        minimum, maximum = values.min(), values.max()
+        if int(maximum) - int(minimum) < _MAX_TABLE:
+            # As an unsigned integer the difference is right even if it wraps.
+            slots = (values - minimum).view(f"u{values.itemsize}").astype(np.int64)
+            table = np.zeros(int(maximum) - int(minimum) + 1, np.uint8)
+            _mark(frozen(slots), table)
+            used_slots = np.flatnonzero(table)
+            return slots, arrow_column(minimum + used_slots.astype(values.dtype)), used_slots
+    kind = column.type
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        # Arrow's dictionary_encode supports only wider decimals.
+        column = column.cast(pa.decimal128(kind.precision, kind.scale))
+    encoded = column.dictionary_encode(null_encoding="encode")
+    slots = frozen(as_array(encoded.indices).astype(np.int64))
+    return slots, encoded.dictionary.cast(kind), np.arange(len(encoded.dictionary))
+
+
+def _used_values(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+    """Do as `_distinct_values` for a dictionary, without its unused values."""
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(len(values))
+        values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    slots = frozen(as_array(indices).astype(np.int64))
+    table = np.zeros(len(values), np.uint8)
+    _mark(slots, table)
+    used_slots = np.flatnonzero(table)
+    return slots, values.take(arrow_column(used_slots)), used_slots
+
+
+@kernel
+def _mark(slots, table):  # type: ignore[no-untyped-def]
+    for i in range(slots.shape[0]):
+        table[slots[i]] = 1
+
+
+@kernel
+def _look_up(slots, numbers, out):  # type: ignore[no-untyped-def]
+    for i in range(slots.shape[0]):
+        out[i] = numbers[slots[i]]
+
+
+def _kind_of(kind: pa.DataType) -> str:
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return "bytes"
+    if pa.types.is_signed_integer(kind):
+        return "integer"
+    return "unsigned" if pa.types.is_unsigned_integer(kind) else str(kind)
+
+
+def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:
+    """Raise if the type of a column cannot be a key."""
+    kind = column.type
+    if not (
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or (pa.types.is_temporal(kind) and not (role == "item" and pa.types.is_interval(kind)))
+        or pa.types.is_decimal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or (pa.types.is_null(kind) and (role == "field" or not len(column)))
+    ):
+        raise ColumnError(
+            f"{role} column '{name}' has type {kind}, which cannot be a key; "
+            "cast it to an integer, string, date, timestamp, decimal or bool."
+        )

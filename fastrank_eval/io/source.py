@@ -1,0 +1,412 @@
+"""Read the batches of a source, and locate errors."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import matches_annotation, shown, typed
+from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SourceError, near
+from fastrank_eval.io.csv_numbers import Spellings
+
+__all__ = [
+    "Batch",
+    "Source",
+    "UnreadBatch",
+    "decode_names",
+    "first_line",
+    "first_rows",
+    "foreign",
+    "read_batches",
+    "reading",
+    "refuse_text",
+    "require_columns",
+    "select",
+    "selected_row",
+    "split_batches",
+    "type_name",
+]
+
+
+def type_name(value: object) -> str:
+    """Return the type name of a value: ``pandas.DataFrame``, ``int``."""
+    kind = type(value)
+    root = kind.__module__.partition(".")[0].lstrip("_")
+    return kind.__qualname__ if root == "builtins" else f"{root}.{kind.__qualname__}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error message, else the error type."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    line = next(iter(text.strip().splitlines()), "").rstrip(".")
+    return line or type(error).__name__
+
+
+@contextmanager
+def foreign(name: str) -> Iterator[None]:
+    """Turn any error of another library's export into a `SourceError`."""
+    try:
+        yield
+    except (FastRankEvalError, pa.ArrowCancelled):
+        raise
+    except Exception as error:
+        if isinstance(error, MemoryError) and not _is_absurd(error):
+            raise
+        raise SourceError(
+            f"Cannot read {name} as a table of Arrow columns: {first_line(error)}. "
+            "Pass a table whose columns Arrow can hold, or only the columns needed."
+        ) from error
+
+
+@contextmanager
+def reading(
+    name: str, remedy: str, describe_state: Callable[[], str] = lambda: ""
+) -> Iterator[None]:
+    """Turn errors of Arrow and of the system into a `SourceError`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the source.
+    remedy : str
+        The end of the message.
+    describe_state : callable, optional
+        Called after a failure; returns the state of the source, such as ``"it is empty: "``.
+    """
+    try:
+        yield
+    except (FastRankEvalError, pa.ArrowCancelled):
+        raise
+    except MemoryError as error:
+        if not _is_absurd(error):
+            raise
+        raise SourceError(
+            f"Cannot read {name}: {describe_state()}it asks for more memory at once than there is "
+            f"({first_line(error)}). {remedy}"
+        ) from error
+    except FileNotFoundError as error:
+        raise SourceError(f"Cannot read {name}: no such file (any more).") from error
+    except PermissionError as error:
+        raise SourceError(
+            f"Cannot read {name}: permission denied. Allow this user to read it."
+        ) from error
+    except (pa.ArrowException, OSError, EOFError, KeyError, UnicodeError) as error:
+        raise SourceError(
+            f"Cannot read {name}: {describe_state()}{first_line(error)}. {remedy}"
+        ) from error
+
+
+def _is_absurd(error: MemoryError) -> bool:
+    """Return whether an allocation is larger than all memory.
+
+    Corrupt lengths cause such allocations.
+    """
+    requested = re.search(r"of size ([0-9]+) failed", str(error))
+    if requested is None or not hasattr(os, "sysconf"):
+        return False
+    return int(requested[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def decode_names(schema: pa.Schema) -> pa.Schema:
+    """Decode the column names now.
+
+    So the error of an invalid name can still name the file.
+    """
+    _ = schema.names
+    return schema
+
+
+def select(reader: pa.RecordBatchReader, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read only these columns, in this order."""
+    indices = [reader.schema.get_field_index(name) for name in columns]
+    for batch in reader:
+        yield batch.select(indices)
+
+
+class Source:
+    """An ordered stream of record batches.
+
+    Attributes
+    ----------
+    name : str
+        Name in messages: a path, or the type of the object.
+    schema : pyarrow.Schema
+        All columns.
+    rows : int or None
+        Number of rows, if known without reading.
+    rereadable : bool
+        Whether `batches` may be called more than once.
+    locate : callable
+        Returns the location of a row that was read, "row 3 of 'b.csv'"; "" if the name is enough.
+    edges : mapping of str to pyarrow.Array or None
+        Edges of quantiles by the text of their slicing (``"age:quantile5"``), if computed before
+        reading: some of the rows would have other edges.
+    as_text : callable or None
+        Opens a source without types (CSV) again. Its first argument lists columns to read as text,
+        its second columns to read as text if they spell numbers in several ways. None if all
+        columns have a type.
+    spellings : Spellings
+        Spellings of keys and categories in text files.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        read: Callable[[Sequence[str]], Iterator[Batch]],
+        *,
+        rows: int | None = None,
+        rereadable: bool = True,
+        locate: Callable[[int], str] = lambda row: "",
+        edges: Mapping[str, pa.Array] | None = None,
+        as_text: Callable[[frozenset[str], frozenset[str]], Source] | None = None,
+        spellings: Spellings | None = None,
+    ) -> None:
+        self.name = name
+        self.schema = schema
+        self.rows = rows
+        self.rereadable = rereadable
+        self.locate = locate
+        self.edges = edges
+        self.as_text = as_text
+        self.spellings = spellings or Spellings()
+        self._read = read
+        self._is_consumed = False
+
+    def __repr__(self) -> str:
+        rows = "" if self.rows is None else f", {self.rows} rows"
+        return f"<Source {self.name}: {len(self.schema)} columns{rows}>"
+
+    @typed
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read the rows in their order, as batches of these columns.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Distinct names; the batches have them in this order.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch
+            Batches without rows are skipped. The batches of in-memory data are its own chunks,
+            without a copy.
+
+        Raises
+        ------
+        ColumnError, SourceError
+            As `unread_batches`.
+        """
+        return (batch for batch in read_batches(self.unread_batches(columns)) if batch.num_rows)
+
+    @typed
+    def unread_batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+        """Return the rows in their order; some batches are not read yet.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Distinct names; the batches have them in this order.
+
+        Returns
+        -------
+        iterator of pyarrow.RecordBatch or UnreadBatch
+            Batches without rows are skipped.
+
+        Raises
+        ------
+        ColumnError
+            At the call, if a column is missing or its name occurs twice.
+        SourceError
+            At the call, if the source was read before and cannot be read again, or if its files
+            have different types of a column. While reading, if a file cannot be read; the message
+            names it.
+        """
+        require_columns(self.schema, columns, source=self.name)
+        if self._is_consumed:
+            raise SourceError(
+                f"{self.name} can be read only once and was read before. "
+                "Pass a table, a file or a fresh reader."
+            )
+        rows = self._read(columns)
+        self._is_consumed = not self.rereadable
+        return (batch for batch in rows if batch.num_rows)
+
+
+def selected_row(row: int) -> str:
+    """Describe the number of a row among the rows that a condition selects."""
+    return f"row {row:,} of the rows that where selects"
+
+
+def refuse_text(source: Source, name: str, argument: str) -> None:
+    """Raise if a column of numbers is text only because of its other role.
+
+    Parameters
+    ----------
+    source : Source
+    name : str
+        Name of the column.
+    argument : str
+        The argument that needs numbers; it begins the message.
+
+    Raises
+    ------
+    ColumnError
+    """
+    if name in source.spellings.text_columns:
+        raise ColumnError(
+            f"{argument}: must be a column of numbers, got {name!r}, which is text: in CSV and TSV "
+            "files group and item columns are text. Columns of slices, fields and classes, and "
+            "columns that where compares with text, are text if they write equal numbers in "
+            "several ways (007 and 7); write the numbers to a column of their own, or the file as "
+            "Parquet."
+        )
+
+
+def require_columns(
+    schema: pa.Schema,
+    names: Iterable[str],
+    *,
+    role: str | None = None,
+    source: str | None = None,
+) -> None:
+    """Check that each column exists exactly once.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+    names : iterable of str
+    role : str, optional
+        The option that names the columns, such as ``"label"``; it begins the message.
+    source : str, optional
+        Name of the source, for the message.
+
+    Raises
+    ------
+    ColumnError
+        Names the first missing column and the existing one with the most similar name.
+
+    Examples
+    --------
+    >>> schema = pa.schema([("user", pa.int64()), ("label", pa.int8())])
+    >>> require_columns(schema, ["lable"], role="label")
+    Traceback (most recent call last):
+    fastrank_eval.ColumnError: label: no column 'lable'. Did you mean 'label'? \
+Columns: user, label.
+    """
+    prefix = f"{role}: " if role else ""
+    where = f" in {source}" if source else ""
+    for name in names:
+        if not matches_annotation(name, "str"):
+            raise ColumnError(f"{prefix}must be names of columns, got {shown(name)}; pass text.")
+        count = len(schema.get_all_field_indices(name))
+        if count > 1:
+            raise ColumnError(
+                f"{prefix}column {name!r} occurs {count} times{where}. Rename all but one."
+            )
+        if count == 0:
+            existing = ", ".join(schema.names[:20]) or "none"
+            more = f", and {len(schema) - 20} more" if len(schema) > 20 else ""
+            raise ColumnError(
+                f"{prefix}no column {name!r}{where}.{near(name, schema.names)} "
+                f"Columns: {existing}{more}."
+            )
+
+
+#: Maximum rows of a batch that one thread reads for all threads.
+_MAX_BATCH_ROWS = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadBatch:
+    """Row groups of a file that any thread can read, any number of times.
+
+    Parameters
+    ----------
+    row_groups : tuple of (int, int)
+        Index and rows of each row group.
+    read : callable
+        Reads row groups, in order, as batches of at most so many rows; threads may share it. The
+        third argument is whether Arrow may use its own threads.
+    """
+
+    row_groups: tuple[tuple[int, int], ...]
+    read: Callable[[tuple[int, ...], int, bool], Iterator[pa.RecordBatch]]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of these row groups."""
+        return sum(rows for _, rows in self.row_groups)
+
+    def batches(self, max_rows: int, threads: bool = False) -> Iterator[pa.RecordBatch]:
+        """Read the rows as batches of at most `max_rows` rows."""
+        return self.read(tuple(group for group, _ in self.row_groups), max_rows, threads)
+
+    def split_evenly(self, rows: int) -> Iterator[UnreadBatch]:
+        """Split the row groups into unread batches of about `rows` rows."""
+        first = rows_so_far = 0
+        for end, (_, count) in enumerate(self.row_groups):
+            if end > first and rows_so_far + count // 2 > rows:
+                yield UnreadBatch(self.row_groups[first:end], self.read)
+                first, rows_so_far = end, 0
+            rows_so_far += count
+        if first < len(self.row_groups):
+            yield UnreadBatch(self.row_groups[first:], self.read)
+
+    def split(self, rows: int) -> tuple[UnreadBatch, UnreadBatch]:
+        """Split off the first row groups with at most `rows` rows together."""
+        rows_so_far, end = 0, 0
+        while end < len(self.row_groups) and rows_so_far + self.row_groups[end][1] <= rows:
+            rows_so_far += self.row_groups[end][1]
+            end += 1
+        return UnreadBatch(self.row_groups[:end], self.read), UnreadBatch(
+            self.row_groups[end:], self.read
+        )
+
+
+#: A batch of a source, read or unread.
+Batch: TypeAlias = pa.RecordBatch | UnreadBatch
+
+
+def first_rows(batch: Batch, rows: int) -> pa.RecordBatch:
+    """Return at most `rows` first rows of a batch, and read no more."""
+    if isinstance(batch, UnreadBatch):
+        batch = next(batch.batches(rows))
+    return batch.slice(0, rows)
+
+
+def split_batches(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
+    """Split batches to about `rows` rows.
+
+    Arrow's threads read longer row groups here.
+    """
+    for batch in batches:
+        if not isinstance(batch, UnreadBatch):
+            for first in range(0, batch.num_rows, rows):
+                yield batch.slice(first, rows)
+            continue
+        for unread in batch.split_evenly(rows):
+            if 2 * unread.num_rows > 3 * rows:
+                yield from read_batches([unread], rows)
+            else:
+                yield unread
+
+
+def read_batches(
+    batches: Iterable[Batch], max_rows: int = _MAX_BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Read unread batches on Arrow's threads.
+
+    A batch has at most `max_rows` rows.
+    """
+    for batch in batches:
+        if isinstance(batch, UnreadBatch):
+            yield from batch.batches(max_rows, threads=True)
+        else:
+            yield batch

@@ -1,0 +1,345 @@
+"""Validate the columns of a batch and view them as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import as_array, decode_array, frozen
+from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval.io.columns import Columns, Roles
+from fastrank_eval.io.keys import refuse_unhashable
+from fastrank_eval.io.numbers import (
+    fill_nulls,
+    numbers,
+    raise_row_error,
+    refuse_nulls,
+    subtopics_column,
+)
+
+__all__ = ["columns_of", "epsilon_of", "keys_of", "score_column"]
+
+
+#: All integers up to this one are doubles.
+_EXACT = 1 << 53
+_SIGN = np.uint64(1 << 63)
+_INFINITY_BITS = np.uint64(0x7FF0000000000000)
+# Doubles in ascending order have numbers: these of minus infinity, of -0.0 and of infinity.
+_MINUS_INFINITY = np.uint64(0x000FFFFFFFFFFFFF)
+_MINUS_ZERO = np.uint64(0x7FFFFFFFFFFFFFFF)
+_INFINITY = np.uint64(0xFFF0000000000000)
+
+
+def score_column(
+    column: pa.Array, name: str, roles: Roles, first_row: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Validate a column of scores.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+    name : str
+    roles : Roles
+        Null policy, precision and kind of scores.
+    first_row : int
+        Number of the column's first row in the input.
+
+    Returns
+    -------
+    values : ndarray of float32 or float64, shape (rows,)
+    mask : ndarray of bool, shape (rows,), or None
+        Rows without a score.
+
+    Raises
+    ------
+    ColumnError
+        If a score is NaN, null where not allowed, or outside of the range of its kind, or if the
+        type is not numeric.
+    """
+    column = decode_array(column)
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        raise ColumnError(
+            f"score column '{name}' has type {kind}, which has no exact binary form; "
+            "cast it to float64 or to an integer."
+        )
+    mask = None
+    if column.null_count:
+        if roles.unretrieved == "error":
+            refuse_nulls(
+                column,
+                name,
+                "score",
+                first_row,
+                "pass unretrieved='allow' if a null means that the row was not retrieved",
+            )
+        mask = as_array(column.is_null()).view(np.bool_)
+        column = fill_nulls(column)
+    values = numbers(column, name, "score", "float16, float32, float64 or an integer")
+    if roles.single_precision and values.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            values = frozen(values.astype(np.float32))
+    if values.dtype.kind == "f":
+        # The minimum is NaN if any value is: one vectorised pass without a mask.
+        if values.size and np.isnan(values.min()):
+            raise_row_error(
+                np.isnan,
+                values,
+                (name, "score", kind),
+                first_row,
+                "is NaN",
+                "a NaN has no rank: drop these rows or mend the model's output",
+            )
+    elif values.dtype.itemsize <= 2:
+        values = values.astype(np.float32)
+    elif values.dtype.itemsize == 4:
+        values = values.astype(np.float64)
+    elif roles.score_kind == "order":
+        values = _ordered_doubles(values, name, first_row)
+    else:
+        values = _exact_doubles(values, name, first_row)
+    if (
+        roles.score_kind == "finite number"
+        and values.size
+        and not np.isfinite([values.min(), values.max()]).all()
+    ):
+        raise_row_error(
+            np.isinf,
+            values,
+            (name, "score", kind),
+            first_row,
+            "is infinite",
+            "MSE and other measures that take scores as numbers need finite ones",
+        )
+    if roles.score_kind == "probability":
+        _refuse_improbable(values, name, kind, first_row)
+    return values, mask
+
+
+def epsilon_of(kind: pa.DataType, roles: Roles) -> float:
+    """Return the epsilon of a type of scores; integers count as float64."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if roles.single_precision or pa.types.is_float32(kind):
+        return float(np.finfo(np.float32).eps)
+    return float(np.finfo(np.float16 if pa.types.is_float16(kind) else np.float64).eps)
+
+
+def _refuse_improbable(values: np.ndarray, name: str, kind: pa.DataType, first_row: int) -> None:
+    if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
+        raise_row_error(
+            lambda scores: ~((scores >= 0.0) & (scores <= 1.0)),
+            values,
+            (name, "score", kind),
+            first_row,
+            "is no probability",
+            "LogLoss and other measures of probability take scores in [0, 1]: apply the model's "
+            "sigmoid, or leave these measures out",
+        )
+
+
+def _exact_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+    """Convert 64-bit integers to doubles of the same value."""
+    if values.size and not (values.min() >= -_EXACT and values.max() <= _EXACT):
+        raise_row_error(
+            lambda scores: (scores > _EXACT) | (scores.astype(np.float64) < -_EXACT),
+            values,
+            (name, "score", values.dtype),
+            first_row,
+            "is an integer beyond 2^53, which no double holds exactly",
+            "measures that take scores as numbers need them smaller, or as float64",
+        )
+    return frozen(values.astype(np.float64))
+
+
+def _ordered_doubles(values: np.ndarray, name: str, first_row: int) -> np.ndarray:
+    """Convert 64-bit integers to doubles of the same order and ties.
+
+    The values differ.
+
+    The bits of doubles, read as sign and magnitude, have the order of the doubles. So the magnitude
+    of an integer becomes the bits of a double. float64(values) would merge neighbours beyond 2**53.
+    """
+    if values.dtype.kind == "u":
+        # Numbers from just above minus infinity; -0.0 and 0.0 share one number.
+        ascending = values + _MINUS_INFINITY
+        ascending += ascending >= _MINUS_ZERO
+        bits = np.where(ascending >= _SIGN, ascending ^ _SIGN, ~ascending)
+    else:
+        bits = _magnitude(values) | np.where(values < 0, _SIGN, np.uint64(0))
+    if values.size and _beyond_order(np.array([values.min(), values.max()])).any():
+        raise_row_error(
+            _beyond_order,
+            values,
+            (name, "score", values.dtype),
+            first_row,
+            "is within 2^53 of the end of its type and cannot be ordered exactly",
+            "shift the scores or cast them to float64",
+        )
+    return frozen(bits.view(np.float64))
+
+
+def _magnitude(values: np.ndarray) -> np.ndarray:
+    bits = values.view(np.uint64)
+    return np.where(values < 0, np.uint64(0) - bits, bits)
+
+
+def _beyond_order(values: np.ndarray) -> np.ndarray:
+    """Return the mask of 64-bit integers without a finite double of their own."""
+    if values.dtype.kind == "u":
+        return values > _INFINITY - _MINUS_INFINITY - np.uint64(2)
+    return _magnitude(values) >= _INFINITY_BITS
+
+
+#: Range of weights other than 0: products and fourth powers of their sums stay exact doubles.
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30
+
+
+def columns_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> Columns:
+    """Validate a batch and view it as arrays.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Holds every column of `roles`.
+    roles : Roles
+        Roles of columns and null policies.
+    first_row : int
+        Number of the batch's first row in the input.
+
+    Returns
+    -------
+    Columns
+        Views if the type allows it; only booleans, halves, 64-bit integer scores and columns with
+        nulls are copied.
+
+    Raises
+    ------
+    ColumnError
+        If a value is null, NaN or infinite where not allowed, a weight is negative, above 1e30 or
+        below 1e-30 but not 0, or a type does not fit its role. The message names the column, the
+        first row and the count of rows.
+    """
+    keys = keys_of(batch, roles, first_row)
+    labels = decode_array(batch.column(roles.label))
+    label = _label(labels, roles, first_row)
+    scores, masks = [], []
+    for name in roles.scores:
+        score, mask = score_column(batch.column(name), name, roles, first_row)
+        scores.append(score)
+        masks.append(mask)
+    weight = None
+    if roles.weight is not None:
+        weight = _weight(batch.column(roles.weight), roles.weight, "weight", first_row)
+    item = None
+    if roles.item is not None:
+        item = _key(batch.column(roles.item), roles.item, first_row, role="item")
+    named = [
+        _weight(batch.column(name), name, "group weight", first_row) for name in roles.group_weights
+    ]
+    named += [field.codes(batch.column(field.name)) for field in roles.fields]
+    subtopics = None
+    if roles.subtopics is not None:
+        subtopics = subtopics_column(batch.column(roles.subtopics), roles.subtopics, first_row)
+    columns = Columns(
+        first_row,
+        keys,
+        label,
+        tuple(scores),
+        tuple(masks),
+        weight,
+        item,
+        tuple(named),
+        subtopics=subtopics,
+    )
+    if labels.null_count:
+        if roles.unjudged == "drop":
+            return columns.filter(as_array(labels.is_valid()).view(np.bool_))
+        if roles.judgments:
+            return replace(columns, unjudged=as_array(labels.is_null()).view(np.bool_))
+    return columns
+
+
+def keys_of(batch: pa.RecordBatch, roles: Roles, first_row: int) -> tuple[pa.Array, ...]:
+    """Decode the key columns of a batch; raise for nulls."""
+    return tuple(_key(batch.column(name), name, first_row) for name in roles.group)
+
+
+def _key(column: pa.Array, name: str, first_row: int, role: str = "group") -> pa.Array:
+    column = decode_array(column)
+    refuse_unhashable(column, name, role)
+    remedy = "fill or drop these rows"
+    if pa.types.is_string(column.type):
+        remedy += ', or in a CSV file quote the value ("null") if it is text'
+    refuse_nulls(column, name, role, first_row, remedy)
+    return column
+
+
+def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
+    column = decode_array(column)
+    name, kind = roles.label, column.type
+    if column.null_count:
+        if roles.unjudged == "error":
+            refuse_nulls(
+                column,
+                name,
+                "label",
+                first_row,
+                "pass unjudged='allow' (takes a rank, no gain) "
+                "or unjudged='drop', if a null means that nobody judged the row",
+            )
+        column = fill_nulls(column)
+    values = numbers(column, name, "label", "a bool, an integer grade or a float gain")
+    if (
+        values.dtype.kind == "f"
+        and values.size
+        and not (np.isfinite(values.min()) and np.isfinite(values.max()))
+    ):
+        raise_row_error(
+            lambda labels: ~np.isfinite(labels),
+            values,
+            (name, "label", kind),
+            first_row,
+            "is NaN or infinite",
+            "labels must be finite",
+        )
+    return values
+
+
+def _weight(column: pa.Array, name: str, role: str, first_row: int) -> np.ndarray:
+    column = decode_array(column)
+    refuse_nulls(column, name, role, first_row)
+    own = numbers(column, name, role, "a number")
+    values = own.astype(np.float64, copy=False)
+    if values.size:
+        # Bounds in the column's own type: the float32 next to 1e30 lies above it.
+        kind = own.dtype.type if own.dtype.kind == "f" else np.float64
+        low, high = float(kind(MIN_WEIGHT)), float(kind(MAX_WEIGHT))
+
+        def out_of_range(weights: np.ndarray) -> np.ndarray:
+            mask: np.ndarray = (weights > high) | ((weights < low) & (weights > 0.0))
+            return mask
+
+        minimum, maximum = values.min(), values.max()
+        if not (minimum >= 0.0 and maximum < np.inf):
+            raise_row_error(
+                lambda weights: ~((weights >= 0.0) & (weights < np.inf)),
+                values,
+                (name, role, column.type),
+                first_row,
+                "is negative, NaN or infinite",
+                "weights must be finite and not negative",
+            )
+        # A minimum of 0 may hide other weights below the allowed minimum.
+        if maximum > high or (minimum < low and out_of_range(values).any()):
+            raise_row_error(
+                out_of_range,
+                values,
+                (name, role, column.type),
+                first_row,
+                "is above 1e30, or below 1e-30 but not 0,",
+                "weights must be 0 or from 1e-30 to 1e30; multiply all of them by one number",
+            )
+    return values

@@ -1,0 +1,453 @@
+"""Measure calibration in bins and by field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval.measures.base import REL, Param, integer, number, one_of
+from fastrank_eval.measures.likelihood import SAMPLING_RATE, recalibrate
+from fastrank_eval.measures.pooled import (
+    OrderedMeasure,
+    PooledMeasure,
+    PooledValue,
+    positive_mask,
+    undefined,
+)
+from fastrank_eval.stats.keyed_sums import KeyedSums
+from fastrank_eval.stats.score_table import ScoreTable
+
+if TYPE_CHECKING:
+    from fastrank_eval.groups.chunk import Scored
+    from fastrank_eval.stats.scores import PooledScores
+    from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
+
+
+BY = Param(
+    "by",
+    "width",
+    "bins of equal 'width', [(j - 1) / bins, j / bins[ and the last with 1, or of equal 'count': "
+    "by the middle rank of rows with the same probability, so that ties stay together",
+    one_of("width", "count"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Distinct probabilities, lowest first, and the rows that have them.
+
+    Parameters
+    ----------
+    probability : ndarray of float64, shape (values,)
+        Strictly ascending.
+    weight, positive : ndarray of int64 or float64, shape (values,)
+        Rows (at least one) and positives with the probability, or their weight times a power of
+        two.
+    """
+
+    probability: np.ndarray
+    weight: np.ndarray
+    positive: np.ndarray
+
+    @classmethod
+    def of(cls, table: ScoreTable, sampling_rate: float) -> Outcomes:
+        """Make outcomes from scores; merge those equal after recalibration."""
+        # Rounding in the recalibration may reverse neighbouring doubles.
+        p = np.maximum.accumulate(
+            np.asarray(recalibrate(table.score[::-1], sampling_rate), np.float64)
+        )
+        positive = table.positives[::-1]
+        weight = positive + table.others[::-1]
+        has_weight = weight > 0
+        if not has_weight.all():
+            p, weight, positive = p[has_weight], weight[has_weight], positive[has_weight]
+        is_first = np.append(True, p[1:] != p[:-1])
+        if len(p) and not is_first.all():
+            starts = np.flatnonzero(is_first)
+            p = p[starts]
+            weight, positive = (np.add.reduceat(part, starts) for part in (weight, positive))
+        return cls(p, weight, positive)
+
+    def bins(self, number: int, by: str) -> np.ndarray:
+        """Return the bin of each probability, ascending. int64, shape (values,)."""
+        if by == "width":
+            edges = np.arange(1, number) / number
+            return np.searchsorted(edges, self.probability, side="right")
+        through = np.cumsum(self.weight)
+        if self.weight.dtype.kind == "i":
+            middle = 2 * through - self.weight
+            return np.minimum(number * middle // (2 * through[-1:]), number - 1)
+        middle = through - self.weight / 2
+        # The 1e-9 keeps values on the border of two bins in the upper one despite rounding.
+        index = number * (middle / through[-1:]) + 1e-9
+        return np.minimum(index.astype(np.int64), number - 1)
+
+    def starts(self, number: int, by: str) -> np.ndarray:
+        """Return the first index of each bin that has rows. int64, shape (bins,)."""
+        bins = self.bins(number, by)
+        return np.flatnonzero(np.append(True, bins[1:] != bins[:-1]))
+
+
+# Sums of each bin.
+_WEIGHT, _POSITIVE, _PREDICTED = range(3)
+
+BINS = Param("bins", None, "number of bins; required", integer(1, most=10**6, optional=True))
+
+
+class _CalibrationError(OrderedMeasure):
+    """Base class: gaps between mean prediction and share of positives, by bin.
+
+    Bins of equal width are sums. Bins of equal count are cut from the table of scores. There is no
+    standard error: a gap has no derivative at 0, and the gaps of a calibrated model are near 0.
+    There the estimate is too high by about its own variation.
+    """
+
+    options = (BINS, BY, REL, SAMPLING_RATE)
+    scores = "probability"
+    higher_is_better = False
+
+    def check_complete(self) -> None:
+        if self.bins is None:
+            raise MeasureError(
+                f"{self.name} needs the number of bins, as {self.name}(bins=15): its value depends "
+                "on it, so that it stands in the name. ECCE is without bins."
+            )
+
+    def state_key(self) -> Hashable:
+        if self.by == "count":
+            return super().state_key()
+        return "bins", self.bins, float(self.rel), float(self.sampling_rate)
+
+    def new_state(self, weighted: bool, threads: int) -> Any:
+        return super().new_state(weighted, threads) if self.by == "count" else KeyedSums(3)
+
+    def add_rows(self, state: Any, scored: Scored) -> None:
+        if self.by == "count":
+            super().add_rows(state, scored)
+            return
+        p = recalibrate(scored.score, self.sampling_rate)
+        bins = scratch("bins", len(p))
+        _bins_of(p, np.arange(self.bins + 1) / self.bins, bins)
+        positive = positive_mask(scored, self.rel)
+        weight = scored.weight
+        if weight is None:
+            state.count(_WEIGHT, bins)
+            state.count(_POSITIVE, bins[positive])
+            state.add(_PREDICTED, bins, p)
+        else:
+            state.add(_WEIGHT, bins, weight)
+            state.add(_POSITIVE, bins[positive], weight[positive])
+            state.add(_PREDICTED, bins, p * weight)
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        if self.by == "width":
+            weight, positive, predicted = state.totals()
+        else:
+            outcomes = Outcomes.of(state.table(in_order), self.sampling_rate)
+            if not len(outcomes.weight):
+                return undefined("zero_weight")
+            starts = outcomes.starts(self.bins, self.by)
+            terms = (
+                outcomes.weight,
+                outcomes.positive,
+                outcomes.probability * outcomes.weight,
+            )
+            weight, positive, predicted = (
+                np.add.reduceat(np.asarray(term, np.float64), starts) for term in terms
+            )
+        filled = weight > 0
+        if not filled.any():
+            return undefined("zero_weight")
+        gaps = np.abs(predicted - positive)[filled]
+        return PooledValue(min(self.from_gaps(gaps, weight[filled]), 1.0))
+
+    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
+        """Compute the value from the gap and the weight of each bin."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class ExpectedCalibrationError(_CalibrationError):
+    """ECE, the mean gap between prediction and observation over bins."""
+
+    name = "ECE"
+    summary = "mean over bins, by their rows, of |mean prediction - share of positives|"
+    formula = "sum_b |sum_{i in b} w_i (p_i - y_i)| / sum_i w_i"
+    reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602; Guo et al. (2017)"
+    spellings = ("expected_calibration_error",)
+
+    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
+        return math.fsum(gap.tolist()) / math.fsum(weight.tolist())
+
+
+class MaximumCalibrationError(_CalibrationError):
+    """MCE, the largest gap between prediction and observation in any bin."""
+
+    name = "MCE"
+    summary = "largest |mean prediction - share of positives| of any bin that has rows"
+    formula = "max_b |sum_{i in b} w_i (p_i - y_i)| / sum_{i in b} w_i"
+    reference = "Naeini et al. (2015), doi:10.1609/aaai.v29i1.9602"
+    spellings = ("maximum_calibration_error",)
+
+    def from_gaps(self, gap: np.ndarray, weight: np.ndarray) -> float:
+        return float((gap / weight).max())
+
+
+ECE = ExpectedCalibrationError()
+MCE = MaximumCalibrationError()
+
+
+@kernel
+def _bins_of(probability, edges, out):  # type: ignore[no-untyped-def]
+    """Find the last bin whose lower edge is not above the probability."""
+    last = edges.shape[0] - 2
+    width = np.float64(edges.shape[0] - 1)
+    for i in range(probability.shape[0]):
+        p = np.float64(probability[i])
+        bin_index = min(np.int64(p * width), last)
+        # The product is rounded, the edges are exact.
+        if p < edges[bin_index]:
+            bin_index -= 1
+        elif bin_index < last and p >= edges[bin_index + 1]:
+            bin_index += 1
+        out[i] = bin_index
+
+
+_BINS = Param(
+    "bins",
+    None,
+    "number of bins; None: one bin for each distinct probability, which is exact",
+    integer(1, most=10**6, optional=True),
+)
+_PAPER = "Murphy (1973), doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2"
+
+
+class _BrierPart(OrderedMeasure):
+    """Base class of the parts of the Brier score."""
+
+    options: ClassVar[tuple[Param, ...]] = (_BINS, BY, REL, SAMPLING_RATE)
+    scores = "probability"
+    reference = _PAPER
+
+    def pooled_value(self, state: PooledScores | WeightedScores, in_order: InOrder) -> PooledValue:
+        outcomes = Outcomes.of(state.table(in_order), self.sampling_rate)
+        if not len(outcomes.weight):
+            return undefined("zero_weight")
+        weight = outcomes.weight / outcomes.weight.sum()
+        p, share = outcomes.probability, outcomes.positive / outcomes.weight
+        if self.bins is None:
+            return self.from_bins(p, share, weight, {})
+        starts = outcomes.starts(self.bins, self.by)
+        of_bin = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(p)))
+        weights = np.add.reduceat(weight, starts)
+        means, shares = (np.add.reduceat(weight * x, starts) / weights for x in (p, share))
+        deviation = p - means[of_bin]
+        within = {
+            "within-bin variance": float(np.sum(weight * deviation**2)),
+            "within-bin covariance": float(
+                np.sum(2 * weight * deviation * (share - shares[of_bin]))
+            ),
+        }
+        return self.from_bins(means, shares, weights, within)
+
+    def from_bins(
+        self, p: np.ndarray, share: np.ndarray, weight: np.ndarray, within: Mapping[str, float]
+    ) -> PooledValue:
+        """Compute the value from prediction, positives and weight by bin."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class BrierReliability(_BrierPart):
+    """Reliability, the part of the Brier score that calibration could remove."""
+
+    name = "Reliability"
+    summary = "mean squared distance between prediction and share of positives of the rows that "
+    summary += "have it: the part of Brier that calibration could remove"
+    formula = "sum_k W_k (p_k - o_k)^2 / sum_k W_k, o_k the share of positives where p = p_k"
+    higher_is_better = False
+
+    def from_bins(
+        self, p: np.ndarray, share: np.ndarray, weight: np.ndarray, within: Mapping[str, float]
+    ) -> PooledValue:
+        return PooledValue(float(np.sum(weight * (p - share) ** 2)))
+
+
+class BrierResolution(_BrierPart):
+    """Resolution, how well predictions separate the shares of positives."""
+
+    name = "Resolution"
+    summary = "variance of the share of positives between predictions; with bins, Brier is "
+    summary += "Reliability - Resolution + Uncertainty + within-bin variance - covariance"
+    formula = "sum_k W_k (o_k - o)^2 / sum_k W_k, o the share of positives of all rows"
+    reference = f"{_PAPER}; Stephenson et al. (2008), doi:10.1175/2007WAF2006116.1"
+
+    def from_bins(
+        self, p: np.ndarray, share: np.ndarray, weight: np.ndarray, within: Mapping[str, float]
+    ) -> PooledValue:
+        rate = float(np.sum(weight * share))
+        return PooledValue(float(np.sum(weight * (share - rate) ** 2)), details=within)
+
+
+class BrierUncertainty(_BrierPart):
+    """Uncertainty, the Brier score of predicting the share of positives."""
+
+    name = "Uncertainty"
+    summary = "Brier score of always predicting the share of positives: it depends on no prediction"
+    formula = "o (1 - o), o the weighted share of positives of all rows"
+    options = (REL,)
+    scores = "order"
+    higher_is_better = False
+
+    def pooled_value(self, state: PooledScores | WeightedScores, in_order: InOrder) -> PooledValue:
+        table = state.table(in_order)
+        total = table.positive + table.other
+        if not total > 0:
+            return undefined("zero_weight")
+        return PooledValue((table.positive / total) * (table.other / total))
+
+
+Reliability = BrierReliability()
+Resolution = BrierResolution()
+Uncertainty = BrierUncertainty()
+
+
+def _column(value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise ValueError("the name of a column")
+    return value
+
+
+FIELD = Param(
+    "field",
+    None,
+    "the column whose values define the parts; required; null is a value",
+    _column,
+)
+
+
+class _FieldCalibration(PooledMeasure):
+    """Base class: sums of predictions and positives by value of a field.
+
+    There is no standard error. A gap ``|predicted - observed|`` has no derivative at 0, and the
+    gaps of a calibrated model are near 0. There the estimate is too high by about its own
+    variation, and a linearised interval does not cover the true gap.
+    """
+
+    options: ClassVar[tuple[Param, ...]] = (FIELD, REL, SAMPLING_RATE)
+    scores = "probability"
+    higher_is_better = False
+    reference = "Pan et al. (2020), doi:10.1145/3366423.3380154"
+
+    def check_complete(self) -> None:
+        if self.field is None:
+            raise MeasureError(f"{self.name} needs a column: {self.name}(field='advertiser').")
+
+    def columns_named(self) -> tuple[str, ...]:
+        return (self.field,)
+
+    def state_key(self) -> Hashable:
+        return "field", self.field, float(self.rel), float(self.sampling_rate)
+
+    def new_state(self, weighted: bool, threads: int) -> KeyedSums:
+        return KeyedSums(3)
+
+    def add_rows(self, state: KeyedSums, scored: Scored) -> None:
+        codes = scored.field(self.field)
+        p = recalibrate(scored.score, self.sampling_rate)
+        positive = positive_mask(scored, self.rel)
+        weight = scored.weight
+        if weight is None:
+            state.count(_WEIGHT, codes)
+            state.count(_POSITIVE, codes[positive])
+            state.add(_PREDICTED, codes, p)
+        else:
+            state.add(_WEIGHT, codes, weight)
+            state.add(_POSITIVE, codes[positive], weight[positive])
+            state.add(_PREDICTED, codes, p * weight)
+
+    def pooled_value(self, state: KeyedSums, in_order: InOrder) -> PooledValue:
+        totals = state.totals()
+        weight, positive, predicted = totals[:, totals[_WEIGHT] > 0]
+        if not len(weight):
+            return undefined("zero_weight")
+        return self.from_values(weight, positive, predicted)
+
+    def from_values(
+        self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
+    ) -> PooledValue:
+        """Compute the value from the sums by value of the field, in any order."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class FieldRelativeError(_FieldCalibration):
+    """FieldRCE, the relative error of predicted clicks by value of a field."""
+
+    name = "FieldRCE"
+    summary = (
+        "mean over the values of a field, by their rows, of |predicted - observed| clicks over "
+    )
+    summary += "observed clicks; smoothing is added to the label of every row in the denominator"
+    formula = (
+        "sum_z W_z |sum_{i in z} w_i (y_i - p_i)| / sum_{i in z} w_i (y_i + smoothing) / sum_z W_z"
+    )
+    options = (
+        FIELD,
+        Param(
+            "smoothing",
+            0.01,
+            "added to each row's label in the denominator, so that values without a click count; 0 "
+            "leaves them out, rows and all",
+            number(least=0),
+        ),
+        REL,
+        SAMPLING_RATE,
+    )
+    spellings = ("field_rce", "Field_RCE")
+    range = (0.0, math.inf)
+
+    def from_values(
+        self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
+    ) -> PooledValue:
+        observed = positive + self.smoothing * weight
+        details = {
+            "values of the field": len(weight),
+            "values without a positive": int(np.count_nonzero(positive == 0)),
+        }
+        filled = observed > 0
+        if not filled.any():
+            return undefined("no_relevant")
+        weight, gap, observed = (
+            weight[filled],
+            np.abs(predicted - positive)[filled],
+            observed[filled],
+        )
+        total = math.fsum(weight.tolist())
+        relative = weight / total * (gap / observed)
+        return PooledValue(math.fsum(relative.tolist()), details=details)
+
+
+class FieldCalibrationError(_FieldCalibration):
+    """FieldECE, the error of predicted clicks by value of a field."""
+
+    name = "FieldECE"
+    summary = "|predicted - observed| clicks of each value of a field, over all rows"
+    formula = "sum_z |sum_{i in z} w_i (y_i - p_i)| / sum_i w_i"
+    spellings = ("field_ece", "Field_ECE")
+
+    def from_values(
+        self, weight: np.ndarray, positive: np.ndarray, predicted: np.ndarray
+    ) -> PooledValue:
+        gaps = math.fsum(np.abs(predicted - positive).tolist())
+        value = gaps / math.fsum(weight.tolist())
+        return PooledValue(min(value, 1.0), details={"values of the field": len(weight)})
+
+
+FieldRCE = FieldRelativeError()
+FieldECE = FieldCalibrationError()

@@ -1,0 +1,273 @@
+"""Parse measures from text, including the names of other tools."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+from fastrank_eval._lib.arguments import is_list_like
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval.measures.base import Measure, aliases, registry, text_of
+
+#: Patterns of foreign names and our spelling: trec_eval's names with a number, ndeval's with a
+#: hyphen, F1 with a cutoff.
+_TREC = [
+    (re.compile(pattern, re.IGNORECASE), spelling)
+    for pattern, spelling in (
+        (r"ndcg_cut_([1-9]\d*)", r"nDCG@\1"),
+        (r"map_cut_([1-9]\d*)", r"AP@\1"),
+        (r"P_([1-9]\d*)", r"P@\1"),
+        (r"relative_P_([1-9]\d*)", r"RelP@\1"),
+        (r"recall_([1-9]\d*)", r"R@\1"),
+        (r"success_([1-9]\d*)", r"Success@\1"),
+        (r"unj_([1-9]\d*)", r"Unjudged@\1"),
+        (r"iprec_at_recall_(\d+\.\d+)", r"IPrec@\1"),
+        (r"Rprec_mult_(\d+\.\d+)", r"Rprec(mult=\1)"),
+        (r"11pt_avg", r"IPrec11"),
+        (r"F1\b(.*@.*)", r"F\1"),
+        (r"(alpha)-(n?DCG\b.*)", r"\1_\2"),
+        (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
+    )
+]
+#: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.
+_F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
+
+
+def measure(spelling: str | Measure) -> Measure:
+    """Read a measure from its text; return a measure unchanged.
+
+    Parameters
+    ----------
+    spelling : str or Measure
+        ``"nDCG(gain='linear')@10"``, or another tool's name for one of ours (``"ndcg@10"``,
+        ``"MAP"``, ``"ndcg_cut_10"``, ``"recip_rank"``, ``"nERR"``).
+
+    Returns
+    -------
+    Measure
+
+    Raises
+    ------
+    MeasureError
+        Unknown name (with the nearest one), unknown option, bad value or cutoff.
+
+    Examples
+    --------
+    >>> from fastrank_eval.measures import measure
+    >>> measure("ndcg_cut_10")
+    nDCG@10
+    """
+    if isinstance(spelling, Measure):
+        return spelling
+    if not isinstance(spelling, str):
+        raise MeasureError(f"a measure is a text or a Measure, not {type(spelling).__name__}.")
+    return _read(spelling)
+
+
+@lru_cache(maxsize=1024)
+def _read(spelling: str) -> Measure:
+    text = spelling.strip()
+    refuse_plain_f1(text)
+    for pattern, replacement in _TREC:
+        if pattern.fullmatch(text):
+            text = pattern.sub(replacement, text)
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise MeasureError(_unreadable(spelling)) from None
+    cutoff: Any = None
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.MatMult):
+        cutoff = _literal(tree.right, spelling)
+        if cutoff is None:
+            raise MeasureError(_unreadable(spelling))
+        tree = tree.left
+    options: dict[str, Any] = {}
+    if isinstance(tree, ast.Call):
+        if tree.args or any(word.arg is None for word in tree.keywords):
+            raise MeasureError(_unreadable(spelling))
+        options = {str(word.arg): _literal(word.value, spelling) for word in tree.keywords}
+        if len(options) < len(tree.keywords):
+            raise MeasureError(f"'{spelling}' gives an option twice.")
+        tree = tree.func
+    if not isinstance(tree, ast.Name):
+        raise MeasureError(_unreadable(spelling))
+    if tree.id.lower() not in aliases:
+        close = get_close_matches(tree.id.lower(), aliases, 1)
+        hint = f" Did you mean '{aliases[close[0]][0]}'?" if close else ""
+        raise MeasureError(
+            f"unknown measure '{tree.id}' in '{spelling}'.{hint} Known: {', '.join(registry)}."
+        )
+    name, preset = aliases[tree.id.lower()]
+    for option in preset:
+        if option in options:
+            raise MeasureError(
+                f"'{spelling}': the name {tree.id} already says {option}={preset[option]!r}; to "
+                f"set it, write {name}."
+            )
+    result = registry[name](cutoff, **preset, **options)
+    result.check_complete()
+    return result
+
+
+def refuse_plain_f1(text: str) -> None:
+    """Raise MeasureError for F1 without a cutoff: two measures have this name.
+
+    Raises
+    ------
+    MeasureError
+        The message names both.
+    """
+    if _F1.match(text):
+        raise MeasureError(
+            f"measure: must say which F1 is meant, got {_shortened(text)!r}; write F@10 for the "
+            "first 10 rows of each ranking (F for all rows), or FScore(threshold=0.5) for "
+            "decisions at a threshold."
+        )
+
+
+def names_measure(name: str) -> bool:
+    """Return whether a measure has this name, apart from options and cutoff."""
+    for pattern, replacement in _TREC:
+        if pattern.fullmatch(name):
+            name = pattern.sub(replacement, name)
+    root = re.split("[(@]", name)[0].lower()
+    return root in aliases or root == "f1"
+
+
+def text_with_options(measure: Measure) -> str:
+    """Format a measure with all options that were passed, even as defaults.
+
+    A profile does not change these options: under it ``nDCG`` and ``nDCG(gain='exp')`` may differ.
+    """
+    options = ", ".join(
+        f"{param.name}={text_of(measure.chosen[param.name])}"
+        for param in measure.options
+        if param.name in measure.given
+    )
+    text = f"{measure.name}({options})" if options else measure.name
+    return text if measure.cutoff is None else f"{text}@{measure.cutoff}"
+
+
+def find_computed(
+    wanted: Measure, measures: Sequence[str], requested: Mapping[str, str]
+) -> Measure | None:
+    """Find the measure that an evaluation computed for another, or None.
+
+    A requested name is looked up among the requested names. Any other name is the text of a
+    computed measure, or a requested name with options that the profile does not change.
+
+    Parameters
+    ----------
+    wanted : Measure
+    measures : sequence of str
+        Texts of the computed measures.
+    requested : mapping of str to str
+        The name of each measure that was computed with other options, as `text_with_options`
+        writes it, and the text of the computed measure.
+    """
+    text = requested.get(text_with_options(wanted))
+    if text is None and str(wanted) in measures and str(wanted) not in requested:
+        return wanted
+    if text is None:
+        text = next(
+            (used for name, used in requested.items() if _requests(wanted, measure(name), used)),
+            None,
+        )
+    return measure(text) if text is not None and text in measures else None
+
+
+def _requests(wanted: Measure, requested: Measure, text: str) -> bool:
+    """Return whether a profile maps a measure to the same as a requested one."""
+    if wanted != requested or not requested.given <= wanted.given:
+        return False
+    used = measure(text)
+    return all(used.chosen[name] == wanted.chosen[name] for name in wanted.given)
+
+
+def _unreadable(spelling: str) -> str:
+    return (
+        f"cannot read the measure {_shortened(spelling)!r}; write Name(option=value)@cutoff, "
+        "for example nDCG(gain='linear')@10."
+    )
+
+
+def _shortened(spelling: str) -> str:
+    return spelling if len(spelling) <= 100 else f"{spelling[:100]}..."
+
+
+def _literal(node: ast.expr, spelling: str) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise MeasureError(_unreadable(spelling)) from None
+
+
+def parse_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """Read one or several measures; commas inside brackets do not separate.
+
+    Parameters
+    ----------
+    measures : str, Measure or sequence of them
+        ``"GAUC,nDCG(gain={1: 1, 2: 3})@10"``.
+
+    Returns
+    -------
+    tuple of Measure
+        In input order, without duplicates.
+
+    Raises
+    ------
+    MeasureError
+        If there is none, or one cannot be read.
+
+    Examples
+    --------
+    >>> from fastrank_eval import AP, parse_measures
+    >>> parse_measures("GAUC,nDCG(gain={1: 1, 2: 3})@10")
+    (GAUC, nDCG(gain={1: 1, 2: 3})@10)
+    >>> parse_measures(["MRR", AP @ 5, "RR"])
+    (RR, AP@5)
+    """
+    return tuple(dict.fromkeys(requested_measures(measures)))
+
+
+def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tuple[Measure, ...]:
+    """Read as `parse_measures`, but keep equal measures apart.
+
+    A profile may map ``"nDCG"`` and ``"nDCG(gain='exp')"``, which are equal, to two measures.
+    """
+    several: Iterable[Any] = measures if is_list_like(measures) else [measures]
+    read: dict[tuple[Measure, frozenset[str]], Measure] = {}
+    for item in several:
+        for part in _split(item) if isinstance(item, str) else [item]:
+            one = measure(part)
+            one.check_complete()
+            read.setdefault((one, one.given), one)
+    if not read:
+        raise MeasureError(f"no measure given; known: {', '.join(registry)}.")
+    return tuple(read.values())
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, quote, start, escaped = [], 0, "", 0, False
+    for index, letter in enumerate(text):
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = letter == "\\"
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]

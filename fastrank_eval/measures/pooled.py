@@ -1,0 +1,250 @@
+"""Define the base classes of measures of all rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval.measures.base import Measure
+from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
+
+if TYPE_CHECKING:
+    from fastrank_eval.groups.chunk import Scored
+    from fastrank_eval.stats.score_table import RocSteps, ScoreTable
+    from fastrank_eval.stats.weighted_scores import InOrder
+
+
+@dataclass(frozen=True, slots=True)
+class PooledValue:
+    """The value of a measure of all rows.
+
+    Parameters
+    ----------
+    value : float
+        NaN if undefined.
+    reason : str or None
+        Why it is undefined.
+    details : mapping of str to float
+        More numbers, such as the clamped probabilities or a bound of the error.
+    se : float
+        Standard error with groups as clusters; NaN if unknown.
+    clusters : int
+        Number of groups behind `se`.
+    carriers : float
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups, which is the effective number
+        of groups behind `se`; NaN if unknown.
+    """
+
+    value: float
+    reason: str | None = None
+    details: Mapping[str, float] = field(default_factory=dict)
+    se: float = math.nan
+    clusters: int = 0
+    carriers: float = math.nan
+
+
+def undefined(reason: str) -> PooledValue:
+    """Make a value that is undefined, with the reason."""
+    return PooledValue(float("nan"), reason)
+
+
+class PooledMeasure(Measure):
+    """A measure of all rows, computed from a state that all threads add to.
+
+    Measures with equal `state_key` share a state.
+    """
+
+    takes_cutoff = False
+    pooled = True
+    uses_row_weights = True
+
+    def state_key(self) -> Hashable:
+        """Return a key; measures with equal keys share a state."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def new_state(self, weighted: bool, threads: int) -> Any:
+        """Make an empty state.
+
+        It is one of the classes of `stats` that add, merge and save.
+
+        `PooledScores`, `WeightedScores`, `ClusteredScores` and `BinnedScores` keep scores,
+        `RowSums`, `KeyedSums` and `ClusterMoments` keep sums.
+        """
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def add_rows(self, state: Any, scored: Scored) -> None:
+        """Add the rows that a model scored; several threads call this at once."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def columns_named(self) -> tuple[str, ...]:
+        """Return the columns that it reads by `Scored.field`."""
+        return ()
+
+    def required_states(self) -> tuple[PooledMeasure, ...]:
+        """Return the measures whose states it reads: itself, or several."""
+        return (self,)
+
+    def state_in(self, by_key: Mapping[Hashable, Any]) -> Any:
+        """Return its state, or a tuple if `required_states` has several.
+
+        Parameters
+        ----------
+        by_key : mapping
+            The states of a model, by key.
+        """
+        states = tuple(by_key[member.state_key()] for member in self.required_states())
+        return states if len(states) > 1 else states[0]
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        """Compute the value; `in_order` maps a function over jobs, in threads."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def difference_error(
+        self, base: Any, other: Any, in_order: InOrder
+    ) -> tuple[float, int, float]:
+        """Compute the standard error of the difference of two models' values.
+
+        Parameters
+        ----------
+        base, other : object
+            The states of both models, with the same rows.
+        in_order : callable
+            Maps a function over jobs, in threads.
+
+        Returns
+        -------
+        se : float
+            NaN if unknown.
+        groups : int
+            Number of groups behind it.
+        carriers : float
+            As in `PooledValue`.
+        """
+        return math.nan, 0, math.nan
+
+
+class OrderedMeasure(PooledMeasure):
+    """A measure computed from the table of distinct scores."""
+
+    def state_key(self) -> Hashable:
+        return "scores", float(self.rel)
+
+    def new_state(self, weighted: bool, threads: int) -> Any:
+        if weighted:
+            return WeightedScores()
+        return PooledScores(threads)
+
+    def add_rows(self, state: Any, scored: Scored) -> None:
+        state.add(scored.score, scored.labels.relevant_rows(self.rel), scored.weight)
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        table = state.table(in_order)
+        missing = table.missing
+        return undefined(missing) if missing else self.from_table(table)
+
+    def from_table(self, table: ScoreTable) -> PooledValue:
+        """Compute the value from a table with rows of both classes."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class SteppedMeasure(OrderedMeasure):
+    """A measure computed from ROC steps, which are faster than the table."""
+
+    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+        missing = state.missing(in_order)
+        return undefined(missing) if missing else self.from_steps(state.steps(in_order))
+
+    def from_steps(self, steps: RocSteps) -> PooledValue:
+        """Compute the value from steps with rows of both classes."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class ClusteredMeasure(PooledMeasure):
+    """A formula of exact sums over rows, with groups as independent clusters.
+
+    Its standard error is that of the linearised formula.
+    """
+
+    def add_rows(self, state: ClusteredSums, scored: Scored) -> None:
+        state.add_groups(self.sum_rows(state, scored))
+
+    def sum_rows(self, state: Any, scored: Scored) -> np.ndarray | None:
+        """Add the rows to the sums over all rows.
+
+        Returns
+        -------
+        ndarray of float64 or int64, shape (terms, groups), or None
+            Sums over each group of the terms of ``state.moments``: those that the value depends
+            on. None if rows have no groups.
+        """
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def derivatives(self, state: Any) -> list[float]:
+        """Return the derivatives of a value by the sums of the terms."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def with_error(self, result: PooledValue, state: ClusteredSums) -> PooledValue:
+        """Add the standard error to a value if it is defined and rows have groups."""
+        clusters = state.moments.clusters
+        if math.isnan(result.value) or not clusters:
+            return result
+        return replace(result, se=state.moments.error(self.derivatives(state)), clusters=clusters)
+
+
+class SummedMeasure(ClusteredMeasure):
+    """A formula of sums of terms of single rows."""
+
+    #: Names of the sums.
+    terms: ClassVar[tuple[str, ...]]
+    #: How many of them, at the end, are details that no value depends on.
+    detail_terms: ClassVar[int] = 0
+
+    def new_state(self, weighted: bool, threads: int) -> ClusteredSums:
+        return ClusteredSums(len(self.terms), len(self.terms) - self.detail_terms)
+
+    def sum_rows(self, state: ClusteredSums, scored: Scored) -> np.ndarray | None:
+        sums = ChunkSums(state, scored)
+        self.add_terms(sums, scored)
+        return sums.finish()
+
+    def add_terms(self, sums: ChunkSums, scored: Scored) -> None:
+        """Add every term of every row; each term in the order of the rows."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def pooled_value(self, state: ClusteredSums, in_order: InOrder) -> PooledValue:
+        sums = self._sums(state)
+        if not all(map(math.isfinite, sums.values())):
+            raise MeasureError(
+                f"{self}: scores, labels or weights are so large that their sum passes the largest "
+                "double; scale them down."
+            )
+        return self.with_error(self.from_sums(sums), state)
+
+    def derivatives(self, state: ClusteredSums) -> list[float]:
+        slopes = self.gradient(self._sums(state))
+        return [slopes.get(name, 0.0) for name in self.terms[: state.moments.terms]]
+
+    def _sums(self, state: ClusteredSums) -> dict[str, float]:
+        return {name: state.total(i) for i, name in enumerate(self.terms)}
+
+    def from_sums(self, sums: Mapping[str, float]) -> PooledValue:
+        """Compute the value from the sums, each rounded once."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def gradient(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Return the derivatives of a value by the sums that it depends on."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+def positive_mask(scored: Scored, rel: float) -> np.ndarray:
+    """Mark the positive rows. bool, shape (rows,)."""
+    positive = np.zeros(len(scored.score), np.bool_)
+    positive[scored.labels.relevant_rows(rel)] = True
+    return positive

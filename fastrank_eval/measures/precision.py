@@ -1,0 +1,559 @@
+"""Measure relevant rows among the first ranks or the retrieved set."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+
+from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.groups.ranking import Ranking
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
+    Measure,
+    Param,
+    distinct_cutoffs,
+    number,
+    one_of,
+)
+
+#: The cutoff that means the whole list.
+WHOLE_LIST = 0
+
+SHORT = Param(
+    "short",
+    "k",
+    "'k': a list shorter than the cutoff still divides by k; 'length': by its rows",
+    one_of("k", "length"),
+)
+
+
+class _Hits(Measure):
+    """Base class of measures from the expected hits above a cutoff."""
+
+    def pass_key(self) -> Hashable:
+        return "hits", self.rel
+
+    def depth(self) -> int | float:
+        """Return the cutoff, or -m if the cutoff of each group is m times its R."""
+        return self.cutoff or WHOLE_LIST
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        """Compute the measure from the expected hits of each group."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[_Hits],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        rel = float(measures[0].rel)
+        depths = sorted({m.depth() for m in measures})
+        multiples = [-depth for depth in depths if depth < 0]
+        relevant = ranking.relevant(rel)
+        of_group = np.zeros((len(multiples), ranking.groups), np.int64)
+        for multiple, row in zip(multiples, of_group, strict=True):
+            row[:] = ranks_at(multiple, relevant)
+        hits = np.empty((len(depths), ranking.groups))
+        expected_hits(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            rel,
+            ranking.retrieved,
+            of_group,
+            np.array(depths[len(multiples) :], np.int64),
+            hits,
+        )
+        for m, out in zip(measures, outs, strict=True):
+            out[:] = m.from_hits(hits[depths.index(m.depth())], ranking)
+
+    def ranks(self, ranking: Ranking) -> np.ndarray | float:
+        """Return the denominator of P: the cutoff, or the rows of the list."""
+        if self.cutoff is None:
+            return ranking.retrieved.astype(np.float64)
+        if self.short == "length":
+            return np.minimum(ranking.retrieved, self.cutoff).astype(np.float64)
+        return float(self.cutoff)
+
+
+def ranks_at(multiple: float, relevant: np.ndarray) -> np.ndarray:
+    """Compute the ranks at a multiple of R, as floor(multiple * R + 0.9)."""
+    return np.floor(multiple * relevant + 0.9).astype(np.int64)
+
+
+def _ratio(above: np.ndarray, below: np.ndarray | float, otherwise: float) -> np.ndarray:
+    """Divide, with `otherwise` where the denominator is 0."""
+    if isinstance(below, float):
+        return above / below
+    out = np.full(len(above), otherwise)
+    np.divide(above, below, out=out, where=below != 0)
+    return out
+
+
+class Precision(_Hits):
+    """P@k, the share of relevant rows among the first k."""
+
+    name = "P"
+    summary = "share of relevant rows among the first k"
+    formula = "hits@k / k"
+    reference = "Cleverdon (1967)"
+    options = (REL, SHORT, WEIGHT)
+    spellings = ("Precision", "Prec", "set_P")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return _ratio(hits, self.ranks(ranking), 0.0)
+
+
+class Recall(_Hits):
+    """R@k, the share of the relevant rows that are among the first k."""
+
+    name = "R"
+    summary = "share of the group's relevant rows found among the first k"
+    formula = "hits@k / R"
+    needs_relevant = True
+    reference = "Cleverdon (1967)"
+    options = (REL, WEIGHT)
+    spellings = ("Recall", "set_recall")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return _ratio(hits, ranking.relevant(self.rel).astype(np.float64), np.nan)
+
+
+class FMeasure(_Hits):
+    """F@k, the weighted harmonic mean of precision and recall."""
+
+    name = "F"
+    summary = "weighted harmonic mean of P@k and R@k; beta > 1 favours recall"
+    formula = "(1 + beta^2) hits@k / (beta^2 R + k)"
+    needs_relevant = True
+    reference = "van Rijsbergen (1979)"
+    options = (
+        Param(
+            "beta",
+            1,
+            "weight of recall, beta itself and not its square",
+            number(above=0),
+        ),
+        Param(
+            "alpha",
+            None,
+            "1 / (1 + beta^2) instead of beta, in ]0, 1]",
+            number(above=0, most=1, optional=True),
+        ),
+        REL,
+        SHORT,
+        WEIGHT,
+    )
+    spellings = ("FMeasure", "set_F")
+
+    def check(self) -> None:
+        if self.alpha is not None and self.beta != 1:
+            raise MeasureError("F: give beta or alpha = 1 / (1 + beta^2), not both.")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        square = (
+            float(self.beta) * float(self.beta) if self.alpha is None else 1.0 / self.alpha - 1.0
+        )
+        relevant = ranking.relevant(self.rel)
+        if square > 1e200:
+            return _ratio(hits, relevant.astype(np.float64), np.nan)
+        below = square * relevant + self.ranks(ranking)
+        value = _ratio((1.0 + square) * hits, below, 0.0)
+        value[relevant == 0] = np.nan
+        return np.minimum(value, 1.0)
+
+
+class RPrecision(_Hits):
+    """Rprec, precision at rank R, the number of relevant rows.
+
+    The rank is floor(mult R + 0.9), as in trec_eval. The value is 0 if the rank is 0.
+    """
+
+    name = "Rprec"
+    summary = "precision among the first R rows, R being the group's relevant rows"
+    formula = "hits@c / c, c = floor(mult R + 0.9)"
+    needs_relevant = True
+    reference = "Buckley & Voorhees (2005), TREC: Experiment and Evaluation"
+    options = (
+        Param("mult", 1, "the multiple of R to look at", number(above=0, most=2**20)),
+        REL,
+        WEIGHT,
+    )
+    spellings = ("RPrecision", "R_precision")
+    takes_cutoff = False
+
+    def depth(self) -> float:
+        return -float(self.mult)
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        relevant = ranking.relevant(self.rel)
+        value = _ratio(hits, ranks_at(float(self.mult), relevant).astype(np.float64), 0.0)
+        value[relevant == 0] = np.nan
+        return value
+
+
+class RelativePrecision(_Hits):
+    """RelP@k, P@k over the largest possible P@k.
+
+    Without a cutoff, k is the length of the list: relative precision of the retrieved set.
+    """
+
+    name = "RelP"
+    summary = "share of relevant rows among the first k, over the most there could be"
+    formula = "hits@k / min(k, R)"
+    needs_relevant = True
+    reference = "Buckley, trec_eval: relative_P; called R_cap in BEIR"
+    options = (REL, WEIGHT)
+    spellings = ("relative_P", "set_relative_P", "R_cap")
+
+    def from_hits(self, hits: np.ndarray, ranking: Ranking) -> np.ndarray:
+        relevant = ranking.relevant(self.rel)
+        ranks = ranking.retrieved if self.cutoff is None else self.cutoff
+        value = _ratio(hits, np.minimum(ranks, relevant).astype(np.float64), 0.0)
+        value[relevant == 0] = np.nan
+        return value
+
+
+class SuccessRate(Measure):
+    """Success@k, whether any of the first k rows is relevant."""
+
+    name = "Success"
+    summary = "1 if any of the first k rows is relevant (hit rate)"
+    formula = "[hits@k > 0]; with ties 1 - C(n - r, m) / C(n, m) in the block that straddles k"
+    reference = "Craswell & Hawking (2004)"
+    options = (REL, WEIGHT)
+    spellings = ("HR", "HitRate", "Hit", "hit_rate")
+
+    def pass_key(self) -> Hashable:
+        return "success", self.rel
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[SuccessRate],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        cutoffs, indices = distinct_cutoffs(measures)
+        values = np.empty((len(cutoffs), ranking.groups))
+        expected_success(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            float(measures[0].rel),
+            ranking.retrieved,
+            cutoffs,
+            values,
+        )
+        for out, row in zip(outs, indices, strict=True):
+            out[:] = values[row]
+
+
+P = Precision()
+R = Recall()
+F = FMeasure()
+Rprec = RPrecision()
+RelP = RelativePrecision()
+Success = SuccessRate()
+
+
+@kernel
+def expected_hits(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, rel, retrieved, of_group, depths, out
+):
+    """Count expected relevant rows above each depth.
+
+    A block with r relevant of n rows and m ranks above the depth adds r m / n. The depths of each
+    group come first, then the depths of all groups.
+    """
+    own = of_group.shape[0]
+    for g in range(offsets.shape[0] - 1):
+        for d in range(out.shape[0]):
+            out[d, g] = 0.0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            first = e
+            relevant = 0
+            while e < end and above[e] == above[first]:
+                if grade[e] >= rel:
+                    relevant += 1
+                e += 1
+            if relevant == 0:
+                continue
+            in_sight = False
+            for d in range(out.shape[0]):
+                depth = of_group[d, g] if d < own else depths[d - own]
+                if d >= own and depth == 0:
+                    depth = retrieved[g]
+                m = min(depth - above[first], size[first])
+                if m > 0:
+                    out[d, g] += (relevant * m) / size[first]
+                    in_sight = True
+            if not in_sight:
+                break
+
+
+@kernel
+def expected_success(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, rel, retrieved, cutoffs, out
+):
+    """Compute the probability of a relevant row above each cutoff."""
+    for g in range(offsets.shape[0] - 1):
+        for c in range(cutoffs.shape[0]):
+            out[c, g] = 0.0
+        e = offsets[g]
+        end = offsets[g + 1]
+        # Only the first block with a relevant row matters.
+        while e < end and above[e] < retrieved[g]:
+            first = e
+            relevant = 0
+            while e < end and above[e] == above[first]:
+                if grade[e] >= rel:
+                    relevant += 1
+                e += 1
+            if relevant == 0:
+                continue
+            n = size[first]
+            for c in range(cutoffs.shape[0]):
+                m = n if cutoffs[c] == 0 else min(cutoffs[c] - above[first], n)
+                if m <= 0:
+                    continue
+                missed = 1.0
+                few = min(relevant, m)
+                many = max(relevant, m)
+                for i in range(few):
+                    missed *= max(n - many - i, 0) / (n - i)
+                out[c, g] = 1.0 - missed
+            break
+
+
+_WORTH = number(least=-1e100, most=1e100)
+
+
+class _OfSet(Measure):
+    """Base class of measures of the retrieved set, where ranks do not matter."""
+
+    takes_cutoff = False
+
+    def of_set(self, ranking: Ranking) -> np.ndarray:
+        """Compute the measure of each group. float64, shape (groups,)."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def pass_key(self) -> Hashable:
+        return "retrieved set"
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[_OfSet],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        for m, out in zip(measures, outs, strict=True):
+            out[:] = m.of_set(ranking)
+
+
+class SetAveragePrecision(_OfSet):
+    """SetAP, precision times recall of the retrieved rows; 0 without any."""
+
+    name = "SetAP"
+    summary = "precision times recall of all retrieved rows, in any order"
+    formula = "hits^2 / (n R), n being the retrieved rows"
+    needs_relevant = True
+    reference = "Buckley, trec_eval: set_map"
+    options = (REL, WEIGHT)
+    spellings = ("set_map",)
+
+    def of_set(self, ranking: Ranking) -> np.ndarray:
+        hits = ranking.relevant_retrieved(self.rel).astype(np.float64)
+        relevant = ranking.relevant(self.rel).astype(np.float64)
+        product = ranking.retrieved * relevant
+        value = np.zeros(ranking.groups)
+        np.divide(hits * hits, product, out=value, where=product > 0)
+        value[relevant == 0] = np.nan
+        return value
+
+
+class SetUtility(_OfSet):
+    """Utility, the sum of the worth of retrieved and missed rows.
+
+    A row with a score is retrieved, a row without is missed. By default a retrieved relevant row is
+    worth 1, and any other retrieved row -1.
+    """
+
+    name = "Utility"
+    summary = "sum of what each row is worth, retrieved or missed, relevant or not"
+    formula = (
+        "rel_ret hits + nonrel_ret (n - hits) + rel_missed (R - hits) + "
+        "nonrel_missed (N - n - R + hits), N being the rows of the group and n the retrieved ones"
+    )
+    reference = "Lewis (1995), TREC-4 filtering track; trec_eval: utility"
+    options = (
+        Param("rel_ret", 1, "worth of a relevant row that is retrieved", _WORTH),
+        Param("nonrel_ret", -1, "worth of another row that is retrieved", _WORTH),
+        Param("rel_missed", 0, "worth of a relevant row that is not retrieved", _WORTH),
+        Param(
+            "nonrel_missed",
+            0,
+            "worth of another row of the group that is not retrieved",
+            _WORTH,
+        ),
+        REL,
+        WEIGHT,
+    )
+    range = (-np.inf, np.inf)
+
+    def empty_is_known(self) -> bool:
+        return bool(self.nonrel_ret == 0 and self.nonrel_missed == 0)
+
+    def of_set(self, ranking: Ranking) -> np.ndarray:
+        hits = ranking.relevant_retrieved(self.rel)
+        missed = ranking.relevant(self.rel) - hits
+        return (
+            float(self.rel_ret) * hits
+            + float(self.nonrel_ret) * (ranking.retrieved - hits)
+            + float(self.rel_missed) * missed
+            + float(self.nonrel_missed) * (ranking.rows - ranking.retrieved - missed)
+        )
+
+
+class _Count(_OfSet):
+    """Base class of counts, which are summed over groups."""
+
+    aggregate = "sum"
+    range = (0.0, np.inf)
+
+
+class RetrievedRows(_Count):
+    """NumRet, the rows that have a score, summed over groups."""
+
+    name = "NumRet"
+    summary = "number of retrieved rows, summed over groups"
+    formula = "n"
+    reference = "Buckley, trec_eval: num_ret"
+    options = (WEIGHT,)
+    spellings = ("num_ret",)
+
+    def empty_is_known(self) -> bool:
+        return False
+
+    def of_set(self, ranking: Ranking) -> np.ndarray:
+        return ranking.retrieved.astype(np.float64)
+
+
+class RelevantRows(_Count):
+    """NumRel, the relevant rows, retrieved or not, summed over groups."""
+
+    name = "NumRel"
+    summary = "number of relevant rows, retrieved or not, summed over groups"
+    formula = "R"
+    reference = "Buckley, trec_eval: num_rel"
+    options = (REL, WEIGHT)
+    spellings = ("num_rel",)
+
+    def of_set(self, ranking: Ranking) -> np.ndarray:
+        return ranking.relevant(self.rel).astype(np.float64)
+
+
+class RelevantRetrievedRows(_Count):
+    """NumRelRet, the relevant rows that have a score, summed over groups."""
+
+    name = "NumRelRet"
+    summary = "number of relevant rows that are retrieved, summed over groups"
+    formula = "hits"
+    reference = "Buckley, trec_eval: num_rel_ret"
+    options = (REL, WEIGHT)
+    spellings = ("num_rel_ret",)
+
+    def of_set(self, ranking: Ranking) -> np.ndarray:
+        return ranking.relevant_retrieved(self.rel).astype(np.float64)
+
+
+SetAP = SetAveragePrecision()
+Utility = SetUtility()
+NumRet = RetrievedRows()
+NumRel = RelevantRows()
+NumRelRet = RelevantRetrievedRows()
+
+
+class ReciprocalRank(Measure):
+    """RR@k, one over the rank of the first relevant row; 0 if it is after k."""
+
+    name = "RR"
+    summary = "one over the rank of the first relevant row, 0 if there is none in the first k"
+    formula = "1 / (rank of the first relevant row)"
+    reference = "Kantor & Voorhees (2000), doi:10.1023/A:1009902609570"
+    options = (REL, WEIGHT)
+    spellings = ("MRR", "recip_rank", "ReciprocalRank")
+
+    def pass_key(self) -> Hashable:
+        return "reciprocal rank", self.rel
+
+    @classmethod
+    def compute(
+        cls,
+        measures: Sequence[ReciprocalRank],
+        ranking: Ranking,
+        outs: Iterable[np.ndarray],
+    ) -> None:
+        cutoffs, indices = distinct_cutoffs(measures)
+        values = np.empty((len(cutoffs), ranking.groups))
+        _expected_reciprocal(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            float(measures[0].rel),
+            ranking.retrieved,
+            cutoffs,
+            values,
+        )
+        for out, row in zip(outs, indices, strict=True):
+            np.minimum(values[row], 1.0, out=out)
+
+
+RR = ReciprocalRank()
+
+
+@kernel
+def _expected_reciprocal(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, rel, retrieved, cutoffs, out
+):
+    """Compute the expected reciprocal rank of the first relevant row.
+
+    Only the first block with a relevant row matters. Its first relevant row has the i-th rank of
+    the block with probability p_i: p_1 = r/n, p_(i+1) = p_i (n - i - r + 1)/(n - i).
+    """
+    for g in range(offsets.shape[0] - 1):
+        for k in range(cutoffs.shape[0]):
+            out[k, g] = 0.0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            c = above[e]
+            n = size[e]
+            r = 0
+            while e < end and above[e] == c:
+                if grade[e] >= rel:
+                    r += 1
+                e += 1
+            if r == 0:
+                continue
+            for k in range(cutoffs.shape[0]):
+                m = n - r + 1
+                if cutoffs[k] > 0:
+                    m = min(m, cutoffs[k] - c)
+                chance = r / n
+                for i in range(1, m + 1):
+                    out[k, g] += chance / (c + i)
+                    if i < n:
+                        chance *= (n - i - r + 1) / (n - i)
+            break

@@ -1,1 +1,0 @@
-"""The nightly report: what a night comes to, its history, its page."""

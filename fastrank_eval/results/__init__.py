@@ -1,0 +1,1 @@
+"""Evaluate, and return results: values, tables, states and gates."""

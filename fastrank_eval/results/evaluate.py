@@ -1,0 +1,309 @@
+"""Evaluate models, and parts of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval._lib.arguments import check_options, typed
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.progress import Progress
+from fastrank_eval.engine.run import run
+from fastrank_eval.measures import Measure
+from fastrank_eval.results.result import Result, result_of
+from fastrank_eval.results.run_state import state_of_run
+from fastrank_eval.results.state import State
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+    from fastrank_eval.slicing.spec import SliceSpec
+
+__all__ = ["partial"]
+
+
+@typed
+def partial(
+    batches: object,
+    *,
+    group: str | Sequence[str],
+    label: str,
+    score: str | Sequence[str],
+    measures: str | Measure | Sequence[str | Measure],
+    keep_groups: bool = False,
+    threads: int = 1,
+    **options: Any,
+) -> State:
+    """Evaluate one partition of the rows, and return its state.
+
+    ``first.merge(*others).result()`` has the bits of one evaluation of all rows for any
+    partitions, if no group has rows in two of them. So an engine needs only a partition, shuffle
+    or window by the group. `State.to_bytes` and `State.from_bytes` carry states through it.
+
+    Parameters
+    ----------
+    batches : object
+        The rows of the partition, in any order: a table, batches, a list or an iterator of batches,
+        a frame, or any other source of `evaluate`. An iterator needs at least one batch.
+    group, label, score, measures
+        As `evaluate` takes them.
+    keep_groups : bool
+        Keep keys and values of every group. A merge then refuses groups with rows in two
+        partitions. The states grow with the groups.
+    threads : int
+        By default one, because engines run one worker a core.
+    **options
+        Any other argument of `evaluate`; `baseline` to compare models. Slices by quantiles have
+        different edges in each partition, and such states cannot be merged: give edges.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    FastRankEvalError
+        As `evaluate` does.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> def part(users, clicks, scores):
+    ...     rows = {"user": users, "click": clicks, "pctr": scores}
+    ...     return fe.partial(rows, group="user", label="click", score="pctr", measures="GAUC")
+    >>> parts = [part([1, 1], [0, 1], [0.1, 0.4]), part([2, 2], [1, 0], [0.2, 0.3])]
+    >>> parts[0].merge(*parts[1:]).result().value("GAUC")
+    0.5
+    """
+    names = ["group", "label", "score", "measures", *options]
+    check_options("partial", names, run, without=("per_group", "keep_state"))
+    return evaluate(
+        batches,
+        group=group,
+        label=label,
+        score=score,
+        measures=measures,
+        threads=threads,
+        per_group=keep_groups,
+        keep_groups=keep_groups,
+        keep_state=True,
+        **options,
+    ).state
+
+
+@typed
+def evaluate(
+    source: object,
+    *,
+    group: str | Sequence[str],
+    label: str,
+    score: str | Sequence[str],
+    measures: str | Measure | Sequence[str | Measure],
+    weight: str | None = None,
+    item: str | None = None,
+    subtopics: str | None = None,
+    profile: str | None = None,
+    ties: str | None = None,
+    undefined: str | Mapping[str, str] | None = None,
+    groups: str | None = None,
+    unretrieved: str | None = None,
+    unjudged: str | None = None,
+    weight_rows: str | None = None,
+    score_type: str | None = None,
+    sampling_rate: float | None = None,
+    confidence: float = 0.95,
+    by: str | SliceSpec | Sequence[str | SliceSpec] | None = (),
+    min_groups: int = 1,
+    order: str = "auto",
+    presorted: bool = False,
+    threads: int | None = None,
+    per_group: bool = True,
+    keep_scores: bool = False,
+    keep_state: bool = False,
+    keep_groups: bool = False,
+    baseline: str | None = None,
+    where: str | pc.Expression | None = None,
+    limit: int | None = None,
+    batch_rows: int | None = None,
+    memory: str | int | None = None,
+    spill_dir: str | None = None,
+    format: str | None = None,  # noqa: A002 - what the option is called everywhere
+    allow_unfinished: bool = False,
+    progress: Callable[[Progress], object] | None = None,
+) -> Result:
+    """Rank the rows of every group, and average measures over groups.
+
+    Parameters
+    ----------
+    source : object
+        One row per shown or judged item: a pyarrow Table, RecordBatch, RecordBatchReader or
+        Dataset, a path, folder, glob or list of them (Parquet, Arrow IPC, CSV), anything with
+        ``__arrow_c_stream__`` (pandas, polars, DuckDB), or a mapping of one-dimensional arrays.
+    group : str or sequence of str
+        Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
+        type. A null is an error. In CSV and TSV files they are text, exactly as written: ``007``
+        is not ``7``.
+    label : str
+        Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
+    score : str or sequence of str
+        float16, float32, float64 or integer; higher ranks first; one column a model. NaN is an
+        error. A null means relevant but not retrieved: see `unretrieved`.
+    measures : str, Measure or sequence of them
+        ``"GAUC,AUC,nDCG@10"`` or values such as ``nDCG @ 10``.
+    weight : str, optional
+        Row weight, 0 or from 1e-30 to 1e30: of the pairs of GAUC and of measures of all rows (AUC,
+        LogLoss, PPV ...). Measures of rank positions have no weighted form: see `weight_rows`.
+    item : str, optional
+        Item id, for ``ties="item"``. In CSV and TSV files it is text, as `group` is.
+    subtopics : str, optional
+        The subtopics of each row, for measures of diversity: a list of whole numbers from 0 to 63,
+        or a single one. Null and the empty list mean no subtopic. These measures read only the
+        subtopics of a row, not its label; `unjudged` reads only the label.
+    profile : str, optional
+        The conventions of another tool: ``"trec_eval_9"``, ``"catboost"`` ... (see `PROFILES`). It
+        sets the arguments below, and the options of measures, that the caller does not set.
+    ties : {"expected", "input", "item", "best", "worst"}
+        Tied scores: the exact mean over all their orders, the order of the input, item id
+        descending, or the best or worst case. AUC counts a tied pair one half in each.
+    undefined : {"skip", "zero", "one", "error"} or mapping
+        Value of a group for which a measure is undefined. ``"skip,nDCG=one"``, or a mapping of
+        measures with ``"*"`` for the others, names single measures.
+    groups : {"all", "with_relevant"}
+        ``"with_relevant"`` leaves out groups without a row of grade >= 1, for every measure but
+        those that pool all rows (AUC).
+    unretrieved : {"error", "allow"}
+        Rows without a score: ``"allow"`` counts them in R and in the ideal.
+    unjudged : {"error", "allow", "drop"}
+        Rows without a label: ``"allow"`` lets them take a rank without gain, ``"drop"`` moves later
+        rows up.
+    weight_rows : {"refuse", "ignore"}
+        What measures of rank positions, which have no weighted form, do with `weight`.
+    score_type : {"given", "float32"}
+        ``"float32"`` rounds scores before they are compared.
+    sampling_rate : float
+        In ]0, 1]: the share of the negatives that the models were trained on. Measures of
+        probability replace p by p / (p + (1 - p) / rate), unless a measure has its own rate. No
+        other measure changes.
+    confidence : float
+        Confidence of the intervals of the values, in ]0, 1[. Groups are independent clusters.
+    by : str, SliceSpec or sequence of them
+        Slices of the rows that are evaluated too, in the same pass: ``"slot"`` for each value of a
+        column, ``"slot,country"`` for each combination, ``"age:18,25,35"`` between edges,
+        ``"age:quantile5"`` in bins of equally many rows (one more pass over that column),
+        ``"age:width10"``, ``"ts:day"`` (hour, week, month, hour_of_day, day_of_week),
+        ``"@rows:1,5,20"`` and ``"@positives:0,1,5"`` by the number of rows, or of rows of grade
+        >= 1, of a group. Null is a slice of its own. If a group has rows in several slices, its
+        rows in each slice are a group of that slice.
+    min_groups : int
+        Leave out slices with fewer groups; `Meta.conventions` has the number of these slices.
+    order : {"auto", "sorted", "grouped", "scattered"}
+        ``"sorted"``: groups contiguous and scores descending inside them, verified. ``"grouped"``:
+        groups contiguous, verified. ``"scattered"``: rows are gathered, in memory if they fit.
+        ``"auto"`` detects the order.
+    presorted : bool
+        The same as ``order="sorted"``.
+    threads : int, optional
+        Default: the processors this process may use. The result has the same bits for any number.
+    per_group : bool
+        Keep every group's values for `Result.per_group`; False bounds memory for many groups.
+    keep_scores : bool
+        Keep every distinct score with its positive and other rows for `Result.curve`. AUC must be
+        among the measures; with ``AUC(rel=2)`` positives are the rows of grade 2 or more.
+    keep_state : bool
+        Keep the sums of the evaluation for `Result.state`, which can be saved and merged with
+        states of other rows.
+    keep_groups : bool
+        Keep keys and values of every group in the state too. A merge then detects groups that have
+        rows in two states. The file of the state grows with the groups.
+    baseline : str, optional
+        The score column that every other is compared with. The state keeps the paired sums of both.
+        No value depends on it.
+    where : str or pyarrow.compute.Expression, optional
+        Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
+        Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
+        in single quotes, column names bare or in double quotes. A row for which it is null is
+        left out. Literals take the type of their column. Files and Parquet row groups without a
+        matching row are not read.
+    limit : int, optional
+        Read only the first rows (that `where` selects), for a quick look. The last groups may be
+        incomplete.
+    batch_rows : int, optional
+        Rows a thread takes at a time. The result has the same bits for any number.
+    memory : str or int, optional
+        The memory of the process, as ``"4GB"`` or bytes; by default a share of the free memory.
+        Scattered rows that do not fit are sorted on disk, which needs DuckDB (extra
+        ``[outofcore]``). Half a GB to one is needed in any case. The result has the same bits.
+    spill_dir : str, optional
+        Folder for rows that do not fit; by default that of temporary files. It is empty afterwards.
+    format : {"parquet", "arrow", "csv", "tsv"}, optional
+        Format of the files, if their names do not show it.
+    allow_unfinished : bool
+        Accept Arrow IPC streams, files and standard input, that lack their end-of-stream marker:
+        their writer may have stopped before the last row. By default they are an error. If `limit`
+        ends the run before the end of the stream, the marker is not checked.
+    progress : callable, optional
+        Called with a `Progress`, at most some ten times a second, by the thread that called
+        `evaluate`. An exception in it ends the run.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    FastRankEvalError
+        One of its subclasses, with the place of the error and the remedy: `ArgumentError`,
+        `MeasureError`, `SourceError`, `ColumnError`, `OrderError`, `UndefinedError`.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fr
+    >>> log = {"user": [1, 1, 2, 2, 2], "click": [0, 1, 1, 0, 0], "pctr": [0.1, 0.4, 0.2, 0.3, 0.1]}
+    >>> result = fr.evaluate(log, group="user", label="click", score="pctr", measures="GAUC,RR")
+    >>> result.value("GAUC")
+    0.7
+    """
+    if keep_groups and not (keep_state and per_group):
+        raise ArgumentError(
+            "keep_groups=True keeps groups in the state: call evaluate() with keep_state=True and "
+            "per_group=True as well."
+        )
+    evaluation = run(
+        source,
+        group=group,
+        label=label,
+        score=score,
+        measures=measures,
+        weight=weight,
+        item=item,
+        subtopics=subtopics,
+        profile=profile,
+        ties=ties,
+        undefined=undefined,
+        groups=groups,
+        unretrieved=unretrieved,
+        unjudged=unjudged,
+        weight_rows=weight_rows,
+        score_type=score_type,
+        sampling_rate=sampling_rate,
+        confidence=confidence,
+        by=by,
+        min_groups=min_groups,
+        order=order,
+        presorted=presorted,
+        threads=threads,
+        per_group=per_group,
+        keep_scores=keep_scores,
+        where=where,
+        limit=limit,
+        batch_rows=batch_rows,
+        memory=memory,
+        spill_dir=spill_dir,
+        format=format,
+        allow_unfinished=allow_unfinished,
+        progress=progress,
+        baseline=baseline,
+    )
+    if not keep_state:
+        return result_of(evaluation, keep_scores)
+    return result_of(evaluation, keep_scores, state_of_run(evaluation, source, keep_groups))

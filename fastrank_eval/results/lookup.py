@@ -1,0 +1,166 @@
+"""Look up measures, score columns and slices of a result by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
+from fastrank_eval.measures import measure, registry
+from fastrank_eval.measures.parser import find_computed
+from fastrank_eval.slicing.parser import parse
+
+if TYPE_CHECKING:
+    from fastrank_eval.engine.records import MeasureValue
+    from fastrank_eval.measures import Measure
+
+__all__ = [
+    "find_measure",
+    "find_score",
+    "find_slices",
+    "find_slicing",
+    "find_value",
+    "refuse_pooled",
+]
+
+
+def find_measure(
+    name: str | Measure, measures: Sequence[str], requested: Mapping[str, str]
+) -> Measure:
+    """Look up a measure in any accepted spelling, or by its requested name.
+
+    Parameters
+    ----------
+    name : str or Measure
+    measures : sequence of str
+        Canonical texts of the measures of the result.
+    requested : mapping of str to str
+        By requested name the computed measure, where a profile set other options.
+
+    Raises
+    ------
+    MeasureError
+        If the result does not have it.
+    """
+    parsed = measure(name)
+    result = find_computed(parsed, measures, requested)
+    if result is None:
+        raise MeasureError(
+            f"measure {parsed} was not part of this evaluation, which holds "
+            f"{', '.join(measures)}.{near(str(parsed), measures)}"
+        )
+    return result
+
+
+def find_score(name: str | None, scores: Sequence[str], measures: Sequence[str]) -> str:
+    """Look up a score column; by default the only one.
+
+    Raises
+    ------
+    ArgumentError
+        If it is unknown, or left out where there are several.
+    """
+    if name is None and len(scores) == 1:
+        return scores[0]
+    names = ", ".join(map(repr, scores))
+    if name is None:
+        raise ArgumentError(
+            f"this evaluation has several score columns ({names}): name the one you mean, "
+            f"as in result[{scores[0]!r}, {measures[0]!r}]."
+        )
+    if name not in scores:
+        raise ArgumentError(
+            f"score column {name!r} was not part of this evaluation, which holds "
+            f"{names}.{near(name, scores)}"
+        )
+    return name
+
+
+def find_slicing(by: str | None, values: Sequence[MeasureValue]) -> str:
+    """Look up the canonical text of a slicing; by default the only one.
+
+    Raises
+    ------
+    ArgumentError
+        If the rows were not sliced by `by`, or it is None where there are several or none.
+    """
+    slicings = list(dict.fromkeys(v.by for v in values if v.by is not None))
+    names = ", ".join(map(repr, slicings))
+    if by is None:
+        if len(slicings) == 1:
+            return slicings[0]
+        which = f"by {names}: name one, by=..." if slicings else "by nothing"
+        raise ArgumentError(f"the rows of this evaluation were sliced {which}.")
+    text = str(parse(by))
+    if text not in slicings:
+        which = f"but by {names}" if slicings else "nor by anything else"
+        raise ArgumentError(
+            f"the rows of this evaluation were not sliced by {text!r}, {which}."
+            f"{near(text, slicings)}"
+        )
+    return text
+
+
+def find_slices(by: str | None, values: Sequence[MeasureValue]) -> tuple[str, ...]:
+    """List the labels of the slices of one slicing, or of all, in their order.
+
+    Raises
+    ------
+    ArgumentError
+        If the rows were not sliced by `by`.
+    """
+    if by is not None:
+        by = find_slicing(by, values)
+    slices = (v.slice for v in values if v.by is not None and by in (None, v.by))
+    return tuple(dict.fromkeys(slices))
+
+
+def find_value(
+    text: str, score: str, label: str, values: Sequence[MeasureValue], min_groups: object
+) -> MeasureValue:
+    """Look up the value of a measure and a model for a slice.
+
+    Parameters
+    ----------
+    text, score, label : str
+        Measure, score column, label of the slice.
+    values : sequence of MeasureValue
+    min_groups : object
+        The fewest groups of a slice that was not left out; not an int if that is unknown.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such slice.
+    MeasureError
+        If there is no such value of all rows.
+    """
+    for v in values:
+        if (v.measure, v.score, v.slice) == (text, score, label):
+            return v
+    if label == "all":
+        raise MeasureError(f"no value of {text} for score column {score!r} in this result.")
+    labels = find_slices(None, values)
+    if not labels:
+        raise ArgumentError(
+            f"slice {label!r} was not part of this evaluation, which has no slices: ask for them "
+            "by by=... (--by)."
+        )
+    few = ""
+    if isinstance(min_groups, int) and min_groups > 1:
+        few = f", nor any of fewer than {min_groups:,} groups"
+    some = ", ".join(map(repr, labels[:5])) + f" and {len(labels) - 5:,} more" * (len(labels) > 5)
+    raise ArgumentError(
+        f"slice {label!r} was not part of this evaluation{few}; it holds {some}."
+        f"{near(label, labels)}"
+    )
+
+
+def refuse_pooled(measure: Measure) -> None:
+    """Refuse a measure without values per group, and name its variant."""
+    if measure.pooled:
+        variant = "GAUC" if measure.name == "AUC" else f"Group{measure.name}"
+        raise MeasureError(
+            f"{measure} pools the rows of all groups and has no value per group"
+            + (f"; {variant} is the {measure.name} of each group." if variant in registry else ".")
+        )

@@ -1,0 +1,596 @@
+"""Read the result of an evaluation: values by measure, model and slice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arguments import check_indent, check_options, typed
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
+from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.records import (
+    MeasureValue,
+    Meta,
+    summary_csv,
+    summary_rows,
+    summary_table,
+)
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.summary import per_group_table, score_tables
+from fastrank_eval.measures import measure
+from fastrank_eval.results.gates import judge
+from fastrank_eval.results.lookup import (
+    find_measure,
+    find_score,
+    find_slices,
+    find_value,
+    refuse_pooled,
+)
+from fastrank_eval.results.result_view import markdown, meta_with_notes, plain, terminal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from fastrank_eval.analysis.comparison import Comparison
+    from fastrank_eval.analysis.curve import Curve
+    from fastrank_eval.engine.records import MeasureValue, Meta
+    from fastrank_eval.measures import Measure
+    from fastrank_eval.results.gates import Gate, Verdict
+    from fastrank_eval.results.state import State
+    from fastrank_eval.stats.score_table import ScoreTable
+
+__all__ = ["NamedValues", "Reported", "Result", "result_of"]
+
+
+class Reported:
+    """The output formats of a result: JSON, CSV, markdown and text."""
+
+    values: tuple[MeasureValue, ...]
+    scores: tuple[str, ...]
+    meta: Meta
+
+    def to_dict(self) -> dict[str, Any]:
+        """Build the plain Python values that :meth:`to_json` writes.
+
+        Returns
+        -------
+        dict
+            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
+            [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
+            "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
+            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
+            None for NaN. The meta has ``"requested"`` too where names of measures stand for other
+            texts, and ``"notes"``, a list of sentences, where there are any.
+        """
+        return {
+            "meta": meta_with_notes(self.values, self.meta),
+            "results": summary_rows(self.values),
+        }
+
+    @typed
+    def to_json(self, indent: int | None = 2) -> str:
+        """Write :meth:`to_dict` as JSON.
+
+        Parameters
+        ----------
+        indent : int or None
+            Spaces a level; None for one line.
+
+        Returns
+        -------
+        str
+            Strictly valid JSON in ASCII; a value that is undefined is null.
+        """
+        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
+
+    @typed
+    def to_csv(self, *, safe: bool = False) -> str:
+        """Write the summary as CSV.
+
+        Parameters
+        ----------
+        safe : bool
+            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
+            carriage return, so that no spreadsheet reads it as a formula.
+
+        Returns
+        -------
+        str
+            A header and one row a score, slice and measure; values with all their digits, empty
+            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
+        """
+        return summary_csv(self.to_dict()["results"], safe)
+
+    def to_markdown(self) -> str:
+        """Write the report as markdown tables, followed by the conventions.
+
+        Returns
+        -------
+        str
+            Names from the data stand in code spans, so that nothing in them is markup.
+        """
+        return markdown(self)
+
+    def __repr__(self) -> str:
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from terminal(self, options.max_width)
+
+
+class NamedValues(Reported):
+    """The values of a result, by the names of measures, models and slices."""
+
+    measures: tuple[str, ...]
+    requested: dict[str, str]
+
+    @typed
+    def value(
+        self,
+        measure: str | Measure,
+        score: str | None = None,
+        *,
+        slice: str = "all",  # noqa: A002 - what it is called everywhere
+    ) -> float:
+        """Return the value of a measure over all rows, or over those of a slice.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            In any accepted spelling: ``"nDCG@10"``, ``"ndcg_cut_10"`` or ``nDCG @ 10``.
+        score : str, optional
+            Score column; not needed if there is only one.
+        slice : str, default "all"
+            Label of a slice, ``"slot=1"``; `slices` lists them.
+
+        Returns
+        -------
+        float
+            The value; NaN where undefined.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the evaluation.
+        ArgumentError
+            If the score column or the slice was not part of it, or the score column is left out
+            where there are several.
+        """
+        return self._find_value(measure, score, slice).value
+
+    @typed
+    def interval(
+        self,
+        measure: str | Measure,
+        score: str | None = None,
+        *,
+        slice: str = "all",  # noqa: A002 - what it is called everywhere
+    ) -> tuple[float, float]:
+        """Return the confidence interval of a measure.
+
+        Groups are independent clusters. The interval is ``value -+ t * se`` with Student's t of
+        one degree of freedom less than groups; for a geometric mean the exponentials of the
+        interval of its logarithm.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            In any accepted spelling.
+        score : str, optional
+            Score column; not needed if there is only one.
+        slice : str, default "all"
+            Label of a slice.
+
+        Returns
+        -------
+        low, high : float
+            NaN without a standard error. They are not cut off at the range of the measure.
+
+        Raises
+        ------
+        MeasureError, ArgumentError
+            As `value` does.
+
+        References
+        ----------
+        Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
+        """
+        value = self._find_value(measure, score, slice)
+        return value.ci_low, value.ci_high
+
+    @typed
+    def slices(self, by: str | None = None) -> tuple[str, ...]:
+        """List the labels of the slices, in the order of their values, nulls last.
+
+        Parameters
+        ----------
+        by : str, optional
+            Only this slicing, such as ``"slot,country"``.
+
+        Returns
+        -------
+        tuple of str
+            Without slices that `min_groups` left out.
+
+        Raises
+        ------
+        ArgumentError
+            If the rows were not sliced by `by`.
+        """
+        return find_slices(by, self.values)
+
+    def _find_value(self, measure: str | Measure, score: str | None, label: str) -> MeasureValue:
+        return self._value_of(str(self._find_measure(measure)), score, label)
+
+    def _value_of(self, text: str, score: str | None, label: str | None = None) -> MeasureValue:
+        """Find a value by the canonical text of its measure."""
+        min_groups = self.meta.conventions.get("min_groups")
+        return find_value(text, self._find_score(score), label or "all", self.values, min_groups)
+
+    @typed
+    def rela_impr(
+        self,
+        measure: str | Measure,
+        score: str,
+        base: str | Result,
+        base_score: str | None = None,
+    ) -> float:
+        """Compute the relative improvement of AUC or GAUC over a base model.
+
+        ``(value - 0.5) / (base - 0.5) - 1``: both values are taken relative to chance, 0.5.
+
+        Parameters
+        ----------
+        measure : str or Measure
+            AUC or GAUC, with any options but `max_fpr`.
+        score : str
+            Score column of the model.
+        base : str or Result
+            Score column of the base model; or the result that holds it.
+        base_score : str, optional
+            Its score column in that result; not needed if there is only one.
+
+        Returns
+        -------
+        float
+            A share: 0.05 is five per cent. NaN if a value is undefined or the base model is no
+            better than chance.
+
+        Raises
+        ------
+        MeasureError
+            If the measure is another one, or was not part of the evaluation.
+        ArgumentError
+            If a score column was not part of it.
+
+        References
+        ----------
+        Zhou et al. (2018), doi:10.1145/3219819.3219823.
+        """
+        parsed = self._find_measure(measure)
+        refuse_without_chance(parsed)
+        text, other = str(parsed), self if isinstance(base, str) else base
+        base_name = base if isinstance(base, str) else base_score
+        return rela_impr(self._value_of(text, score).value, other._value_of(text, base_name).value)
+
+    def _find_measure(self, name: str | Measure) -> Measure:
+        return find_measure(name, self.measures, self.requested)
+
+    def _find_score(self, name: str | None) -> str:
+        return find_score(name, self.scores, self.measures)
+
+
+class Result(NamedValues):
+    """The result of :func:`fastrank_eval.evaluate`.
+
+    Parameters
+    ----------
+    values : sequence of MeasureValue
+        One entry a score, slice and measure.
+    per_group : pyarrow.Table or None
+        Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
+        there are several scores), null where undefined; None without ``per_group=True``.
+    meta : Meta
+        Metadata of the evaluation.
+    scores : sequence of str
+        Score columns, in the order of the request.
+    measures : sequence of str
+        Canonical texts of the measures, in the order of the request.
+    requested : mapping of str to str, optional
+        By requested name the computed measure, where a profile set other options.
+    score_tables : mapping of (str, float) to ScoreTable, optional
+        The distinct scores of each model, for each threshold of relevance; None without
+        ``keep_scores=True``.
+    weights : mapping of (int, int) to ndarray of float64, optional
+        The weights of groups that are not all 1, by the positions of model and measure; None if
+        values of groups are not compared.
+    state : State, optional
+        The sums of the evaluation; None without ``keep_state=True``.
+
+    Examples
+    --------
+    >>> value = MeasureValue("pctr", "all", "P@1", 0.5, 2, 2, {}, 1.0, 1.0)
+    >>> table = pa.table({"user": [7, 8], "rows": [3, 2], "positives": [1, 1], "P@1": [1.0, 0.0]})
+    >>> result = Result([value], table, Meta("1.0", 5, 2, {"ties": "expected"}, 0.5), ["pctr"],
+    ...                 ["P@1"])
+    >>> result.value("P@1")
+    0.5
+    >>> result["P@1"]
+    array([1., 0.])
+    >>> result
+    score  measure     value  groups used  dropped  rows  positives
+    pctr   P@1      0.500000          2/2     none  100%       100%
+    5 rows, 2 groups, 0.5 s, 10 rows/s
+    ties=expected
+    """
+
+    def __init__(
+        self,
+        values: Sequence[MeasureValue],
+        per_group: pa.Table | None,
+        meta: Meta,
+        scores: Sequence[str],
+        measures: Sequence[str],
+        requested: Mapping[str, str] | None = None,
+        score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
+        weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
+        state: State | None = None,
+    ) -> None:
+        self.values = tuple(values)
+        self.meta = meta
+        self.scores = tuple(scores)
+        self.measures = tuple(measures)
+        self._per_group = per_group
+        self.requested = dict(requested or {})
+        self._score_tables = score_tables
+        self.group_weights = weights
+        self._state = state
+
+    @property
+    def summary(self) -> pa.Table:
+        """The table of all values: one row a score, slice and measure.
+
+        Returns
+        -------
+        pyarrow.Table
+            score, by (the slicing without its edges; null for all rows), slice, measure, value
+            (null if undefined), se, ci_low, ci_high, effective_groups, weight, caution, groups,
+            groups_used, dropped (map of reason to count), rows_share, positives_share (null
+            without rows or positives), aggregate ("mean", "geometric mean", "sum" or "pooled"),
+            details (map of name to number).
+        """
+        return summary_table(self.values)
+
+    @property
+    def per_group(self) -> pa.Table:
+        """The table of groups: one row a group, in the order of their first rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            Key columns, ``rows``, ``positives`` and a float64 column a measure, null where
+            undefined; with several scores the columns are called ``score.measure``.
+
+        Raises
+        ------
+        ArgumentError
+            If the evaluation was run with ``per_group=False``.
+        """
+        if self._per_group is None:
+            raise ArgumentError(
+                "values per group were not kept: evaluate() was called with per_group=False; "
+                "call it with per_group=True (and keep_groups=True for those of a state)."
+            )
+        return self._per_group
+
+    @property
+    def state(self) -> State:
+        """The state of the evaluation, which can be saved and merged.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ArgumentError
+            If the evaluation was run with ``keep_state=False``.
+        """
+        if self._state is None:
+            raise ArgumentError(
+                "the state was not kept: evaluate() was called with keep_state=False; call it with "
+                "keep_state=True."
+            )
+        return self._state
+
+    @typed
+    def check(self, *fail_if: str | Gate) -> Verdict:
+        """Judge the result by gates: conditions that must not hold.
+
+        Parameters
+        ----------
+        *fail_if : str or Gate
+            ``"GAUC < 0.6"``, ``"GAUC[*] ci_low < 0.55"`` ...; see :func:`fastrank_eval.gate`.
+
+        Returns
+        -------
+        Verdict
+            True if the result passes all gates; otherwise it lists the reasons. A gate fails if it
+            cannot be judged: a slice, a measure or a group is missing, or a value is NaN.
+
+        Raises
+        ------
+        ArgumentError
+            If no gate is given, or one does not follow the grammar.
+        """
+        return judge(
+            fail_if,
+            self.values,
+            rows=self.meta.rows,
+            groups=self.meta.groups,
+            requested=self.requested,
+        )
+
+    @typed
+    def compare(
+        self, other: Result | None = None, *, baseline: str | None = None, **choices: Any
+    ) -> Comparison:
+        """Compare models with a baseline, from the values of every group.
+
+        Parameters
+        ----------
+        other : Result, optional
+            A result whose models are compared with the baseline. Groups are joined by key. By
+            default the other models of this result. If the result has other rows, such as those of
+            another night, the groups of both are paired, and groups of one result count as in an
+            unpaired comparison.
+        baseline : str, optional
+            Score column of this result; not needed if there is only one and `other` is given.
+        **choices
+            `test`, `correction`, `replicates`, `seed`, `confidence` (by default that of this
+            result) and `threads`, as :func:`fastrank_eval.compare` takes them.
+
+        Returns
+        -------
+        Comparison
+            With the bits of :func:`fastrank_eval.compare`. Slices have differences and
+            decompositions, but no errors, because a result has no values of groups by slice.
+
+        Raises
+        ------
+        ArgumentError
+            If values per group were not kept, or the conventions of the results differ.
+        """
+        from fastrank_eval.analysis.compare import compare_results
+
+        check_options("compare", choices, compare_results)
+        return compare_results(self, other, baseline, **choices)
+
+    def __getitem__(self, key: str | Measure | tuple[str, str | Measure]) -> NDArray[np.float64]:
+        """Return values per group: ``result["model_a", "nDCG@10"]``.
+
+        Parameters
+        ----------
+        key : str, Measure or tuple of (str, str or Measure)
+            A measure, or a score column and a measure. ``result["nDCG@10"]`` if there is one model.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64, one entry a group in the order of `per_group`, NaN where undefined.
+
+        Raises
+        ------
+        MeasureError
+            If the measure was not part of the evaluation, or pools all rows (AUC).
+        ArgumentError
+            If the score column is unknown, or left out where there are several, or if the
+            evaluation was run with ``per_group=False``.
+        """
+        score, name = key if isinstance(key, tuple) else (None, key)
+        measure = self._find_measure(name)
+        score = self._find_score(score)
+        refuse_pooled(measure)
+        # By position, because a key column may have the name of a measure. Measures come last.
+        texts = self._group_measures
+        before_last = (len(self.scores) - self.scores.index(score)) * len(texts)
+        column = self.per_group.column(
+            self.per_group.num_columns - before_last + texts.index(str(measure))
+        )
+        return np.asarray(column.to_numpy(), dtype=np.float64)
+
+    @typed
+    def score_table(self, score: str, rel: float = 1) -> ScoreTable:
+        """Return every distinct score of a model with its positive and other rows.
+
+        Parameters
+        ----------
+        score : str
+            Score column.
+        rel : float
+            The least grade that is positive.
+
+        Returns
+        -------
+        ScoreTable
+
+        Raises
+        ------
+        ArgumentError
+            If the evaluation did not keep it.
+        """
+        if self._score_tables is None:
+            raise ArgumentError(
+                "the scores were not kept: evaluate() was called with keep_scores=False; call it "
+                "with keep_scores=True."
+            )
+        table = self._score_tables.get((self._find_score(score), float(rel)))
+        if table is None:
+            auc = "AUC" if rel == 1 else f"AUC(rel={rel!r})"
+            raise ArgumentError(
+                f"no scores were kept for rel={rel!r}: name {auc} among the measures."
+            )
+        return table
+
+    @typed
+    def curve(self, kind: str, *, rel: float = 1, **choices: Any) -> Curve:
+        """Compute a curve over all rows; needs ``evaluate(keep_scores=True)``.
+
+        Parameters
+        ----------
+        kind : {"roc", "pr", "det", "lift", "calibration"}
+        rel : float
+            The least grade that is positive.
+        **choices
+            `points`, `bins`, `binning`, `confidence`, `sampling_rate`, as in
+            :func:`fastrank_eval.curve`.
+
+        Returns
+        -------
+        Curve
+
+        Raises
+        ------
+        ArgumentError
+            If the scores were not kept, or a choice is unknown.
+        """
+        from fastrank_eval.analysis.curve import curve_of
+
+        return curve_of(self, kind, rel=rel, **choices)
+
+    def __iter__(self) -> Iterator[MeasureValue]:
+        """Iterate over the values, in the order of `summary`."""
+        return iter(self.values)
+
+    @cached_property
+    def _group_measures(self) -> list[str]:
+        """Texts of the measures that have a value per group."""
+        return [text for text in self.measures if not measure(text).pooled]
+
+
+def result_of(
+    evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
+) -> Result:
+    """Build the result of a run."""
+    plan, values = evaluation.plan, evaluation.values
+    table = None
+    if plan.per_group:
+        table = per_group_table(plan, evaluation.keys, values, evaluation.schema)
+    return Result(
+        evaluation.summary,
+        table,
+        evaluation.meta,
+        plan.roles.scores,
+        [str(m) for m in plan.measures],
+        evaluation.requested,
+        score_tables(plan, evaluation.totals) if keep_scores else None,
+        GroupValues.concat_weights(values) if plan.per_group else None,
+        state=state,
+    )

@@ -1,0 +1,441 @@
+"""Save, load, merge and evaluate states of evaluations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastrank_eval._lib import __version__
+from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_options, shown, typed
+from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval._lib.files import atomic_path
+from fastrank_eval._lib.signals import on_forced_exit
+from fastrank_eval.engine.group_values import SavedGroups
+from fastrank_eval.engine.run import Evaluation
+from fastrank_eval.engine.state_arrays import array_readers, evaluation_of, plan_of
+from fastrank_eval.engine.state_file import (
+    ALL,
+    VALUES,
+    ArrayKey,
+    StateHeader,
+    check_header,
+    fingerprint_of,
+    malformed_error,
+    read_state,
+    read_state_bytes,
+    state_bytes,
+    wrap_errors,
+    write_state,
+)
+from fastrank_eval.engine.state_merge import (
+    Content,
+    check_agreement,
+    check_crossing,
+    check_repeated,
+    sum_contents,
+)
+from fastrank_eval.io.source import first_line
+from fastrank_eval.results.result import Result, result_of
+
+if TYPE_CHECKING:
+    from fastrank_eval.analysis.comparison import Comparison
+
+__all__ = ["State", "load_state"]
+
+#: The largest number of sums in a message.
+_MAX_NAMES = 5
+
+#: Options that a result may change.
+_OPTIONS = ("confidence", "min_groups")
+#: The keys of `provenance` in `as_one`.
+_PROVENANCE_KEYS = {"sources", "order", "where", "limit"}
+
+
+class State(StateHeader):
+    """The data from which values are computed: exact sums, scores, counts.
+
+    States of different rows merge to the state of all rows. If no group has rows in two of them,
+    the result is that of one run over all rows, to the last bit.
+
+    ``evaluate(..., keep_state=True).state`` and :func:`load_state` return states.
+
+    Parameters
+    ----------
+    header : mapping
+        The metadata of a file, as docs/STATES.md describes them.
+    states : mapping
+        Arrays by rows, model and name of the state.
+    shown : str, optional
+        The name of the state in messages; by default its number of rows.
+
+    Examples
+    --------
+    >>> import fastrank_eval as fe
+    >>> def day(clicks, scores):
+    ...     log = {"user": [1, 1, 2, 2], "click": clicks, "pctr": scores}
+    ...     return fe.evaluate(log, group="user", label="click", score="pctr", measures="GAUC,AUC",
+    ...                        keep_state=True).state
+    >>> monday, tuesday = day([0, 1, 1, 0], [0.1, 0.4, 0.2, 0.3]), day([1, 0, 1, 0], [0.5] * 4)
+    >>> both = monday.merge(tuesday)
+    >>> both.rows, both.result().value("GAUC")
+    (8, 0.5)
+    """
+
+    def __repr__(self) -> str:
+        return (
+            f"State of {self.rows} rows, {self.groups} groups, {len(self.provenance)} evaluations: "
+            f"{', '.join(self.measures)} of {', '.join(self.scores)}"
+        )
+
+    @typed
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the state to a file, which docs/STATES.md describes.
+
+        An error or a signal leaves no unfinished file.
+
+        Parameters
+        ----------
+        path : str or path
+        overwrite : bool
+            Replace a file that exists.
+
+        Raises
+        ------
+        OutputError
+            If the file exists already, or cannot be written.
+        """
+        with atomic_path(path, overwrite=overwrite) as part, on_forced_exit(part.unlink):
+            write_state(part, self._header, self._states)
+
+    def to_bytes(self) -> bytes:
+        """Write the content of a state file to bytes, as `save` does."""
+        return state_bytes(self._header, self._states)
+
+    @classmethod
+    @typed
+    def from_bytes(cls, content: bytes, *, name: str = "a state in bytes") -> State:
+        """Read the bytes of `to_bytes`.
+
+        Parameters
+        ----------
+        content : bytes or the like
+        name : str
+            The name of the state in messages.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        SourceError
+            If the content is no saved state, is damaged, or has a newer format.
+
+        Examples
+        --------
+        >>> import fastrank_eval as fe
+        >>> state = fe.evaluate(
+        ...     {"user": [1, 1], "click": [1, 0], "score": [0.9, 0.1]},
+        ...     group="user", label="click", score="score", measures="GAUC", keep_state=True,
+        ... ).state
+        >>> fe.State.from_bytes(state.to_bytes()).result().value("GAUC")
+        1.0
+        """
+        return _check(*read_state_bytes(bytes(content), name), name)
+
+    @typed
+    def merge(
+        self, *others: State, allow_repeated: bool = False, allow_crossing: bool = False
+    ) -> State:
+        """Merge states of different rows into a new state.
+
+        Parameters
+        ----------
+        *others : State
+            In any order. No bit depends on it.
+        allow_repeated : bool
+            Merge states with equal sums, which may have the same rows.
+        allow_crossing : bool
+            Merge states that share a group; each part counts as a group of its own. Only states
+            that keep groups are checked.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        MergeError
+            If columns, conventions, their version, measures, models or edges of slices differ, if
+            two states have the same rows, or if both keep groups and share one.
+        """
+        for other in others:
+            with wrap_errors(f"{self.shown} or {other.shown}"):
+                check_agreement(self._content, other._content)
+        every = [self._content, *(other._content for other in others)]
+        if not allow_repeated:
+            check_repeated(every)
+        with wrap_errors(" or ".join(dict.fromkeys(one.shown for one in every))):
+            if not allow_crossing:
+                check_crossing(every)
+            states, kinds = sum_contents(every, plan_of(self._header))
+            options = {name: {one.header[name] for one in every} for name in _OPTIONS}
+            header = {
+                **self._header,
+                "fields": kinds,
+                **{name: one.pop() if len(one) == 1 else None for name, one in options.items()},
+                "provenance": [entry for one in every for entry in one.header["provenance"]],
+            }
+            return State(header, states)
+
+    @typed
+    def as_one(self, provenance: Mapping[str, Any], group: Sequence[str] | None = None) -> State:
+        """Replace the provenance by that of one evaluation of all rows.
+
+        Parameters
+        ----------
+        provenance : mapping of str to object
+            The fields sources, order, where and limit of `Provenance`.
+        group : sequence of str, optional
+            New names of the key columns.
+        """
+        if set(provenance) != _PROVENANCE_KEYS:
+            raise ArgumentError(
+                f"provenance: must have the keys {', '.join(sorted(_PROVENANCE_KEYS))}, got "
+                f"{shown(list(provenance))}; give all of them."
+            )
+        header = dict(self._header)
+        counts = {
+            name: sum(getattr(one, name) for one in self.provenance)
+            for name in ("rows", "positives", "groups")
+        }
+        fingerprint = fingerprint_of(header["measures"], self._states)
+        header["provenance"] = [
+            {**provenance, **counts, "writer": __version__, "fingerprint": fingerprint}
+        ]
+        if group is not None:
+            header["columns"] = {**header["columns"], "group": list(group)}
+        return State(header, self._states)
+
+    @typed
+    def check_mergeable(self, other: State) -> None:
+        """Refuse a state that cannot be merged with this one.
+
+        Parameters
+        ----------
+        other : State
+
+        Raises
+        ------
+        MergeError
+            With the first difference and both values.
+        """
+        with wrap_errors(f"{self.shown} or {other.shown}"):
+            check_agreement(self._content, other._content)
+
+    @property
+    def _content(self) -> Content:
+        return Content(self._header, self._states, self.shown)
+
+    def without_groups(self) -> State:
+        """Remove the keys and values of groups."""
+        states = {key: parts for key, parts in self._states.items() if key[2] != VALUES}
+        return State({**self._header, "has_groups": False}, states, self.shown)
+
+    @typed
+    def without_slices(self, *by: str) -> State:
+        """Remove some slicings, or all of them.
+
+        Parameters
+        ----------
+        *by : str
+            Of `slicings`; by default all of them.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ArgumentError
+            If the state has no such slicing.
+        """
+        slicings = self._header["slicings"]
+        for name in by:
+            if name not in slicings:
+                raise ArgumentError(
+                    f"{self.shown} has no slices by {name!r}, only by "
+                    f"{', '.join(map(repr, slicings)) or 'nothing'}."
+                )
+        rest = {name: edges for name, edges in slicings.items() if by and name not in by}
+        removed = set(slicings) - set(rest)
+        states = {key: parts for key, parts in self._states.items() if key[0].by not in removed}
+        conventions = dict(self._header["conventions"])
+        conventions.pop("by", None)
+        if rest:
+            conventions["by"] = list(rest)
+        header = {**self._header, "slicings": rest, "conventions": conventions}
+        return State(header, states, self.shown)
+
+    @typed
+    def result(self, *, confidence: float | None = None, min_groups: int | None = None) -> Result:
+        """Compute the result that one evaluation of all rows returns.
+
+        It has values per group only if the state keeps groups, in the order of their keys.
+
+        Parameters
+        ----------
+        confidence : float, optional
+            Confidence of the intervals, in ]0, 1[; by default that of the evaluation.
+        min_groups : int, optional
+            Leave out slices with fewer groups; by default as in the evaluation.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        ArgumentError
+            If merged states have different values of an argument that is not given.
+        """
+        evaluation = self.evaluation(confidence=confidence, min_groups=min_groups)
+        with wrap_errors(self.shown):
+            return result_of(evaluation, state=self)
+
+    @typed
+    def evaluation(
+        self, *, confidence: float | None = None, min_groups: int | None = None
+    ) -> Evaluation:
+        """Rebuild the evaluation of all rows, which results and comparisons read.
+
+        Parameters
+        ----------
+        confidence, min_groups
+            As for `result`.
+
+        Returns
+        -------
+        Evaluation
+            With the plan, which has slices and baseline, and the totals.
+        """
+        confidence = self._option("confidence", confidence, "0.95")
+        min_groups = self._option("min_groups", min_groups, "1")
+        share, fewest = (
+            check_fraction("confidence", confidence),
+            at_least_one("min_groups", min_groups, 1),
+        )
+        with wrap_errors(self.shown):
+            return evaluation_of(self._header, self._states, self.provenance, share, fewest)
+
+    @typed
+    def compare(
+        self, other: State | None = None, *, baseline: str | None = None, **choices: Any
+    ) -> Comparison:
+        """Compare models with a baseline, as one comparison of all rows does.
+
+        The rows have the bits of :func:`fastrank_eval.compare`, slices included, if no group has
+        rows in two of the merged states. ``AUC(se='clustered')`` has a difference without an error
+        if a merged file has no ``matched`` groups (docs/STATES.md), as older versions wrote it.
+
+        Parameters
+        ----------
+        other : State, optional
+            A state whose models are compared with the baseline. Groups are joined by key, as in
+            `Result.compare`; both states must keep groups. By default the other models of this
+            state.
+        baseline : str, optional
+            Score column of this state. By default the baseline of the evaluation, or the only
+            model if `other` is given. Another baseline needs a state that keeps groups; slices
+            have no errors then.
+        **choices
+            `test`, `correction`, `replicates`, `seed` and `threads`, as
+            :func:`fastrank_eval.compare` takes them; `confidence` and `min_groups`, by default
+            those of the evaluation. Tests of values of groups need a state that keeps groups.
+
+        Returns
+        -------
+        Comparison
+
+        Raises
+        ------
+        ArgumentError
+            If the state has no baseline, or lacks the values of groups that a test needs.
+
+        Examples
+        --------
+        >>> import fastrank_eval as fe
+        >>> log = {"user": [1, 1, 2, 2, 3, 3], "click": [0, 1, 1, 0, 1, 0],
+        ...        "old": [0.1, 0.4, 0.2, 0.3, 0.5, 0.6], "new": [0.1, 0.4, 0.4, 0.3, 0.5, 0.6]}
+        >>> state = fe.evaluate(log, group="user", label="click", score=["old", "new"],
+        ...                     measures="GAUC", baseline="old", keep_state=True).state
+        >>> round(state.compare().find("GAUC").delta, 4)
+        0.3333
+        """
+        from fastrank_eval.analysis.compare import compare_states
+
+        check_options("compare", choices, compare_states)
+        with wrap_errors(" or ".join(one.shown for one in (self, other) if one is not None)):
+            return compare_states(self, other, baseline, **choices)
+
+    def values_of_groups(self) -> SavedGroups | None:
+        """Return keys and values of every group; None if they are not kept."""
+        with wrap_errors(self.shown):
+            return (
+                SavedGroups.from_arrays(self._states[ALL, "", VALUES]) if self.has_groups else None
+            )
+
+    def _option(self, name: str, value: Any, example: str) -> Any:
+        value = self._header[name] if value is None else value
+        if value is None:
+            raise ArgumentError(
+                f"states of different {name} were merged: say which shall be in force, "
+                f"{name}={example} (--{name.replace('_', '-')} {example})."
+            )
+        return value
+
+
+@typed
+def load_state(path: str | os.PathLike[str]) -> State:
+    """Read a file of `State.save` or ``--save-state``.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    SourceError
+        If the file is missing, is no saved state, is damaged, or has a newer format.
+    """
+    return _check(*read_state(path), os.fspath(path))
+
+
+def _check(header: dict[str, Any], states: dict[ArrayKey, Arrays], source: str) -> State:
+    """Build the state, if all its arrays exist and can be read."""
+    title = ""
+    try:
+        check_header(header)
+        state = State(header, states, repr(source))
+        missing = []
+        for key, read in array_readers(header, states):
+            where, score, name = key
+            title = name + (f" of {score}" if score else "")
+            if where != ALL:
+                title += f" in {shown(where.label or where.by)}"
+            if key in states:
+                read(states[key])
+            else:
+                missing.append(title)
+    except Exception as error:
+        reason = f"{title}: {first_line(error)}" if title else error
+        raise malformed_error(repr(source), reason) from error
+    if missing:
+        raise malformed_error(repr(source), f"it lacks the sums {', '.join(missing[:_MAX_NAMES])}")
+    return state

@@ -1,0 +1,1 @@
+"""Encode the slice that each row belongs to."""

@@ -1,0 +1,315 @@
+"""Encode the slice of each row for every slicing of a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from fastrank_eval._lib.arrow import frozen, row_column
+from fastrank_eval._lib.errors import ColumnError
+from fastrank_eval.io import Source, refuse_text, require_columns
+from fastrank_eval.slicing.bins import ActivityCodes, BinCodes, check_ordered, column_coder
+from fastrank_eval.slicing.encode import MAX_SLICES, ColumnCodes
+from fastrank_eval.slicing.parser import requested_slicing
+from fastrank_eval.slicing.quantiles import distributions
+from fastrank_eval.slicing.spec import Quantile, SliceColumn, SliceSpec
+
+__all__ = ["SliceCodes", "Slices", "Slicing", "open_slicing", "valued_columns"]
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices of one slicing, in display order.
+
+    Parameters
+    ----------
+    labels : tuple of str, shape (slices,)
+        Unique labels, such as ``"slot=1,country=de"``. A slice has the same label in every run.
+    codes : ndarray of int64, shape (slices,)
+        Code of each slice. It depends on the order of threads and differs between runs.
+    values : dict of str to pyarrow.Array, shape (slices,)
+        By name of the slice column: its value, or a struct of the low and the high end of its bin.
+    """
+
+    labels: tuple[str, ...]
+    codes: np.ndarray
+    values: dict[str, pa.Array]
+
+
+class SliceCodes:
+    """Encoder of the slices of a slicing; threads may share it.
+
+    Codes number the combinations of column codes in order of first appearance.
+
+    Parameters
+    ----------
+    spec : SliceSpec
+    coders : sequence of ColumnCodes or ActivityCodes
+        The encoder of each slice column.
+    max_slices : int
+        Maximum number of slices.
+    """
+
+    def __init__(
+        self,
+        spec: SliceSpec,
+        coders: Sequence[ColumnCodes | ActivityCodes],
+        max_slices: int = MAX_SLICES,
+    ) -> None:
+        self.spec, self.coders, self.max_slices = spec, tuple(coders), max_slices
+        self._lock = threading.Lock()
+        self._codes: dict[tuple[int, ...], int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of codes so far; codes count from 0."""
+        return len(self.coders[0]) if len(self.coders) == 1 else len(self._codes)
+
+    def codes(self, column_codes: Sequence[np.ndarray]) -> np.ndarray:
+        """Encode the slice of each row.
+
+        Parameters
+        ----------
+        column_codes : sequence of ndarray of int32, shape (rows,)
+            The codes of each slice column.
+
+        Returns
+        -------
+        ndarray of int32, shape (rows,), read-only
+            From 0; the codes of the column itself where there is only one.
+
+        Raises
+        ------
+        ColumnError
+            There are more combinations than `max_slices`.
+        """
+        if len(column_codes) == 1:
+            return column_codes[0]
+        combination, distinct = _combinations(column_codes)
+        with self._lock:
+            code_of = self._codes
+            codes = [
+                code_of.setdefault(key, len(code_of))
+                for key in zip(*(column.tolist() for column in distinct), strict=True)
+            ]
+            if len(code_of) > self.max_slices:
+                raise ColumnError(
+                    f"by '{self.spec}' makes more than {self.max_slices:,} slices. Cross columns "
+                    "of fewer values, or bin them."
+                )
+        return frozen(np.array(codes, np.int32)[combination])
+
+    def slices(self) -> Slices:
+        """List the slices so far, in order.
+
+        They are sorted by the first column, then by the next; nulls come last.
+
+        A slicing by one column lists its empty bins and buckets too.
+        """
+        categories = [coder.categories() for coder in self.coders]
+        if len(self.coders) == 1:
+            keys = np.arange(len(categories[0].texts))[:, None]
+        else:
+            with self._lock:
+                keys = np.array(list(self._codes), np.int64).reshape(-1, len(categories))
+        ranks = [each.ranks[keys[:, i]] for i, each in enumerate(categories)]
+        order = np.lexsort(ranks[::-1])
+        keys = keys[order]
+        texts = [
+            [coder.slice_column.name + each.texts[code] for code in keys[:, i].tolist()]
+            for i, (coder, each) in enumerate(zip(self.coders, categories, strict=True))
+        ]
+        values = {
+            coder.slice_column.name: each.values.take(row_column(keys[:, i]))
+            for i, (coder, each) in enumerate(zip(self.coders, categories, strict=True))
+        }
+        return Slices(tuple(map(",".join, zip(*texts, strict=True))), order, values)
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """All slicings of a run.
+
+    A column that several slicings name is encoded once.
+
+    Parameters
+    ----------
+    slices : tuple of SliceCodes
+        One for each requested slicing.
+    columns : tuple of ColumnCodes
+        Distinct slice columns of the input; each batch of rows carries their codes.
+    activities : tuple of ActivityCodes
+        Distinct counts of groups.
+    """
+
+    slices: tuple[SliceCodes, ...]
+    columns: tuple[ColumnCodes, ...]
+    activities: tuple[ActivityCodes, ...]
+
+    def codes(
+        self, column_codes: Sequence[np.ndarray], rows: np.ndarray, positives: np.ndarray
+    ) -> list[np.ndarray]:
+        """Encode the slice of each row of a chunk, for each slicing.
+
+        Parameters
+        ----------
+        column_codes : sequence of ndarray of int32, shape (rows of the chunk,)
+            The codes of each of `columns`, in that order.
+        rows, positives : ndarray of int64, shape (groups,)
+            Number of rows, and of rows of grade 1 or more, of each group.
+
+        Returns
+        -------
+        list of ndarray of int32, shape (rows of the chunk,)
+        """
+        codes_of: dict[SliceColumn, np.ndarray] = {}
+        for column, codes in zip(self.columns, column_codes, strict=True):
+            codes_of[column.slice_column] = codes
+        for activity in self.activities:
+            counts = rows if activity.name == "rows" else positives
+            codes_of[activity.slice_column] = frozen(np.repeat(activity.codes(counts), rows))
+        return [
+            slicing.codes([codes_of[column] for column in slicing.spec.columns])
+            for slicing in self.slices
+        ]
+
+
+def open_slicing(
+    by: str | SliceSpec | Sequence[str | SliceSpec],
+    source: Source,
+    limit: int | None = None,
+    max_slices: int = MAX_SLICES,
+) -> Slicing:
+    """Make the encoders of all requested slicings.
+
+    Parameters
+    ----------
+    by : str, SliceSpec or sequence of them
+    source : Source
+        Opened with the filter of the run. Its rows are read only for quantiles whose edges the
+        source does not know.
+    limit : int, optional
+        Number of rows after which the run stops.
+    max_slices : int, default MAX_SLICES
+        Maximum number of slices of each slicing.
+
+    Returns
+    -------
+    Slicing
+
+    Raises
+    ------
+    ArgumentError
+        A text cannot be parsed, a type does not support the requested bins, or quantiles need a
+        second pass over a source that can be read only once.
+    ColumnError
+        There is no such column.
+
+    Examples
+    --------
+    >>> from fastrank_eval.io import open_source
+    >>> source = open_source({"age": [17, 20, 40], "slot": [1, 1, 2]})
+    >>> slicing = open_slicing(["age:18,35,slot", "slot"], source)
+    >>> batch = next(source.batches(["age", "slot"]))
+    >>> column_codes = [coder.codes(batch.column(coder.name)) for coder in slicing.columns]
+    >>> rows, positives = np.array([3]), np.array([1])
+    >>> [codes.tolist() for codes in slicing.codes(column_codes, rows, positives)]
+    [[0, 1, 2], [0, 0, 1]]
+    >>> slicing.slices[0].slices().labels
+    ('age<18,slot=1', 'age=[18,35),slot=1', 'age>=35,slot=2')
+    """
+    specs = requested_slicing(by)
+    requested = list(dict.fromkeys(column for spec in specs for column in spec.columns))
+    columns = [column for column in requested if not column.activity]
+    names = [column.column for column in columns]
+    require_columns(source.schema, names, role="by", source=source.name)
+    coders = _column_coders(columns, source, limit, max_slices)
+    activities = {
+        column: ActivityCodes(column, max_slices) for column in requested if column.activity
+    }
+    coder_of: dict[SliceColumn, ColumnCodes | ActivityCodes] = {**coders, **activities}
+    slices = tuple(
+        SliceCodes(spec, [coder_of[column] for column in spec.columns], max_slices)
+        for spec in specs
+    )
+    return Slicing(slices, tuple(coders.values()), tuple(activities.values()))
+
+
+def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str, ...]:
+    """List the columns whose values are slices."""
+    columns = (column for spec in requested_slicing(by) for column in spec.columns)
+    valued = (column.column for column in columns if column.binning is None and not column.activity)
+    return tuple(dict.fromkeys(valued))
+
+
+def _column_coders(
+    columns: Sequence[SliceColumn], source: Source, limit: int | None, max_slices: int
+) -> Mapping[SliceColumn, ColumnCodes]:
+    """Make the encoder of each column.
+
+    All columns are checked before any row is read.
+    """
+    for column in columns:
+        if column.binning is not None:
+            refuse_text(source, column.column, f"by '{column}'")
+    kinds = {column: source.schema.field(column.column).type for column in columns}
+    coders: dict[SliceColumn, ColumnCodes] = {}
+    quantile_columns = []
+    for column in columns:
+        if isinstance(column.binning, Quantile):
+            check_ordered(column, kinds[column])
+            quantile_columns.append(column.column)
+        else:
+            coders[column] = column_coder(column, kinds[column], max_slices)
+    source_edges = source.edges
+    counts = (
+        distributions(source, quantile_columns, limit)
+        if quantile_columns and source_edges is None
+        else {}
+    )
+    for column in columns:
+        if isinstance(column.binning, Quantile):
+            bins = column.binning.bins
+            edges = (
+                counts[column.column].edges(bins)
+                if source_edges is None
+                else source_edges[str(column)]
+            )
+            coders[column] = BinCodes(column, edges)
+    return {column: coders[column] for column in columns}
+
+
+def _combinations(column_codes: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Number the distinct combinations of codes.
+
+    Returns
+    -------
+    combination : ndarray of integers, shape (rows,)
+        Index of each row's combination among the distinct ones.
+    distinct : list of ndarray of int64, shape (combinations,)
+        Code of each column in each distinct combination.
+    """
+    rows = len(column_codes[0])
+    if not rows:
+        return np.empty(0, np.int64), [np.empty(0, np.int64) for _ in column_codes]
+    combination: np.ndarray = column_codes[0]
+    distinct = [np.arange(int(combination.max()) + 1)]
+    for codes in column_codes[1:]:
+        width = int(codes.max()) + 1
+        mixed = combination.astype(np.int64) * width + codes
+        size = (int(combination.max()) + 1) * width
+        # A table serves few possible combinations, sorting many.
+        if size <= 4 * rows:
+            occurs = np.zeros(size, np.bool_)
+            occurs[mixed] = True
+            occurring = np.flatnonzero(occurs)
+            index_of = np.empty(size, np.int64)
+            index_of[occurring] = np.arange(len(occurring))
+            combination = index_of[mixed]
+        else:
+            occurring, combination = np.unique(mixed, return_inverse=True)
+        distinct = [column[occurring // width] for column in distinct] + [occurring % width]
+    return combination, distinct

@@ -1,0 +1,1 @@
+"""Add exact, mergeable sums, and compute errors and tests from them."""

@@ -1,0 +1,286 @@
+"""Estimate the variance of an AUC from placement values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.jit import kernel
+from fastrank_eval.stats.score_table import RocSteps, sortable_codes
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
+
+__all__ = ["Placements", "ScoredRows", "cluster_variance", "row_variance"]
+
+
+#: Most upper bits of a code in the look-up table, and bits beyond those of the number of codes.
+_UPPER_BITS, _FURTHER_BITS = 18, 4
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRows:
+    """The rows of a chunk of whole groups.
+
+    Parameters
+    ----------
+    codes : ndarray of unsigned integers, shape (rows,)
+        Codes of the scores.
+    positive : ndarray of int64
+        Indices of the positive rows, ascending.
+    starts : ndarray of int64, shape (groups + 1,)
+        First row of each group, then the number of rows.
+    weight : ndarray of float64, shape (rows,), or None
+    token : object
+        A mark of the chunk: the same object for every model.
+    """
+
+    codes: np.ndarray
+    positive: np.ndarray
+    starts: np.ndarray
+    weight: np.ndarray | None
+    token: object = None
+
+
+class Placements:
+    """Placement values by score, doubled so that ties are integers.
+
+    The placement value of a positive counts the others below it, that of an other the positives
+    above it.
+    """
+
+    def __init__(self, steps: RocSteps) -> None:
+        codes = sortable_codes(steps.score[::-1])
+        number, tied, between = (
+            np.ascontiguousarray(part[::-1])
+            for part in (steps.positives, steps.others, steps.negatives_between)
+        )
+        self.scale = steps.scale
+        lower = np.cumsum(between)[:-1] + np.cumsum(tied) - tied
+        above = np.append(np.cumsum(steps.positives)[::-1], 0)
+        self.codes = frozen(codes)
+        #: Values of positives at each score; of others between scores; of others at a score.
+        self.positive_values = frozen(2 * lower + tied)
+        self.other_values = frozen(2 * above)
+        self.tied_values = frozen(above[:-1] + above[1:])
+        self.positives = float(number.sum())
+        self.others = float(between.sum() + tied.sum())
+        # The table is made before the first look-up, so it is short for few positives.
+        upper = min(len(codes).bit_length() + _FURTHER_BITS, _UPPER_BITS)
+        self._shift = 8 * codes.itemsize - upper
+        edges = np.arange((1 << upper) + 1, dtype=np.uint64) << np.uint64(self._shift)
+        # The last edge may exceed the type of the codes.
+        first = np.searchsorted(codes, edges[:-1].astype(codes.dtype))
+        self._first = frozen(np.append(first, len(codes)).astype(np.int64))
+
+    def deviations(
+        self, rows: ScoredRows, area: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Sum placement values less AUC over each group, by class.
+
+        Returns
+        -------
+        positives, others : ndarray of float64, shape (groups,)
+        has_positives, has_others : ndarray of bool, shape (groups,)
+            Which groups have rows of the class.
+        """
+        placement = np.empty(len(rows.codes), self.positive_values.dtype)
+        _placement_values(
+            rows.codes,
+            rows.positive,
+            self.codes,
+            self._first,
+            self._shift,
+            self.positive_values,
+            self.other_values,
+            self.tied_values,
+            placement,
+        )
+        groups = len(rows.starts) - 1
+        values, masses = np.zeros((2, 2, groups), placement.dtype)
+        if rows.weight is None:
+            _add_groups(placement, rows.positive, rows.starts, values, masses)
+        else:
+            weight = rows.weight * self.scale
+            self._add_weighted(placement, weight, rows, values, masses)
+        halves = 2.0 * self.others, 2.0 * self.positives
+        positive_sums, other_sums = (values[c] / halves[c] - masses[c] * area for c in range(2))
+        return positive_sums, other_sums, masses[0] > 0, masses[1] > 0
+
+    def _add_weighted(
+        self,
+        placement: np.ndarray,
+        weight: np.ndarray,
+        rows: ScoredRows,
+        values: np.ndarray,
+        masses: np.ndarray,
+    ) -> None:
+        """Add the rows of each group, independent of their order."""
+        positive = np.zeros(len(placement), np.bool_)
+        positive[rows.positive] = True
+        group = np.repeat(np.arange(values.shape[1]), np.diff(rows.starts))
+        order = np.lexsort((weight, placement, positive, group))
+        _add_weighted_groups(
+            frozen(placement[order]),
+            frozen(weight[order]),
+            frozen(positive[order]),
+            rows.starts,
+            values,
+            masses,
+        )
+
+
+@kernel
+def _placement_values(  # type: ignore[no-untyped-def]
+    codes,
+    positive,
+    score_codes,
+    first,
+    shift,
+    positive_values,
+    other_values,
+    tied_values,
+    placement,
+):
+    """Look up the doubled placement value of each row."""
+    down = codes.dtype.type(shift)
+    p = 0
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        upper = np.int64(code >> down)
+        lo = first[upper]
+        hi = first[upper + 1]
+        while lo < hi:
+            middle = (lo + hi) >> 1
+            if score_codes[middle] < code:
+                lo = middle + 1
+            else:
+                hi = middle
+        if p < positive.shape[0] and positive[p] == i:
+            placement[i] = positive_values[lo]
+            p += 1
+        elif lo < score_codes.shape[0] and score_codes[lo] == code:
+            placement[i] = tied_values[lo]
+        else:
+            placement[i] = other_values[lo]
+
+
+@kernel
+def _add_groups(placement, positive, starts, values, masses):  # type: ignore[no-untyped-def]
+    p = 0
+    for g in range(starts.shape[0] - 1):
+        for i in range(starts[g], starts[g + 1]):
+            if p < positive.shape[0] and positive[p] == i:
+                values[0, g] += placement[i]
+                masses[0, g] += 1
+                p += 1
+            else:
+                values[1, g] += placement[i]
+                masses[1, g] += 1
+
+
+@kernel
+def _add_weighted_groups(  # type: ignore[no-untyped-def]
+    placement, weight, positive, starts, values, masses
+):
+    for g in range(starts.shape[0] - 1):
+        for i in range(starts[g], starts[g + 1]):
+            side = 0 if positive[i] else 1
+            values[side, g] += weight[i] * placement[i]
+            masses[side, g] += weight[i]
+
+
+def row_variance(scores: PooledScores | WeightedScores, area: float, in_order: InOrder) -> float:
+    """Compute DeLong's variance of the AUC.
+
+    NaN below two rows of either class.
+
+    With row weights w the variance of a class's mean is estimated by
+    n / (n - 1) sum w^2 (V - AUC)^2 / (sum w)^2, where V is the weighted placement value and n the
+    number of rows whose weight is not zero. Without weights this is DeLong's estimate.
+
+    Parameters
+    ----------
+    scores : PooledScores or WeightedScores
+        Of all rows.
+    area : float
+        Their AUC.
+    in_order : callable
+        Maps a function over jobs, in threads.
+
+    References
+    ----------
+    DeLong et al. (1988), doi:10.2307/2531595; Sun & Xu (2014), doi:10.1109/LSP.2014.2337313.
+    """
+    spread = np.zeros(2)
+    if isinstance(scores, PooledScores):
+        others, positives = scores.steps(in_order).runs()
+        _spreads(others, positives, others, positives, area, spread)
+        rows = positives.sum(), others.sum()
+    else:
+        table, squares = scores.table(in_order), scores.squares_table(in_order)
+        _spreads(table.others, table.positives, squares.others, squares.positives, area, spread)
+        counts_table = scores.counts_table(in_order)
+        rows = counts_table.positive, counts_table.other
+    return float(spread[0] * _bessel(rows[0]) + spread[1] * _bessel(rows[1]))
+
+
+def cluster_variance(
+    sums: tuple[float, float, float],
+    totals: tuple[float, float],
+    clusters: tuple[int, int, int],
+) -> float:
+    """Compute Obuchowski's variance of the AUC.
+
+    NaN below two clusters of either class.
+
+    Parameters
+    ----------
+    sums : tuple of float
+        Sums over clusters. With the sums of deviations (placement value less AUC, times weight) of
+        positives and of others: their squares, and their product.
+    totals : tuple of float
+        The number or the weight of positives and of others.
+    clusters : tuple of int
+        Clusters that have positives, clusters that have others, and all clusters.
+
+    References
+    ----------
+    Obuchowski (1997), doi:10.2307/2533958.
+    """
+    positives, others = totals
+    return (
+        sums[0] / positives / positives * _bessel(clusters[0])
+        + sums[1] / others / others * _bessel(clusters[1])
+        + 2.0 * sums[2] / positives / others * _bessel(clusters[2])
+    )
+
+
+def _bessel(units: float) -> float:
+    """Return n / (n - 1), or NaN below two units."""
+    return units / (units - 1.0) if units > 1 else math.nan
+
+
+@kernel
+def _spreads(  # type: ignore[no-untyped-def]
+    others, positives, squared_others, squared_positives, area, spread
+):
+    """Sum the squared deviations of each class, over its squared weight."""
+    all_others = 0.0
+    all_positives = 0.0
+    for i in range(others.shape[0]):
+        all_others += others[i]
+        all_positives += positives[i]
+    others_above = 0.0
+    positives_above = 0.0
+    for i in range(others.shape[0]):
+        positive_values = (all_others - others_above - 0.5 * others[i]) / all_others - area
+        spread[0] += squared_positives[i] * positive_values * positive_values
+        other_values = (positives_above + 0.5 * positives[i]) / all_positives - area
+        spread[1] += squared_others[i] * other_values * other_values
+        others_above += others[i]
+        positives_above += positives[i]
+    spread[0] = spread[0] / all_positives / all_positives
+    spread[1] = spread[1] / all_others / all_others

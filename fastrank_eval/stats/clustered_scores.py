@@ -1,0 +1,463 @@
+"""Store the scores of groups; write them in an order of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from fastrank_eval._lib.array_codes import (
+    Arrays,
+    byte_shuffle,
+    byte_unshuffle,
+    delta_decode,
+    delta_encode,
+    narrow,
+)
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.stats.auc_variance import Placements, ScoredRows, cluster_variance
+from fastrank_eval.stats.intervals import carriers
+from fastrank_eval.stats.row_sums import RowSums
+from fastrank_eval.stats.score_table import distinct_codes, scores_of, sortable_codes
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
+
+__all__ = ["rows_from_arrays", "rows_to_arrays"]
+
+
+_SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS, _FOURTH = range(4)
+
+
+class ClusteredScores:
+    """Scores of all rows and their groups; threads may add at the same time.
+
+    Parameters
+    ----------
+    weighted : bool
+        Whether rows have weights.
+    threads : int
+        Number of threads that add.
+    """
+
+    def __init__(self, weighted: bool, threads: int = 1) -> None:
+        self.scores = WeightedScores() if weighted else PooledScores(threads)
+        self._lock = threading.Lock()
+        self._chunks: list[ScoredRows] = []
+
+    def add(
+        self,
+        score: np.ndarray,
+        positive: np.ndarray,
+        weight: np.ndarray | None,
+        starts: np.ndarray,
+        token: object = None,
+    ) -> None:
+        """Add whole groups.
+
+        Parameters
+        ----------
+        score, positive, weight
+            As for `PooledScores` or `WeightedScores`.
+        starts : ndarray of int64, shape (groups + 1,)
+            First row of each group, then the number of rows.
+        token : object
+            A mark of these groups: the same object for every model.
+        """
+        if weight is not None:
+            # A row of weight 0 has no class. A score without positives is not among the steps.
+            positive = positive[weight[positive] > 0]
+        self.scores.add(score, positive, weight)  # type: ignore[arg-type]
+        chunk = ScoredRows(
+            frozen(sortable_codes(score)),
+            frozen(positive.copy()),
+            frozen(starts.copy()),
+            None if weight is None else frozen(weight.copy()),
+            token,
+        )
+        with self._lock:
+            self._chunks.append(chunk)
+
+    def merge(self, other: ClusteredScores) -> None:
+        """Add another state and empty it; the order of merging does not matter."""
+        self.scores.merge(other.scores)  # type: ignore[arg-type]
+        with self._lock:
+            self._chunks += other._chunks
+
+    def to_arrays(self) -> Arrays:
+        """Write the rows of each group that has any.
+
+        Returns
+        -------
+        dict of ndarray
+            As `rows_to_arrays` writes one model.
+        """
+        return self.models_to_arrays({"": self})[""]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        return cls.models_from_arrays({"": arrays})[""]
+
+    @staticmethod
+    def models_to_arrays(states: Mapping[str, ClusteredScores]) -> dict[str, Arrays]:
+        """Write the rows of several models, with their groups matched.
+
+        Parameters
+        ----------
+        states : mapping of str to ClusteredScores
+            By model, with the same groups.
+
+        Returns
+        -------
+        dict of dict of ndarray
+            As `rows_to_arrays`.
+        """
+        weighted = any(isinstance(state.scores, WeightedScores) for state in states.values())
+        return rows_to_arrays(
+            {model: state._chunks for model, state in states.items()}, weighted=weighted
+        )
+
+    @classmethod
+    def models_from_arrays(cls, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Self]:
+        """Read the states that `models_to_arrays` or `to_arrays` wrote."""
+        states = {}
+        for model, chunks in rows_from_arrays(arrays).items():
+            states[model] = state = cls(bool(arrays[model]["weighted"]))
+            for rows in chunks:
+                score = scores_of(rows.codes)
+                state.scores.add(score, rows.positive, rows.weight)  # type: ignore[arg-type]
+            state._chunks = chunks
+        return states
+
+    def variance(self, area: float, in_order: InOrder = map) -> tuple[float, int, float]:
+        """Compute the variance of the AUC with groups as clusters.
+
+        Parameters
+        ----------
+        area : float
+            The AUC.
+        in_order : callable
+            Maps a function over jobs, in threads.
+
+        Returns
+        -------
+        variance : float
+            NaN with fewer than two clusters that have rows of a class.
+        clusters : int
+            Groups that have rows of a weight above 0.
+        carriers : float
+            ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
+        """
+        steps = self.scores.steps(in_order)
+        placements = Placements(steps)
+        sums = RowSums(4)
+
+        def add_up(chunk: ScoredRows) -> tuple[int, int, int]:
+            positive_sums, other_sums, has_positive, has_other = placements.deviations(chunk, area)
+            sums.add(_SQUARES_OF_POSITIVES, positive_sums * positive_sums)
+            sums.add(_SQUARES_OF_OTHERS, other_sums * other_sums)
+            sums.add(_PRODUCTS, positive_sums * other_sums)
+            influence = positive_sums / placements.positives + other_sums / placements.others
+            sums.add(_FOURTH, np.square(influence * influence))
+            return (
+                int(np.count_nonzero(has_positive)),
+                int(np.count_nonzero(has_other)),
+                int(np.count_nonzero(has_positive | has_other)),
+            )
+
+        clusters = [0, 0, 0]
+        for counts in in_order(add_up, self._chunks):
+            clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
+        first, second, both = (sums.total(term) for term in range(3))
+        variance = cluster_variance(
+            (first, second, both),
+            (placements.positives, placements.others),
+            (clusters[0], clusters[1], clusters[2]),
+        )
+        positives, others = placements.positives, placements.others
+        squares = first / positives / positives + second / others / others
+        squares += 2.0 * both / positives / others
+        return variance, clusters[2], carriers(squares, sums.total(_FOURTH))
+
+
+def variance_of_difference(
+    base: ClusteredScores,
+    other: ClusteredScores,
+    areas: tuple[float, float],
+    in_order: InOrder = map,
+) -> tuple[float, int, float]:
+    """Compute the variance of the difference of two models' AUC.
+
+    Parameters
+    ----------
+    base, other : ClusteredScores
+        The states of both models, with the same chunks.
+    areas : tuple of float
+        Their AUC.
+    in_order : callable
+        Maps a function over jobs, in threads.
+
+    Returns
+    -------
+    variance : float
+        NaN with fewer than two clusters that have rows of a class.
+    clusters : int
+        Groups that have rows of either model.
+    carriers : float
+        ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
+    """
+    by_token = {chunk.token: chunk for chunk in other._chunks if chunk.token is not None}
+    if not all(chunk.token in by_token for chunk in base._chunks):
+        # Both are from files that do not match the groups of the two models.
+        return float("nan"), 0, float("nan")
+    placements = [Placements(state.scores.steps(in_order)) for state in (base, other)]
+    sums = RowSums(4)
+
+    def add_up(pair: tuple[ScoredRows, ScoredRows]) -> tuple[int, int, int]:
+        deviations = [
+            each.deviations(chunk, area)
+            for each, chunk, area in zip(placements, pair, areas, strict=True)
+        ]
+        base_sums, other_sums = deviations
+        first = other_sums[0] / placements[1].positives - base_sums[0] / placements[0].positives
+        second = other_sums[1] / placements[1].others - base_sums[1] / placements[0].others
+        sums.add(_SQUARES_OF_POSITIVES, first * first)
+        sums.add(_SQUARES_OF_OTHERS, second * second)
+        sums.add(_PRODUCTS, first * second)
+        influence = first + second
+        sums.add(_FOURTH, np.square(influence * influence))
+        positive, other = base_sums[2] | other_sums[2], base_sums[3] | other_sums[3]
+        return (
+            int(np.count_nonzero(positive)),
+            int(np.count_nonzero(other)),
+            int(np.count_nonzero(positive | other)),
+        )
+
+    clusters = [0, 0, 0]
+    pairs = [(chunk, by_token[chunk.token]) for chunk in base._chunks]
+    for counts in in_order(add_up, pairs):
+        clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
+    totals = sums.total(0), sums.total(1), sums.total(2)
+    variance = cluster_variance(totals, (1.0, 1.0), (clusters[0], clusters[1], clusters[2]))
+    squares = totals[0] + totals[1] + 2.0 * totals[2]
+    return variance, clusters[2], carriers(squares, sums.total(_FOURTH))
+
+
+#: Rows of a chunk of groups from a file. Threads share the chunks.
+_CHUNK_ROWS = 1 << 18
+#: From this many rows for each distinct score on, a file has a list of distinct scores.
+_ROWS_PER_SCORE = 4
+#: The array that marks groups in the same order for all models.
+_IS_MATCHED = "matched"
+
+
+class _Rows(NamedTuple):
+    """One model's rows, group by group.
+
+    Parameters
+    ----------
+    columns : list of ndarray, shape (rows,)
+        Codes of the scores, 0 or 1 for others and positives (uint8) and, if rows have weights,
+        weights (float64).
+    sizes : ndarray of int64, shape (groups,)
+        Rows of each group.
+    """
+
+    columns: list[np.ndarray]
+    sizes: np.ndarray
+
+
+def rows_to_arrays(
+    chunks: Mapping[str, Sequence[ScoredRows]], *, weighted: bool
+) -> dict[str, Arrays]:
+    """Write the rows of each group, by model.
+
+    Parameters
+    ----------
+    chunks : mapping of str to sequence of ScoredRows
+        The chunks of each model. Chunks with the same token have the same groups in the same
+        order.
+    weighted : bool
+        Whether rows have weights.
+
+    Returns
+    -------
+    dict of dict of ndarray
+        ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
+        `ScoreTable.to_arrays`), or ``distinct`` codes and ``which``, the index of each row's code
+        among them, all as differences (see `array_codes`); ``weights`` with shuffled bytes;
+        ``positive``: 0 or 1. Rows of a group ascend. The groups of a single model ascend by size,
+        then by their rows. The matched groups of several models ascend by their rows in each
+        model, models in the order of their names, and ``matched`` is present. A group without rows
+        in one model has the size 0 there. Groups without rows in all models are left out.
+    """
+    models = sorted(chunks)
+    matched = _match_chunks([chunks[model] for model in models]) if len(models) > 1 else None
+    if matched is None:
+        rows_of_models = [_sort_for_file([chunks[model]])[0] for model in models]
+    else:
+        rows_of_models = _sort_for_file(matched)
+    mark = {} if matched is None else {_IS_MATCHED: np.array(1, np.uint8)}
+    saved = {}
+    for model, rows in zip(models, rows_of_models, strict=True):
+        saved[model] = {"weighted": np.array(weighted, np.uint8)}
+        if rows is not None:
+            saved[model] |= {**mark, **_to_arrays(rows)}
+    return saved
+
+
+def rows_from_arrays(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[ScoredRows]]:
+    """Read the chunks that `rows_to_arrays` wrote, by model.
+
+    All models have the same tokens if their groups were matched. Otherwise there are no tokens.
+    """
+    rows = {model: _from_arrays(each) for model, each in arrays.items() if "sizes" in each}
+    chunks: dict[str, list[ScoredRows]] = {model: [] for model in arrays}
+    if rows and len(rows) == len(arrays) and all(_IS_MATCHED in each for each in arrays.values()):
+        sizes = np.max([one.sizes for one in rows.values()], axis=0)
+        tokens: list[object] = []
+        for model, one in rows.items():
+            chunks[model] = _split_chunks(one, _chunk_edges(sizes), tokens)
+    else:
+        for model, one in rows.items():
+            chunks[model] = _split_chunks(one, _chunk_edges(one.sizes), None)
+    return chunks
+
+
+def _match_chunks(models: Sequence[Sequence[ScoredRows]]) -> list[list[ScoredRows]] | None:
+    """Order each model's chunks as the first's; None if tokens differ."""
+    each = [{chunk.token: chunk for chunk in chunks} for chunks in models]
+    tokens = each[0].keys()
+    if None in tokens or any(other.keys() != tokens for other in each):
+        return None
+    return [[by_token[token] for token in tokens] for by_token in each]
+
+
+def _sort_for_file(models: Sequence[Sequence[ScoredRows]]) -> list[_Rows | None]:
+    """Sort the rows of models with equal groups; None without a row."""
+    if not any(len(chunk.codes) for chunks in models for chunk in chunks):
+        return [None for _ in models]
+    all_rows = [_sort_rows(chunks) for chunks in models]
+    order = np.flatnonzero(np.any([rows.sizes > 0 for rows in all_rows], axis=0))
+    for rows in reversed(all_rows):
+        order = _sort_groups(rows, order)
+    return [_take_groups(rows, order) for rows in all_rows]
+
+
+def _sort_rows(chunks: Sequence[ScoredRows]) -> _Rows:
+    """Collect the rows of some chunks, ascending inside each group."""
+    codes = np.concatenate([chunk.codes for chunk in chunks])
+    flags = [np.zeros(len(chunk.codes), np.uint8) for chunk in chunks]
+    for flag, chunk in zip(flags, chunks, strict=True):
+        flag[chunk.positive] = 1
+    columns = [codes, np.concatenate(flags)]
+    weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
+    if weights:
+        columns.append(np.concatenate(weights) + 0.0)
+    sizes = np.concatenate([np.diff(chunk.starts) for chunk in chunks])
+    order = _row_order(columns, sizes)
+    if order is not None:
+        columns = [column[order] for column in columns]
+    return _Rows(columns, sizes)
+
+
+def _row_order(columns: Sequence[np.ndarray], sizes: np.ndarray) -> np.ndarray | None:
+    """Return the order that sorts rows inside groups; None if they are sorted."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    ascends = np.ones(max(len(group) - 1, 0), np.bool_)
+    for column in reversed(columns):
+        ascends = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & ascends)
+    ascends |= group[1:] != group[:-1]
+    return None if ascends.all() else np.lexsort((*reversed(columns), group))
+
+
+def _sort_groups(rows: _Rows, groups: np.ndarray) -> np.ndarray:
+    """Sort groups by their size, then by their rows, stably."""
+    # Rows become bytes of the same order. All groups of one size are compared at once.
+    kinds = [f">u{column.itemsize}" for column in rows.columns]
+    content = np.empty(len(rows.columns[0]), [(str(n), kind) for n, kind in enumerate(kinds)])
+    for n, column in enumerate(rows.columns):
+        content[str(n)] = column.view(f"u{column.itemsize}")
+    first, sizes, order = np.cumsum(rows.sizes) - rows.sizes, rows.sizes[groups], []
+    for size in np.unique(sizes).tolist():
+        same_size = groups[sizes == size]
+        if size:
+            rows_taken = first[same_size][:, None] + np.arange(size)
+            row_bytes = content[rows_taken].reshape(-1).view(f"S{size * content.itemsize}")
+            same_size = same_size[np.argsort(row_bytes, kind="stable")]
+        order.append(same_size)
+    return np.concatenate(order)
+
+
+def _take_groups(rows: _Rows, groups: np.ndarray) -> _Rows:
+    """Take the rows of some groups, in this order."""
+    first, sizes = np.cumsum(rows.sizes) - rows.sizes, rows.sizes[groups]
+    skipped = first[groups] - (np.cumsum(sizes) - sizes)
+    rows_taken = np.repeat(skipped, sizes) + np.arange(sizes.sum())
+    return _Rows([column[rows_taken] for column in rows.columns], sizes)
+
+
+def _to_arrays(rows: _Rows) -> Arrays:
+    codes, positive, *weight = rows.columns
+    arrays = {"sizes": narrow(rows.sizes), "positive": positive}
+    distinct, _ = distinct_codes(codes)
+    if _ROWS_PER_SCORE * len(distinct) > len(codes):
+        arrays["codes"] = delta_encode(codes)
+    else:
+        which = narrow(np.searchsorted(distinct, codes))
+        arrays |= {"distinct": delta_encode(distinct), "which": delta_encode(which)}
+    return {**arrays, "weights": byte_shuffle(weight[0])} if weight else arrays
+
+
+def _from_arrays(arrays: Mapping[str, np.ndarray]) -> _Rows:
+    """Read the rows that `_to_arrays` wrote."""
+    if "codes" in arrays:
+        codes = delta_decode(arrays["codes"])
+    else:
+        codes = delta_decode(arrays["distinct"])[delta_decode(arrays["which"])]
+    columns = [codes, arrays["positive"]]
+    if "weights" in arrays:
+        columns.append(byte_unshuffle(arrays["weights"], "f"))
+    rows = _Rows(columns, arrays["sizes"].astype(np.int64))
+    # Checked here: the kernels that read these rows check no bounds.
+    if any(column.shape != codes.shape for column in columns) or (
+        rows.sizes.ndim != 1 or rows.sizes.min(initial=0) < 0 or rows.sizes.sum() != len(codes)
+    ):
+        raise ValueError("sizes of groups and rows of clustered scores contradict each other")
+    return rows
+
+
+def _chunk_edges(sizes: np.ndarray) -> list[int]:
+    """Return the groups at which chunks begin, and the number of groups."""
+    starts = np.append(0, np.cumsum(sizes))
+    cuts = np.searchsorted(starts, np.arange(_CHUNK_ROWS, starts[-1], _CHUNK_ROWS))
+    return np.unique(np.concatenate([[0], cuts, [len(sizes)]])).tolist()
+
+
+def _split_chunks(
+    rows: _Rows, edges: Sequence[int], tokens: list[object] | None
+) -> list[ScoredRows]:
+    """Split rows into chunks at these groups.
+
+    Chunk i gets token i, if there are tokens. Missing tokens are appended to the list.
+    """
+    codes, positive, *weight = rows.columns
+    starts = np.append(0, np.cumsum(rows.sizes))
+    chunks = []
+    for number, (lo, hi) in enumerate(pairwise(edges)):
+        here = slice(int(starts[lo]), int(starts[hi]))
+        if tokens is not None and number == len(tokens):
+            tokens.append(object())
+        chunks.append(
+            ScoredRows(
+                frozen(codes[here]),
+                frozen(np.flatnonzero(positive[here])),
+                frozen(starts[lo : hi + 1] - starts[lo]),
+                frozen(weight[0][here]) if weight else None,
+                None if tokens is None else tokens[number],
+            )
+        )
+    return chunks

@@ -1,0 +1,442 @@
+"""Add numbers and products of two numbers exactly, by slice.
+
+A double is an integer of 53 bits times a power of two. A product of two has 106 bits. All of these
+bits are added to digits of 32 bits. So the sum is exact and does not depend on the order. Products
+of three or four numbers are rounded to doubles first. Digits exist only for the powers of two that
+occur.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+
+from fastrank_eval._lib.array_codes import Arrays, delta_decode, delta_encode
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.jit import kernel, scratch
+
+#: Sums of numbers are multiples of 2**-UNIT, sums of products of two of 2**-(2 * UNIT).
+UNIT = 1074
+#: Without slices every group is added to the first row of sums.
+NO_SLICES = frozen(np.empty(0, np.int64))
+#: Additions before digits are carried: each changes a digit by less than 2**34.
+_ADDITIONS = 1 << 28
+#: The exponent of the largest doubles. Infinities and NaN have one more.
+_LARGEST = 2045
+#: More digits than the product of two largest doubles has.
+_DIGITS = 256
+
+
+def take_rows(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Take rows of a table; zeros for -1 and for missing rows."""
+    selection = np.zeros((len(rows), *table.shape[1:]), table.dtype)
+    present = (rows >= 0) & (rows < len(table))
+    selection[present] = table[rows[present]]
+    return selection
+
+
+class ExactSums:
+    """Exact sums of terms (numbers or products), with a row for each slice.
+
+    Parameters
+    ----------
+    terms : sequence of tuple of int
+        For each term, the rows of its one to four factors in the numbers that `add` takes.
+
+    Attributes
+    ----------
+    digits : ndarray of int64, shape (terms, slices, digits)
+        To base 2**32, the least significant first.
+    lowest : int
+        The first digit is worth 2**(32 * lowest - 2 * UNIT).
+
+    Examples
+    --------
+    The sum of x, and the sum of x times y.
+
+    >>> sums = ExactSums([(0,), (0, 1)])
+    >>> for x, y in (([1e300, 1.0], [2.0, 3.0]), ([-1e300, 2.0**-60], [2.0, 1.0])):
+    ...     _ = sums.add(np.array([x, y]))
+    >>> [float(sums.fraction(term)) for term in range(2)]
+    [1.0, 3.0]
+    """
+
+    def __init__(self, terms: Sequence[tuple[int, ...]]) -> None:
+        self.terms = tuple(terms)
+        self._factors = _factors_of(self.terms)
+        self.lowest = 0
+        self.digits = np.zeros((len(self.terms), 1, 0), np.int64)
+        # Additions to the digits since they were carried.
+        self._added = 0
+
+    def add(self, numbers: np.ndarray, slices: np.ndarray = NO_SLICES) -> bool:
+        """Add every term of every group; skip groups whose first number is NaN.
+
+        Parameters
+        ----------
+        numbers : ndarray of float64, shape (numbers, groups)
+        slices : ndarray of int64, shape (groups,), or (0,)
+            The row of sums of each group; an empty array means the first row for all.
+
+        Returns
+        -------
+        bool
+            Whether all numbers were finite; otherwise nothing was added.
+        """
+        numbers = frozen(np.ascontiguousarray(numbers, np.float64).view())
+        bits = numbers.view(np.int64)
+        exponents, limits = np.empty((len(numbers), 2), np.int64), np.empty(4, np.int64)
+        _digit_range(bits, self._factors, exponents, limits)
+        lowest, highest, largest, has_nan = limits.tolist()
+        if largest > _LARGEST:
+            return False
+        if len(slices):
+            self.ensure_slices(int(slices.max()) + 1)
+        if highest < 0:
+            return True
+        self._ensure_digits(lowest, highest)
+        groups = numbers.shape[1]
+        if self._added + groups > _ADDITIONS:
+            self.carry()
+        self._added += groups
+        rounded = scratch("rounded products", groups, np.float64)
+        _add_terms(
+            numbers, bits, bool(has_nan), self._factors, slices, self.lowest,
+            rounded, rounded.view(np.int64), self.digits,
+        )  # fmt: skip
+        return True
+
+    def add_integers(self, term: int, numbers: np.ndarray) -> None:
+        """Add an integer to one term of each of the first rows.
+
+        Parameters
+        ----------
+        term : int
+        numbers : ndarray of int64, shape (slices,)
+            At least 0.
+        """
+        here = np.flatnonzero(numbers)
+        if not len(here):
+            return
+        # Two doubles (52 bits and the rest), each times as many ones as there are other factors.
+        upper = numbers[here] >> 52 << 52
+        halves = np.concatenate([numbers[here] - upper, upper]).astype(np.float64)
+        factors = len(self.terms[term])
+        values = np.ones((factors, len(halves)))
+        values[0] = halves
+        single = ExactSums([tuple(range(factors))])
+        single.add(values, np.concatenate([here, here]))
+        sums = ExactSums(self.terms)
+        sums.lowest, sums._added = single.lowest, single._added
+        sums.digits = np.zeros((len(self.terms), *single.digits.shape[1:]), np.int64)
+        sums.digits[term] = single.digits[0]
+        self.merge(sums)
+
+    def ensure_slices(self, slices: int) -> None:
+        """Allocate rows for at least this many slices."""
+        terms, current, digits = self.digits.shape
+        if slices > current:
+            larger = np.zeros((terms, max(slices, 2 * current), digits), np.int64)
+            larger[:, :current] = self.digits
+            self.digits = larger
+
+    def _ensure_digits(self, lowest: int, highest: int) -> None:
+        """Allocate the digits `lowest` to `highest`."""
+        terms, slices, current = self.digits.shape
+        if current and self.lowest <= lowest and highest < self.lowest + current:
+            return
+        if current:
+            # The last digit has the sign and may exceed 32 bits.
+            self.carry()
+            lowest, highest = min(lowest, self.lowest), max(highest, self.lowest + current)
+        larger = np.zeros((terms, slices, highest - lowest + 1), np.int64)
+        if current:
+            first = self.lowest - lowest
+            larger[:, :, first : first + current] = self.digits
+        self.lowest, self.digits = lowest, larger
+
+    def carry(self) -> None:
+        """Carry until every digit but the last has 32 bits; the last has the sign."""
+        for digit in range(self.digits.shape[2] - 1):
+            self.digits[:, :, digit + 1] += self.digits[:, :, digit] >> 32
+            self.digits[:, :, digit] &= 0xFFFFFFFF
+        self._added = 0
+
+    def merge(self, other: ExactSums) -> None:
+        """Add other sums slice by slice; the order of merging does not matter."""
+        slices, digits = other.digits.shape[1:]
+        self.ensure_slices(slices)
+        if not digits:
+            return
+        if self._added + other._added > _ADDITIONS:
+            self.carry()
+            other.carry()
+        self._ensure_digits(other.lowest, other.lowest + digits - 1)
+        first = other.lowest - self.lowest
+        self.digits[:, :slices, first : first + digits] += other.digits
+        self._added += other._added + 1
+
+    def take(self, slices: np.ndarray) -> ExactSums:
+        """Take the sums of some slices, in this order; zeros for -1."""
+        selection = ExactSums(self.terms)
+        selection.lowest, selection._added = self.lowest, self._added
+        selection.digits = np.stack([take_rows(sums, slices) for sums in self.digits])
+        return selection
+
+    def units(self, term: int, row: int = 0) -> int:
+        """Return a sum as an integer in the unit of its term (see `UNIT`)."""
+        slices, digits = self.digits.shape[1:]
+        if row >= slices or not digits:
+            return 0
+        if self._added:
+            self.carry()
+        sums = self.digits[term, row]
+        total = int(sums[-1])
+        if digits > 1:
+            rest = int.from_bytes(sums[:-1].astype("<u4").tobytes(), "little")
+            total = (total << (32 * (digits - 1))) + rest
+        shift = 32 * self.lowest + self._unit(term) - 2 * UNIT
+        # No number has bits below its unit.
+        return total << shift if shift >= 0 else total >> -shift
+
+    def fraction(self, term: int, row: int = 0) -> Fraction:
+        """Return a sum as a fraction."""
+        return Fraction(self.units(term, row), 1 << self._unit(term))
+
+    def total(self, term: int, row: int = 0) -> float:
+        """Return a sum, rounded once; inf above the largest double."""
+        return quotient(self.units(term, row), 1 << self._unit(term))
+
+    def _unit(self, term: int) -> int:
+        return 2 * UNIT if len(self.terms[term]) == 2 else UNIT
+
+    def to_arrays(self, name: str, slices: int) -> Arrays:
+        """Write the sums as arrays.
+
+        The arrays do not depend on order, threads or batches.
+
+        Parameters
+        ----------
+        name : str
+            Prefix of the arrays' names.
+        slices : int
+            Number of slices.
+
+        Returns
+        -------
+        dict of ndarray
+            ``name.digits`` (int64): the nonzero digits of each magnitude, times its sign;
+            ``name.at``: their indices in an array of shape (terms, slices, 256), ascending, as
+            differences (see `array_codes`).
+        """
+        self.carry()
+        digits = self.digits.copy()
+        if digits.shape[2]:
+            negative = digits[:, :, -1] < 0
+            mirror = ExactSums(self.terms)
+            mirror.digits = np.where(negative[:, :, None], -digits, digits)
+            mirror.carry()
+            digits = np.where(negative[:, :, None], -mirror.digits, mirror.digits)
+        term, row, digit = np.nonzero(digits)
+        indices = (term * slices + row) * _DIGITS + digit + self.lowest
+        return {
+            f"{name}.at": delta_encode(indices.astype(np.uint64)),
+            f"{name}.digits": digits[term, row, digit],
+        }
+
+    @classmethod
+    def from_arrays(
+        cls,
+        terms: Sequence[tuple[int, ...]],
+        arrays: Mapping[str, np.ndarray],
+        name: str,
+        slices: int,
+    ) -> Self:
+        """Read the sums that `to_arrays` wrote.
+
+        Parameters
+        ----------
+        terms : sequence of tuple of int
+        arrays : mapping
+        name : str
+        slices : int
+            Number of slices.
+        """
+        sums = cls(terms)
+        sums_row, digit = np.divmod(delta_decode(arrays[f"{name}.at"]).astype(np.int64), _DIGITS)
+        term, row = np.divmod(sums_row, max(slices, 1))
+        lowest = int(digit.min()) if len(digit) else 0
+        digits = int(digit.max()) + 2 - lowest if len(digit) else 0
+        sums.lowest, sums._added = lowest, 1
+        sums.digits = np.zeros((len(sums.terms), slices, digits), np.int64)
+        sums.digits[term, row, digit - lowest] = arrays[f"{name}.digits"]
+        return sums
+
+
+def quotient(numerator: int, denominator: int) -> float:
+    """Divide integers, rounded once; inf with a sign above the largest double."""
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return -math.inf if numerator < 0 else math.inf
+
+
+def _factors_of(terms: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """Make an array with the factors of each term in a row, padded with -1."""
+    factors = np.full((len(terms), 4), -1, np.int64)
+    for row, factor_rows in zip(factors, terms, strict=True):
+        row[: len(factor_rows)] = factor_rows
+    return frozen(factors)
+
+
+@kernel
+def _digit_range(bits, factors, exponents, limits):  # type: ignore[no-untyped-def]
+    """Find the lowest and the highest digit of the terms of numbers.
+
+    The next two limits are the largest exponent of any number, and whether the first number of a
+    group is NaN (such a group is skipped).
+    """
+    infinite = np.int64(0x7FF0000000000000)
+    limits[2] = -1
+    limits[3] = 0
+    for k in range(bits.shape[0]):
+        # The least of size - 1, so that 0 becomes the largest.
+        least = np.int64(0x7FFFFFFFFFFFFFFF)
+        most = np.int64(0)
+        for g in range(bits.shape[1]):
+            size = bits[k, g] & 0x7FFFFFFFFFFFFFFF
+            if bits[0, g] & 0x7FFFFFFFFFFFFFFF > infinite:
+                size = np.int64(0)
+                limits[3] = 1
+            most = max(most, size)
+            least = min(least, (size - 1) & 0x7FFFFFFFFFFFFFFF)
+        exponents[k, 0] = 2046
+        exponents[k, 1] = -1
+        if most > 0:
+            exponents[k, 0] = max(((least + 1) >> 52) - 1, 0)
+            exponents[k, 1] = max((most >> 52) - 1, 0)
+            limits[2] = max(limits[2], exponents[k, 1])
+    limits[0] = _DIGITS
+    limits[1] = -1
+    for term in range(factors.shape[0]):
+        low = 0
+        high = 0
+        products = -1
+        has_values = True
+        for factor in range(4):
+            k = factors[term, factor]
+            if k >= 0:
+                products += 1
+                has_values = has_values and exponents[k, 1] >= 0
+                low += exponents[k, 0]
+                high += exponents[k, 1]
+        if not has_values:
+            continue
+        if products != 1:
+            # The mantissas of n numbers have n * 53 bits before rounding.
+            low = int(min(max(low - products * UNIT, 0), _LARGEST)) + UNIT
+            high = int(min(max(high - products * (UNIT - 53), 0), _LARGEST)) + UNIT
+        # A product ends four digits above its lowest. One more digit is for carries.
+        limits[0] = min(limits[0], low >> 5)
+        limits[1] = max(limits[1], (high >> 5) + 5)
+
+
+@kernel
+def _add_terms(  # type: ignore[no-untyped-def]
+    numbers, bits, has_nan, factors, slices, lowest, rounded, rounded_bits, digits
+):
+    for term in range(factors.shape[0]):
+        a = factors[term, 0]
+        b = factors[term, 1]
+        c = factors[term, 2]
+        d = factors[term, 3]
+        if b < 0:
+            _add_numbers(bits[0], has_nan, bits[a], slices, lowest, digits[term])
+        elif c < 0:
+            _add_products(bits[0], has_nan, bits[a], bits[b], slices, lowest, digits[term])
+        else:
+            for g in range(numbers.shape[1]):
+                product = numbers[a, g] * numbers[b, g]
+                product *= numbers[c, g] * numbers[d, g] if d >= 0 else numbers[c, g]
+                # Clip overflow to the largest double; NaN (0 times inf) becomes 0.
+                product = product if product == product else 0.0
+                rounded[g] = max(min(product, 1.7976931348623157e308), -1.7976931348623157e308)
+            _add_numbers(bits[0], has_nan, rounded_bits, slices, lowest, digits[term])
+
+
+@kernel
+def _add_numbers(first, has_nan, bits, slices, lowest, sums):  # type: ignore[no-untyped-def]
+    # Unsigned indices: Numba need not test for negative ones.
+    row = np.uint64(0)
+    offset = UNIT - 32 * lowest
+    for g in range(first.shape[0]):
+        if has_nan and first[g] & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
+            continue
+        b = bits[g]
+        size = b & 0xFFFFFFFFFFFFF
+        position = offset
+        exponent = (b >> 52) & 0x7FF
+        if exponent > 0:
+            size |= 1 << 52
+            position += exponent - 1
+        if b < 0:
+            size = -size
+        if slices.shape[0] > 0:
+            row = np.uint64(slices[g])
+        # 53 bits shifted by 0 to 31 fit three digits. The last has the sign.
+        if size == 0:
+            position = 0
+        shift = position & 31
+        digit = np.uint64(position >> 5)
+        lower = (size & 0xFFFFFFFF) << shift
+        upper = (size >> 32) << shift
+        sums[row, digit] += lower & 0xFFFFFFFF
+        sums[row, digit + np.uint64(1)] += (lower >> 32) + (upper & 0xFFFFFFFF)
+        sums[row, digit + np.uint64(2)] += upper >> 32
+
+
+@kernel
+def _add_products(first, has_nan, x, y, slices, lowest, sums):  # type: ignore[no-untyped-def]
+    row = np.uint64(0)
+    for g in range(first.shape[0]):
+        if has_nan and first[g] & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
+            continue
+        a = x[g]
+        b = y[g]
+        p = a & 0xFFFFFFFFFFFFF
+        q = b & 0xFFFFFFFFFFFFF
+        position = -32 * lowest
+        exponent = (a >> 52) & 0x7FF
+        if exponent > 0:
+            p |= 1 << 52
+            position += exponent - 1
+        exponent = (b >> 52) & 0x7FF
+        if exponent > 0:
+            q |= 1 << 52
+            position += exponent - 1
+        if slices.shape[0] > 0:
+            row = np.uint64(slices[g])
+        # Parts of 27 and 26 bits, so that no product exceeds 63 bits.
+        low = (p & 0x7FFFFFF) * (q & 0x7FFFFFF)
+        middle = (low >> 27) + (p & 0x7FFFFFF) * (q >> 27) + (p >> 27) * (q & 0x7FFFFFF)
+        high = (middle >> 27) + (p >> 27) * (q >> 27)
+        low = (low & 0x7FFFFFF) | ((middle & 0x7FFFFFF) << 27)
+        if p == 0 or q == 0:
+            position = 0
+        shift = position & 31
+        digit = np.uint64(position >> 5)
+        sign = -1 if (a ^ b) < 0 else 1
+        # 32 bits of the product each (fewer in the last), shifted by 0 to 31, fit five digits.
+        one = (sign * (low & 0xFFFFFFFF)) << shift
+        two = (sign * ((low >> 32) | ((high & 0x3FF) << 22))) << shift
+        three = (sign * ((high >> 10) & 0xFFFFFFFF)) << shift
+        four = (sign * (high >> 42)) << shift
+        sums[row, digit] += one & 0xFFFFFFFF
+        sums[row, digit + np.uint64(1)] += (one >> 32) + (two & 0xFFFFFFFF)
+        sums[row, digit + np.uint64(2)] += (two >> 32) + (three & 0xFFFFFFFF)
+        sums[row, digit + np.uint64(3)] += (three >> 32) + (four & 0xFFFFFFFF)
+        sums[row, digit + np.uint64(4)] += four >> 32

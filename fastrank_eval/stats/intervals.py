@@ -1,0 +1,466 @@
+"""Compute standard errors and confidence intervals from sums over groups.
+
+Groups are independent clusters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fastrank_eval._lib.elementary import atan, erfc, exp, inverse_normal, log, log1p
+from fastrank_eval.stats.exact import quotient
+
+#: Results warn below this effective number of groups.
+FEW_GROUPS = 40
+#: From this many degrees of freedom on, the expansion of Student's t is exact to the last digits.
+_EXPANSION_DEGREES = 1000
+#: A sum of fourth powers below this share of its terms is mostly rounding.
+_LEAST_SHARE = 2.0**-40
+#: Gamma(a + 1/2) / (sqrt(a) Gamma(a)) in powers of 1 / a, the highest first.
+_GAMMA_STEP = (869 / 4194304, -399 / 262144, -21 / 32768, 5 / 1024, 1 / 128, -1 / 8, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Exact sums over groups of weights w and weighted values p = w A.
+
+    Parameters
+    ----------
+    groups : int
+        Number of groups.
+    values, weights : int
+        Sums of p and of w, in the same unit.
+    squares : int
+        Sum of p squared, in the square of that unit.
+    products, squared_weights : int or None
+        Sums of p w and of w squared; None where every weight is 1.
+    unit : int
+        The unit is 2**-unit.
+    fourth : tuple of float
+        Sums of p^4, p^3 w, p^2 w^2, p w^3 and w^4, each term rounded.
+    """
+
+    groups: int
+    values: int
+    weights: int
+    squares: int
+    products: int | None
+    squared_weights: int | None
+    unit: int
+    fourth: tuple[float, ...]
+
+    def support(self) -> Support:
+        """Return the groups behind the variance of ``sum of p / sum of w``."""
+        if not self.weights:
+            return Support(self.groups)
+        mean = self.values / self.weights
+        influence = carriers_of_difference(
+            quotient(self.deviations(), self.weights**2 << (2 * self.unit)), self.fourth, mean
+        )
+        return Support(self.groups, self.carriers_by_weight(), influence)
+
+    def support_of_sum(self) -> Support:
+        """Return the groups behind the variance of ``sum of p``."""
+        if self.products is not None or not self.groups:
+            return Support(self.groups)
+        return self.support()
+
+    def carriers_by_weight(self) -> float:
+        """Return ``(sum of w^2)^2 / sum of w^4``: the number of groups if w is 1."""
+        if self.squared_weights is None:
+            return float(self.groups)
+        return carriers(quotient(self.squared_weights, 1 << (2 * self.unit)), self.fourth[4])
+
+    def error_of_mean(self) -> float:
+        """Compute the standard error of ``sum of p / sum of w``.
+
+        NaN below two groups.
+
+        ``sqrt(U / (U - 1) * sum of w^2 (A - mean)^2) / sum of w`` of U groups: the variance of a
+        ratio of sums over independent clusters, linearised.
+
+        References
+        ----------
+        Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
+        """
+        if self.groups < 2 or not self.weights:
+            return math.nan
+        return root_of_quotient(
+            self.deviations() * self.groups, (self.groups - 1) * self.weights**4
+        )
+
+    def deviations(self) -> int:
+        """Compute ``(sum of w)^2 * sum of (p - mean w)^2``, in unit^4."""
+        p, w = self.values, self.weights
+        if self.products is None or self.squared_weights is None:
+            # All weights are 1: w is the number of groups, in the unit of p.
+            return (self.groups * self.squares - p * p) * (w * w // self.groups)
+        return self.squares * w * w - 2 * p * w * self.products + p * p * self.squared_weights
+
+    def error_of_sum(self) -> float:
+        """Compute the standard error of ``sum of p`` over fixed groups.
+
+        ``sqrt(U / (U - 1) * sum of (p - mean of p)^2)`` of U groups; NaN below two groups.
+        """
+        if self.groups < 2:
+            return math.nan
+        deviations = self.groups * self.squares - self.values**2
+        return root_of_quotient(deviations, (self.groups - 1) << (2 * self.unit))
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The effective number of groups behind a variance.
+
+    A variance is a sum of u^2 over groups with influences u. If few groups have nearly all of it,
+    it is as uncertain as a variance of few groups. ``(sum of u^2)^2 / sum of u^4`` is the number of
+    groups that carry it (its carriers). ``(sum of w^2)^2 / sum of w^4`` is a second estimate, by
+    the weights w of the groups: it assumes that groups of equal weight vary alike, and is less
+    sensitive to the groups of this sample.
+
+    Parameters
+    ----------
+    groups : int
+        Independent clusters.
+    weights : float
+        Carriers by weight; NaN if unknown.
+    influence : float
+        Carriers by influence; NaN if unknown.
+    difference : bool
+        Whether the variance is that of a difference of two models. Its influences lie about 0 and
+        show their tail. If it is not NaN, it alone determines the degrees of freedom.
+
+    References
+    ----------
+    Satterthwaite (1946), doi:10.2307/3002019; Imbens & Kolesar (2016), doi:10.1162/REST_a_00552.
+
+    Examples
+    --------
+    >>> Support(100).degrees, Support(100, weights=20.0).degrees
+    (99.0, 50.0)
+    """
+
+    groups: int
+    weights: float = math.nan
+    influence: float = math.nan
+    difference: bool = False
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variance, from 1 to ``groups - 1``."""
+        by_influence = self._satterthwaite(self.influence)
+        if self.difference and not math.isnan(self.influence):
+            return by_influence
+        return min(self._satterthwaite(self.weights), by_influence)
+
+    @property
+    def effective_groups(self) -> float:
+        """Groups of equal weight with an equally certain variance."""
+        if not self.groups:
+            return 0.0
+        by_weight = float(self.groups) if math.isnan(self.weights) else self.weights
+        return min(float(self.groups), by_weight, 1.0 + self._satterthwaite(self.influence))
+
+    def _satterthwaite(self, carriers: float) -> float:
+        """Compute the degrees of freedom from the kurtosis ``groups / carriers``."""
+        most = max(self.groups - 1.0, 1.0)
+        if math.isnan(carriers) or carriers >= self.groups:
+            return most
+        return min(max(2.0 / (1.0 / carriers - 1.0 / self.groups), 1.0), most)
+
+
+def carriers(squares: float, fourth: float) -> float:
+    """Compute ``(sum of x^2)^2 / sum of x^4``, at least 1; NaN if undefined.
+
+    Parameters
+    ----------
+    squares, fourth : float
+        The two sums.
+    """
+    if not (squares > 0 and fourth > 0):
+        return math.nan
+    # With exponents apart, so that the square does not overflow.
+    (above, p), (below, q) = math.frexp(squares), math.frexp(fourth)
+    shift = 2 * p - q
+    return max(math.ldexp(above * above / below, shift), 1.0) if abs(shift) < 1000 else math.nan
+
+
+def carriers_of_difference(squares: float, fourth: Sequence[float], slope: float) -> float:
+    """Compute ``(sum of u^2)^2 / sum of u^4`` of ``u = x - slope y``.
+
+    Parameters
+    ----------
+    squares : float
+        The sum of u^2.
+    fourth : sequence of float
+        Sums of x^4, x^3 y, x^2 y^2, x y^3 and y^4.
+    slope : float
+
+    Returns
+    -------
+    float
+        At least 1; NaN if rounding dominates the sum of fourth powers.
+    """
+    terms, factor = [], 1.0
+    for binomial, power in zip((1.0, -4.0, 6.0, -4.0, 1.0), fourth, strict=True):
+        terms.append(binomial * factor * power)
+        factor *= slope
+    if not all(map(math.isfinite, terms)):
+        return math.nan
+    total = math.fsum(terms)
+    if total <= _LEAST_SHARE * math.fsum(map(abs, terms)):
+        return math.nan
+    return carriers(squares, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """The standard error and the confidence interval of a value.
+
+    Parameters
+    ----------
+    se : float
+        Standard error; NaN if unknown.
+    low, high : float
+        Confidence interval; NaN if `se` is NaN.
+    effective_groups : float
+        NaN if the value does not depend on groups.
+    caution : str or None
+        Why there is no standard error, or ``"few_groups"`` if the interval is approximate.
+    """
+
+    se: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    effective_groups: float = math.nan
+    caution: str | None = None
+
+
+def t_interval(value: float, se: float, support: Support, confidence: float) -> Uncertainty:
+    """Compute the confidence interval of a value by Student's t.
+
+    Its ends may lie outside the range of the measure.
+
+    Parameters
+    ----------
+    value, se : float
+    support : Support
+        The groups behind `se`.
+    confidence : float
+        In ]0, 1[.
+    """
+    effective_groups = support.effective_groups
+    if support.groups < 2:
+        caution = "one_group" if support.groups else None
+        return Uncertainty(effective_groups=effective_groups, caution=caution)
+    if math.isnan(se):
+        return Uncertainty(effective_groups=effective_groups)
+    half_width = t_quantile(confidence, support.degrees) * se
+    caution = "few_groups" if effective_groups < FEW_GROUPS else None
+    return Uncertainty(se, value - half_width, value + half_width, effective_groups, caution)
+
+
+def exponential_interval(logs: Uncertainty, mean: float) -> Uncertainty:
+    """Compute the interval of ``exp(mean)`` from that of a mean of logarithms.
+
+    The standard error is ``exp(mean) * se`` (delta method). The ends of the interval are the
+    exponentials of the ends for the mean. So it is not symmetric and never below zero. Values above
+    the largest double are inf.
+    """
+    return Uncertainty(
+        exp(mean) * logs.se,
+        exp(logs.low),
+        exp(logs.high),
+        logs.effective_groups,
+        logs.caution,
+    )
+
+
+def normal_quantile(confidence: float) -> float:
+    """Compute the z with P(abs(Z) < z) = `confidence`, for a normal Z."""
+    # For the double before 1, half of the sum would round to 1.
+    return inverse_normal(min((1 + confidence) / 2, math.nextafter(1.0, 0.0)))
+
+
+@lru_cache(maxsize=4096)
+def t_quantile(confidence: float, degrees: float) -> float:
+    """Compute the t with P(abs(T) < t) = `confidence`, for Student's T.
+
+    Parameters
+    ----------
+    confidence : float
+        In ]0, 1[.
+    degrees : float
+        Degrees of freedom, at least 1.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    Abramowitz & Stegun (1964), 26.7.3 to 26.7.5.
+    """
+    x = normal_quantile(confidence)
+    n = float(degrees)
+    if degrees >= _EXPANSION_DEGREES:
+        s = x * x
+        return x * (
+            1
+            + (s + 1) / (4 * n)
+            + ((5 * s + 16) * s + 3) / (96 * n * n)
+            + (((3 * s + 19) * s + 17) * s - 15) / (384 * n * n * n)
+            + ((((79 * s + 776) * s + 1482) * s - 1920) * s - 945) / (92160 * n * n * n * n)
+        )
+    # The probability is concave in t and the start is too small: Newton's steps never overshoot.
+    log_density = log(_gamma_step(n / 2)) - log(n * math.pi) / 2
+    t, is_integer = x, n.is_integer()
+    # For fractional degrees the probability is accurate to 1e-11.
+    tolerance = 1e-15 if is_integer else 1e-11
+    for _ in range(200):
+        density = 2 * exp(log_density - (n + 1) / 2 * log1p(t * t / n))
+        within = _probability_within(t, int(n)) if is_integer else 1 - t_tail(t, n)
+        step = (confidence - within) / density
+        t += step
+        if step <= tolerance * t:
+            break
+    return t
+
+
+def t_tail(t: float, degrees: float) -> float:
+    """Compute the two-sided p-value of a t statistic: P(abs(T) >= abs(t)).
+
+    The regularised incomplete beta function ``I_x(degrees / 2, 1 / 2)`` at
+    ``x = degrees / (degrees + t^2)``, by a continued fraction, or near 0 by the series of the
+    complement. The relative error is at most 1e-11, down to 1e-300.
+
+    Parameters
+    ----------
+    t : float
+        The probability is 0 if it is infinite.
+    degrees : float
+        Degrees of freedom, at least 1.
+
+    Returns
+    -------
+    float
+        NaN if `t` is NaN.
+
+    References
+    ----------
+    Abramowitz & Stegun (1964), 26.5.8 and 26.7.1.
+    """
+    if math.isnan(t):
+        return t
+    if math.isinf(t):
+        return 0.0
+    n, u = float(degrees), abs(t) / math.sqrt(degrees)
+    # u^2 / (1 + u^2) and log(1 + u^2), also if the square overflows.
+    far = u > 1e100
+    share = 1.0 if far else u * u / (1 + u * u)
+    log_rest = 2 * log(u) if far else log1p(u * u)
+    density = exp(-n / 2 * log_rest) * math.sqrt(share / math.pi) * _gamma_step(n / 2)
+    if t * t < 2:
+        return 1 - density * _fraction_within(n, share)
+    # The distance of x from the turning point of the distribution, without rounding x first.
+    gap = n / 2 if far else n / 2 * (t * t - 1) / (n + t * t)
+    return density * _fraction_beyond(n / 2, exp(-log_rest), gap)
+
+
+def normal_tail(z: float) -> float:
+    """Compute the two-sided p-value of a z statistic: P(abs(Z) >= abs(z))."""
+    return erfc(abs(z) / math.sqrt(2))
+
+
+def _gamma_step(a: float) -> float:
+    """Compute Gamma(a + 1/2) / Gamma(a).
+
+    A difference of large log-gammas would lose digits.
+    """
+    factor = 1.0
+    while a < 64:
+        factor *= a / (a + 0.5)
+        a += 1
+    series = 0.0
+    for coefficient in _GAMMA_STEP:
+        series = series / a + coefficient
+    return factor * math.sqrt(a) * series
+
+
+def _fraction_within(n: float, y: float) -> float:
+    """Compute P(abs(T) < t) over the density.
+
+    This is ``2 F(1, (n + 1) / 2; 3 / 2; y)``.
+
+    F is the hypergeometric function.
+    """
+    total, term, k = 0.0, 2.0, 0
+    while term > 1e-17 * total:
+        total += term
+        term *= y * (n + 1 + 2 * k) / (3 + 2 * k)
+        k += 1
+    return total
+
+
+def _fraction_beyond(a: float, x: float, gap: float) -> float:
+    """Evaluate the continued fraction of ``I_x(a, 1/2)`` by its convergents.
+
+    They converge fast if ``gap = a - (a + 1/2) x`` is above 0. DiDonato & Morris (1992),
+    doi:10.1145/131766.131776.
+    """
+    above, below = (0.0, 1.0), (1.0, a / (a + 1) * (gap + 1))
+    value = 0.0
+    for m in range(1, 10_000):
+        wide = a + 2 * m - 1
+        link = (a + m - 1) * (a + m - 0.5) / (wide * wide) * m * (0.5 - m) * x * x
+        term = (
+            m
+            + m * (0.5 - m) * x / (a + 2 * m - 1)
+            + (a + m) / (a + 2 * m + 1) * (gap + 1 + m * (2 - x))
+        )
+        above = above[1], term * above[1] + link * above[0]
+        below = below[1], term * below[1] + link * below[0]
+        last, value = value, above[1] / below[1]
+        if abs(value - last) <= 1e-16 * abs(value):
+            break
+        # Only the ratio matters. Without scaling both would overflow.
+        above = above[0] / below[1], above[1] / below[1]
+        below = below[0] / below[1], 1.0
+    return value
+
+
+def _probability_within(t: float, degrees: int) -> float:
+    """Compute P(abs(T) < t) for integer degrees, in closed form."""
+    tangent = t / math.sqrt(degrees)
+    secant = math.sqrt(1 + tangent * tangent)
+    sine, cosine = tangent / secant, 1 / secant
+    square = cosine * cosine
+    odd = degrees % 2
+    term = total = cosine if odd else 1.0
+    for k in range(2 + odd, degrees - 1, 2):
+        term *= square * (k - 1) / k
+        total += term
+    if not odd:
+        return sine * total
+    return 2 / math.pi * (atan(tangent) + sine * total * (degrees > 1))
+
+
+def root_of_quotient(numerator: int, denominator: int) -> float:
+    """Compute ``sqrt(numerator / denominator)``; inf above the largest double.
+
+    Parameters
+    ----------
+    numerator, denominator : int
+        Of any size; at least 0, and above 0.
+    """
+    if not numerator:
+        return 0.0
+    # Enough bits of the quotient that its root has more bits than a double.
+    shift = max(128 + denominator.bit_length() - numerator.bit_length(), 0) // 2 * 2
+    try:
+        return math.isqrt((numerator << shift) // denominator) / (1 << shift // 2)
+    except OverflowError:
+        return math.inf

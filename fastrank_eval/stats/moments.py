@@ -1,0 +1,215 @@
+"""Add terms and their products over groups, for variances.
+
+Each group has a vector of terms, such as its loss, its rows and its positives. Each term and each
+product of two terms is summed over groups, exactly. The variance of any formula of the totals
+follows from these sums.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+
+from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval.stats.exact import UNIT, ExactSums, quotient
+from fastrank_eval.stats.intervals import carriers, root_of_quotient
+
+#: No measure has more terms, even for two models. A file with more is invalid.
+_MOST_TERMS = 64
+
+
+class ClusterMoments:
+    """Exact sums of terms and of their products over groups.
+
+    Threads may add at the same time.
+
+    Parameters
+    ----------
+    terms : int
+        Number of terms of a group.
+    compared : bool
+        Whether the second half of the terms belong to a second model. Then the fourth powers of the
+        difference of both first terms are summed too.
+
+    Examples
+    --------
+    The standard error of ``sum of x / sum of n``, 9 / 12, over three groups.
+
+    >>> moments = ClusterMoments(2)
+    >>> moments.add(np.array([[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]))
+    True
+    >>> moments.clusters
+    3
+    >>> round(moments.error([1 / 12, -9 / 144]), 6)
+    0.072169
+    """
+
+    def __init__(self, terms: int, compared: bool = False) -> None:
+        self.terms, self.compared = terms, compared
+        pairs = [(i, j) for i in range(terms) for j in range(i, terms)]
+        self._terms = (*((i,) for i in range(terms)), *pairs, *[(terms,) * 4] * compared)
+        self._pairs = {pair: terms + index for index, pair in enumerate(pairs)}
+        self._lock = threading.Lock()
+        self._own = threading.local()
+        self._by_thread: list[tuple[ExactSums, list[int]]] = []
+
+    def add(self, terms: np.ndarray) -> bool:
+        """Add groups; groups whose terms are all 0 do not count.
+
+        Parameters
+        ----------
+        terms : ndarray of float64 or int64, shape (terms, groups)
+
+        Returns
+        -------
+        bool
+            Whether every number was finite. If not, the moments are invalid.
+        """
+        if np.isnan(terms[0]).any():
+            return False
+        sums, clusters = self._own_sums()
+        clusters[0] += int(np.count_nonzero(terms.any(axis=0)))
+        if self.compared:
+            terms = np.concatenate([terms, terms[self.terms // 2 :][:1] - terms[:1]])
+        return sums.add(terms)
+
+    def merge(self, other: ClusterMoments) -> None:
+        """Add the moments of other groups; the order of merging does not matter."""
+        with self._lock:
+            self._by_thread += other._by_thread
+
+    def to_arrays(self) -> Arrays:
+        """Write ``terms``, ``compared``, ``clusters`` and the sums."""
+        sums, clusters = self._total()
+        return {
+            "terms": np.array(self.terms, np.int64),
+            "compared": np.array(self.compared, np.uint8),
+            "clusters": np.array(clusters, np.int64),
+            **sums.to_arrays("sums", 1),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the moments that `to_arrays` wrote."""
+        terms = int(arrays["terms"])
+        if not 1 <= terms <= _MOST_TERMS:
+            raise ValueError(f"terms of moments must be 1 to {_MOST_TERMS}, got {terms}")
+        moments = cls(terms, bool(arrays["compared"]))
+        sums = ExactSums.from_arrays(moments._terms, arrays, "sums", 1)
+        moments._by_thread.append((sums, [int(arrays["clusters"])]))
+        return moments
+
+    @property
+    def clusters(self) -> int:
+        """Groups that have a term other than 0."""
+        return sum(clusters[0] for _, clusters in self._by_thread)
+
+    def exact(self) -> tuple[list[int], list[list[int]]]:
+        """Return sums of terms and of their products.
+
+        Returns
+        -------
+        sums : list of int
+            Multiples of 2**-1074.
+        products : list of list of int
+            A symmetric matrix of multiples of 2**-2148.
+        """
+        sums, _ = self._total()
+        terms = range(self.terms)
+        products = [[sums.units(self._pairs[min(i, j), max(i, j)]) for j in terms] for i in terms]
+        return [sums.units(i) for i in terms], products
+
+    def deviations(self) -> list[list[Fraction]]:
+        """Compute ``sum over groups of (x - mean of x)(x - mean of x)'``, exactly.
+
+        Returns
+        -------
+        list of list of Fraction
+            Symmetric; shape (terms, terms). Zeros without a group.
+        """
+        sums, products = self.exact()
+        clusters = max(self.clusters, 1)
+        return [
+            [
+                Fraction(clusters * products[i][j] - x * y, clusters << (2 * UNIT))
+                for j, y in enumerate(sums)
+            ]
+            for i, x in enumerate(sums)
+        ]
+
+    def error(self, gradient: Sequence[float | Fraction]) -> float:
+        """Compute the standard error of a formula of the totals.
+
+        NaN below two groups.
+
+        ``sqrt(U / (U - 1) * g' S g)`` of U groups that have a term, with S = `deviations`: the
+        variance of a formula of sums over independent clusters, linearised. It is computed in
+        integers, so there is no cancellation and it is never below 0. The root is rounded once.
+
+        Parameters
+        ----------
+        gradient : sequence of float or Fraction, shape (terms,)
+            The derivative of the formula by each total, at the totals. The error is NaN if a
+            derivative is not finite.
+
+        Returns
+        -------
+        float
+
+        References
+        ----------
+        Deng, Knoblich & Lu (2018), doi:10.1145/3219819.3219919.
+        """
+        clusters = self.clusters
+        if clusters < 2 or not all(map(math.isfinite, gradient)):
+            return math.nan
+        slopes = [Fraction(slope) for slope in gradient]
+        unit = math.lcm(*(slope.denominator for slope in slopes))
+        integers = [int(slope * unit) for slope in slopes]
+        sums, products = self.exact()
+        slope_sum = sum(g * x for g, x in zip(integers, sums, strict=True))
+        squares = sum(
+            g * h * products[i][j] for i, g in enumerate(integers) for j, h in enumerate(integers)
+        )
+        return root_of_quotient(
+            clusters * squares - slope_sum**2, ((clusters - 1) << (2 * UNIT)) * unit**2
+        )
+
+    def carriers(self) -> float:
+        """Compute ``(sum of e^2)^2 / sum of e^4`` of differences e.
+
+        These are the differences of the first terms of both models.
+
+        Returns
+        -------
+        float
+            The effective number of groups that carry the variance of a difference. NaN if no two
+            models are compared, or if they do not differ.
+        """
+        if not self.compared:
+            return math.nan
+        sums, _ = self._total()
+        i, j = 0, self.terms // 2
+        squares = sums.units(self._pairs[i, i]) + sums.units(self._pairs[j, j])
+        squares -= 2 * sums.units(self._pairs[i, j])
+        return carriers(quotient(squares, 1 << (2 * UNIT)), sums.total(len(self._terms) - 1))
+
+    def _total(self) -> tuple[ExactSums, int]:
+        """Add the sums of all threads."""
+        total = ExactSums(self._terms)
+        for sums, _ in self._by_thread:
+            total.merge(sums)
+        return total, self.clusters
+
+    def _own_sums(self) -> tuple[ExactSums, list[int]]:
+        own: tuple[ExactSums, list[int]] | None = getattr(self._own, "sums", None)
+        if own is None:
+            own = self._own.sums = ExactSums(self._terms), [0]
+            with self._lock:
+                self._by_thread.append(own)
+        return own

@@ -1,0 +1,1 @@
+"""Tests of fastrank_eval._lib."""

@@ -1,0 +1,47 @@
+"""Errors share one base, and suggestions name the nearest spelling."""
+
+import pytest
+
+from fastrank_eval._lib import errors
+
+pytestmark = pytest.mark.no_kernels
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SourceError",
+        "ColumnError",
+        "MeasureError",
+        "OrderError",
+        "UndefinedError",
+        "OutputError",
+        "SpillError",
+        "MergeError",
+        "HistoryError",
+        "ArgumentError",
+    ],
+)
+def test_error__is_caught_as_base_and_as_value_error(name: str) -> None:
+    kind = getattr(errors, name)
+    assert issubclass(kind, errors.FastRankEvalError)
+    assert issubclass(kind, ValueError)
+    assert str(kind("row 3: -1")) == "row 3: -1"
+
+
+@pytest.mark.parametrize(
+    "name,candidates,suggestion",
+    [
+        ("lable", ["score", "label"], " Did you mean 'label'?"),
+        ("USER_ID", ["user_id", "item_id"], " Did you mean 'user_id'?"),
+        ("ndgc", ["nDCG", "DCG", "AP"], " Did you mean 'nDCG'?"),
+        ("x", ["label", "score"], ""),
+        ("label", [], ""),
+        (1, ["label"], ""),
+        (b"label", ["label"], ""),
+    ],
+)
+def test_near__nearest_spelling_or_nothing(
+    name: object, candidates: list[str], suggestion: str
+) -> None:
+    assert errors.near(name, candidates) == suggestion

@@ -1,0 +1,500 @@
+"""compare(): differences, errors, tests and movers, against their definitions and SciPy."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from fastrank_eval.analysis.compare_tests import TESTS
+from tests.oracles.means import carriers, degrees_of
+from tests.support.click_logs import click_log, mean_and_error, with_nulls
+
+MEASURES = "GAUC,nDCG@3,AP,RR,P@3,GAUC(weight='positives')"
+COLUMNS = {"group": "user", "label": "click"}
+
+
+def compare(log, measures=MEASURES, score=("old", "new"), **options):
+    return fe.compare(log, **COLUMNS, score=score, baseline="old", measures=measures, **options)
+
+
+def group_values(log, model, text, **options):
+    """Values of every group in the order of their keys, and what each counts for."""
+    found = fe.evaluate(log, **COLUMNS, score=model, measures=text, **options)
+    order = np.argsort(found.per_group["user"].to_numpy())
+    rows, positives = (found.per_group[name].to_numpy()[order] for name in ("rows", "positives"))
+    weights = np.ones(len(order))
+    if text == "GAUC":
+        weights = rows.astype(np.float64)
+    elif text.startswith("GAUC("):
+        weights = positives.astype(np.float64)
+    return found[text][order], weights
+
+
+def with_probabilities(log):
+    """The same log with scores that are probabilities, neither 0 nor 1."""
+    return {
+        **log,
+        **{name: 1 / (1 + np.exp(-log[name])) for name in ("old", "new", "newer") if name in log},
+    }
+
+
+# ---- the default: paired, clustered --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_difference__has_the_error_of_two_passes(seed) -> None:
+    log = click_log(seed=seed)
+    for line in compare(log):
+        (a, w), (b, _) = (group_values(log, model, line.measure) for model in ("old", "new"))
+        base, value, se = mean_and_error(a, b, w, w)
+        assert (line.base_value, line.value) == pytest.approx((base, value), rel=1e-12)
+        assert line.delta == line.value - line.base_value
+        assert line.se == pytest.approx(se, rel=1e-9)
+        assert line.statistic == pytest.approx(line.delta / se, rel=1e-9)
+        used = ~np.isnan(a)
+        assert line.groups == np.count_nonzero(used)
+        d = np.where(used, w * (np.nan_to_num(b) - np.nan_to_num(a)), 0.0)[used]
+        degrees = degrees_of(carriers(d.tolist()), line.groups)
+        assert line.degrees == pytest.approx(degrees, rel=1e-9)
+        effective = min(line.groups, carriers(w[used].tolist()), 1 + degrees)
+        assert line.caution == ("few_groups" if effective < 40 else None)
+        assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-9)
+        low, high = stats.t.interval(0.95, degrees, line.delta, se)
+        assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
+        d = (b - a)[~np.isnan(a)]
+        assert (line.wins, line.ties, line.losses) == tuple(
+            np.count_nonzero(d * sign > 0) if sign else np.count_nonzero(d == 0)
+            for sign in (1, 0, -1)
+        )
+        assert line.effect_size == pytest.approx(d.mean() / d.std(ddof=1), rel=1e-9)
+        assert line.relative == pytest.approx(value / base - 1, rel=1e-9)
+
+
+@pytest.mark.parametrize("measure", ["GAUC", "AP", "RR"])
+def test_groups_under_one_model_only__count_apart_and_in_the_error(measure) -> None:
+    log = with_nulls(click_log(seed=5), "new")
+    line = compare(log, measure, unretrieved="allow").find(measure)
+    sides = [group_values(log, model, measure, unretrieved="allow") for model in ("old", "new")]
+    if measure == "GAUC":  # rows without a score are not shown
+        shown = np.bincount(log["user"].to_numpy(), ~np.asarray(log["new"].is_null()))
+        sides[1] = sides[1][0], shown
+    (a, wa), (b, wb) = sides
+    base, value, se = mean_and_error(a, b, wa, wb)
+    assert (line.base_value, line.value) == pytest.approx((base, value), rel=1e-12)
+    assert line.se == pytest.approx(se, rel=1e-9)
+    assert line.only_base == np.count_nonzero(~np.isnan(a) & np.isnan(b))
+    assert line.only_candidate == np.count_nonzero(np.isnan(a) & ~np.isnan(b))
+    assert line.groups == np.count_nonzero(~np.isnan(a) | ~np.isnan(b))
+    assert line.only_base > 0 or measure != "GAUC"
+
+
+def test_sums_and_geometric_means__have_errors_of_their_own() -> None:
+    log = with_nulls(click_log(seed=6), "new")
+    found = compare(log, "NumRelRet,GMAP", unretrieved="allow")
+    a, b = (group_values(log, m, "NumRelRet", unretrieved="allow")[0] for m in ("old", "new"))
+    line = found.find("NumRelRet")
+    assert (line.aggregate, line.delta) == ("sum", b.sum() - a.sum())
+    assert line.se == pytest.approx(math.sqrt(len(a)) * np.std(b - a, ddof=1), rel=1e-9)
+    a, b = (group_values(log, m, "GMAP", unretrieved="allow")[0] for m in ("old", "new"))
+    logs = [np.log(np.maximum(v[~np.isnan(v)], 1e-5)) for v in (a, b)]
+    line = found.find("GMAP")
+    means = [math.exp(v.mean()) for v in logs]
+    assert line.delta == pytest.approx(means[1] - means[0], rel=1e-12)
+    influence = means[1] * (logs[1] - logs[1].mean()) - means[0] * (logs[0] - logs[0].mean())
+    n = len(influence)
+    assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)) / n, rel=1e-9)
+
+
+def test_rela_impr__of_auc_kinds_only() -> None:
+    found = compare(click_log(), "GAUC,AUC,AP")
+    gauc = found.find("GAUC")
+    assert gauc.rela_impr == fe.rela_impr(gauc.value, gauc.base_value)
+    auc = found.find("AUC")
+    assert auc.rela_impr == fe.rela_impr(auc.value, auc.base_value)
+    assert math.isnan(found.find("AP").rela_impr)
+
+
+@pytest.mark.parametrize("measure", ["KS", "AUC(bins=64)", "AUC(max_fpr=0.5)", "ECE(bins=4)"])
+def test_pooled_measures__of_distinct_scores__have_a_difference_without_an_error(measure) -> None:
+    line = compare(with_probabilities(click_log()), measure).find(measure)
+    assert line.delta == line.value - line.base_value
+    assert line.caution == "pooled"
+    assert math.isnan(line.se)
+    assert math.isnan(line.p_value)
+    assert line.wins is None
+    assert line.verdict.startswith("not tested: ")
+
+
+def test_auc__asked_for_by_its_name__has_a_clustered_error() -> None:
+    log = click_log()
+    found = compare(log, "AUC,AUC(bins=64)")
+    line = found.find("AUC")
+    assert line == found.find("AUC(se='clustered')")
+    assert found.measures == ("AUC(se='clustered')", "AUC(bins=64)")
+    assert line.value == fe.evaluate(log, **COLUMNS, score="new", measures="AUC").value("AUC")
+    assert (line.caution, line.wins, line.groups) == ("few_groups", None, 60)
+    degrees = line.degrees
+    assert 20 < degrees <= 59
+    assert line.p_value == pytest.approx(2 * stats.t.sf(abs(line.statistic), degrees), rel=1e-9)
+    low, high = stats.t.interval(0.95, degrees, line.delta, line.se)
+    assert (line.ci_low, line.ci_high) == pytest.approx((low, high), rel=1e-9)
+
+
+def test_measures_of_sums__have_the_error_of_their_linear_terms() -> None:
+    log = with_probabilities(click_log(200, seed=3))
+    line = compare(log, "LogLoss").find("LogLoss")
+    loss = [
+        -np.where(log["click"] == 1, np.log(log[model]), np.log1p(-log[model]))
+        for model in ("old", "new")
+    ]
+    users, rows = np.unique(log["user"], return_counts=True)
+    sums = np.bincount(log["user"], loss[1] - loss[0])[users]
+    influence = (sums - line.delta * rows) / rows.sum()
+    n = len(users)
+    assert line.delta == pytest.approx(np.mean(loss[1] - loss[0]), rel=1e-9)
+    assert line.se == pytest.approx(math.sqrt(n / (n - 1) * np.sum(influence**2)), rel=1e-9)
+    assert (line.groups, line.caution) == (n, None)
+
+
+def test_lower_is_better__wins_are_lower_values() -> None:
+    log = click_log(seed=2)
+    line = compare(log, "GroupErrorRate(threshold=0)").find("GroupErrorRate(threshold=0)")
+    (a, _), (b, _) = (group_values(log, m, line.measure) for m in ("old", "new"))
+    assert line.wins == np.count_nonzero(b < a)
+    assert line.losses == np.count_nonzero(b > a)
+    assert line.wins != line.losses
+    swapped = fe.compare(
+        log, **COLUMNS, score=("old", "new"), baseline="new", measures=line.measure
+    )
+    words = {line.verdict.split(":")[0], swapped.find(line.measure).verdict.split(":")[0]}
+    assert words in ({"new is better", "old is worse"}, {"no difference is shown"})
+
+
+# ---- what is undefined ---------------------------------------------------------------------------
+
+
+def test_equal_models__differ_by_nothing__tests_by_an_error_give_no_p_value() -> None:
+    log = click_log()
+    log["new"] = log["old"]
+    for test in ("clustered_t", "clustered_z", "paired_t", "wilcoxon", "sign", "randomisation"):
+        for line in compare(log, test=test):
+            assert (line.delta, line.se) == (0, 0)
+            by_error = test in ("clustered_t", "clustered_z", "paired_t")
+            assert line.p_value == (pytest.approx(math.nan, nan_ok=True) if by_error else 1)
+            assert line.ties == line.groups
+            assert math.isnan(line.effect_size)
+            assert line.caution == "no_difference"
+            assert line.verdict == (
+                f"no difference: {line.measure} of new and old is the same in every group"
+            )
+
+
+def test_one_difference_for_all_groups__has_no_scale() -> None:
+    log = {"user": [1, 1, 2, 2], "click": [0, 1, 0, 1], "old": [2, 1, 2, 1], "new": [1, 2, 1, 2]}
+    line = compare(log, "GAUC").find("GAUC")
+    assert (line.delta, line.se, line.caution) == (1, 0, "no_variance")
+    assert math.isnan(line.p_value)
+    assert (
+        line.verdict == "not tested: +1.00 GAUC in every group; without variance there is no scale"
+    )
+
+
+def test_one_difference_but_for_rounding__has_no_effect_size() -> None:
+    # Accuracy rises from 5/12 to 8/12, or from 1/4 to 2/4.
+    assert 8 / 12 - 5 / 12 < 2 / 4 - 1 / 4
+    right = {"old": ((12, 5), (4, 1)) * 2, "new": ((12, 8), (4, 2)) * 2}
+    log = {"user": np.repeat([1, 2, 3, 4], [12, 4, 12, 4]), "click": np.ones(32)}
+    for model, groups in right.items():
+        log[model] = np.concatenate([np.arange(rows) < hits for rows, hits in groups]) + 0.0
+    line = compare(log, "GroupAccuracy").find("GroupAccuracy")
+    assert (line.wins, line.delta) == (4, pytest.approx(0.25))
+    assert math.isnan(line.effect_size)
+
+
+def test_one_group__is_not_tested() -> None:
+    log = {"user": [1, 1], "click": [0, 1], "old": [2, 1], "new": [1, 2]}
+    line = compare(log, "GAUC,RR").find("GAUC")
+    assert (line.delta, line.groups, line.caution) == (1, 1, "one_group")
+    assert math.isnan(line.p_adjusted)
+    assert "one group tells no standard error" in line.verdict
+
+
+def test_no_group_at_all__is_not_compared() -> None:
+    log = {"user": [1, 2], "click": [0, 0], "old": [2, 1], "new": [1, 2]}
+    line = compare(log, "GAUC").find("GAUC")
+    assert (line.caution, line.groups, line.wins) == ("undefined", 0, 0)
+    assert line.verdict == "not compared: GAUC of old and new is undefined"
+    for test in TESTS:
+        assert math.isnan(compare(log, "GAUC", test=test).find("GAUC").p_value)
+    empty = {name: pa.array([], pa.int64()) for name in ("user", "click", "old", "new")}
+    for test in TESTS:
+        assert compare(empty, "GAUC,AP", test=test).find("AP").caution == "undefined"
+
+
+# ---- other tests ---------------------------------------------------------------------------------
+
+
+def test_tests_of_differences__are_those_of_scipy() -> None:
+    log = click_log(40, seed=9)
+    (a, _), (b, _) = (group_values(log, model, "AP") for model in ("old", "new"))
+    d = (b - a)[~np.isnan(a)]
+    p_values = {
+        "paired_t": stats.ttest_1samp(d, 0).pvalue,
+        "sign": stats.binomtest(int((d > 0).sum()), int((d != 0).sum())).pvalue,
+        "wilcoxon": stats.wilcoxon(np.round(d, 12), zero_method="wilcox").pvalue,
+    }
+    for test, wanted in p_values.items():
+        line = compare(log, "AP", test=test).find("AP")
+        assert line.test == test
+        assert line.p_value == pytest.approx(wanted, rel=1e-9)
+
+
+def test_randomisation__of_few_groups__is_the_permutation_test_of_scipy() -> None:
+    log = click_log(12, seed=4)
+    a, b = (group_values(log, model, "AP")[0] for model in ("old", "new"))
+    a, b = a[~np.isnan(a)], b[~np.isnan(b)]
+    wanted = stats.permutation_test(
+        (a, b),
+        lambda x, y: np.mean(np.round(y - x, 12)),
+        permutation_type="samples",
+        n_resamples=5000,
+    )
+    line = compare(log, "GAUC,AP", test="randomisation", replicates=5000).find("AP")
+    assert line.p_value == pytest.approx(wanted.pvalue, rel=1e-12)
+    assert line.statistic == line.delta
+
+
+def test_bootstrap__has_the_error_of_the_linearised_variance() -> None:
+    log = click_log(400, seed=11)
+    measures = "GAUC,AP,GMAP,NumRelRet"
+    log = with_nulls(log, "new")
+    drawn = compare(log, measures, test="bootstrap", replicates=4000, unretrieved="allow")
+    for line, known in zip(drawn, compare(log, measures, unretrieved="allow"), strict=True):
+        assert line.se == pytest.approx(known.se, rel=0.1)
+        assert line.ci_low == pytest.approx(known.ci_low, abs=0.3 * known.se)
+        assert line.ci_high == pytest.approx(known.ci_high, abs=0.3 * known.se)
+        assert line.p_value == pytest.approx(known.p_value, abs=0.05)
+
+
+@pytest.mark.parametrize("test", ["randomisation", "bootstrap"])
+def test_resampling__of_a_measure__does_not_depend_on_the_others(test) -> None:
+    log = click_log(200, seed=2)
+    alone = compare(log, "AP", test=test, replicates=300).find("AP")
+    among = compare(log, "GAUC,RR,AP", test=test, replicates=300).find("AP")
+    assert (alone.p_value, alone.se) == (among.p_value, among.se)
+
+
+@pytest.mark.parametrize("test", [test for test in TESTS if not test.startswith("clustered")])
+def test_tests_of_groups__of_pooled_measures__are_refused(test) -> None:
+    with pytest.raises(ArgumentError, match=r"AUC, LogLoss pool the rows.*GAUC.*'clustered_t'"):
+        compare(click_log(), "AUC,GAUC,LogLoss", test=test)
+    with pytest.raises(ArgumentError, match="per_group=False does not keep"):
+        compare(click_log(), "GAUC", test=test, per_group=False)
+
+
+# ---- several comparisons -------------------------------------------------------------------------
+
+
+def test_corrections__are_over_all_measures_and_candidates() -> None:
+    log = click_log(300, seed=3)
+    score = ("old", "new", "newer")
+    known = [line.p_value for line in compare(log, score=score, correction="none")]
+    assert len(known) == 12
+    holm = [line.p_adjusted for line in compare(log, score=score)]
+    assert min(holm) == min(1, 12 * min(known))
+    assert max(holm) >= max(known)
+    bh = [line.p_adjusted for line in compare(log, score=score, correction="bh")]
+    np.testing.assert_allclose(bh, stats.false_discovery_control(known), rtol=1e-12)
+    assert {line.comparisons for line in compare(log, score=score)} == {12}
+
+
+def test_mdd__is_found_in_80_percent_at_the_level_of_the_correction() -> None:
+    log = click_log(300, seed=3)
+    line = compare(log, "AP").find("AP")
+    reach = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * line.se
+    assert line.mdd == pytest.approx(reach, rel=0.02)
+    among = compare(log, "AP,GAUC,RR,P@3").find("AP")
+    reach = (stats.norm.ppf(1 - 0.05 / 8) + stats.norm.ppf(0.8)) * line.se
+    assert among.mdd == pytest.approx(reach, rel=0.02)
+    assert compare(log, "AP,GAUC", correction="none").find("AP").mdd == line.mdd
+
+
+def test_verdicts__say_better_worse_or_not_shown() -> None:
+    log = click_log(800, seed=7, models=("old", "new", "newer", "same"))
+    log["worse"] = -log["new"]
+    log["same"] = log["old"] + np.random.default_rng(0).normal(size=len(log["old"])) * 1e-3
+    found = compare(log, "GAUC", score=("old", "worse", "newer", "same"))
+    better, worse, same = (found.find("GAUC", score) for score in ("newer", "worse", "same"))
+    assert better.verdict.startswith("newer is better: +")
+    assert f"{better.delta:+.3f}"[:5] in better.verdict
+    assert ", 95% CI [+" in better.verdict
+    assert worse.verdict.startswith("worse is worse: -")
+    assert same.verdict.startswith("no difference is shown: ")
+    assert same.verdict.endswith("would have been found in 80% of such logs")
+
+
+# ---- bits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("test", ["clustered_t", "wilcoxon", "randomisation", "bootstrap"])
+def test_bits__do_not_depend_on_threads_batches_or_order(test) -> None:
+    log = click_log(150, seed=8)
+    options = {"test": test, "replicates": 200}
+    whole = compare(log, threads=1, **options)
+    wanted = [repr(asdict(line)) for line in whole]
+    moved = whole.movers("P@3", top=4)
+    order = np.random.default_rng(0).permutation(len(log["user"]))
+    shuffled = {name: column[order] for name, column in log.items()}
+    for source, how in ((log, {"threads": 2, "batch_rows": 7}), (shuffled, {"threads": 2})):
+        found = compare(source, **how, **options)
+        assert [repr(asdict(line)) for line in found] == wanted
+        assert found.movers("P@3", top=4).equals(moved)
+
+
+def test_row_weights__are_those_of_evaluate() -> None:
+    log = click_log()
+    found = compare(log, "GAUC,AUC", weight="weight")
+    alone = fe.evaluate(log, **COLUMNS, score="new", measures="GAUC,AUC", weight="weight")
+    for measure in ("GAUC", "AUC"):
+        assert found.find(measure).value == alone.value(measure)
+        assert found.find(measure).se > 0
+    assert found.meta.conventions["weight"] == "weight"
+
+
+# ---- movers --------------------------------------------------------------------------------------
+
+
+def test_movers__add_up_to_the_difference_and_are_in_order() -> None:
+    log = with_nulls(click_log(), "new")
+    found = compare(log, "GAUC,GMAP,NumRelRet,P@3", unretrieved="allow")
+    for line in found:
+        moved = found.movers(line.measure, top=1000)
+        contributions = moved["contribution"].to_numpy()
+        assert contributions.sum() == pytest.approx(line.delta, abs=1e-12)
+        keys = list(zip((-contributions).tolist(), moved["user"].to_pylist(), strict=True))
+        rises = [key for key in keys if key[0] < 0]
+        assert rises == sorted(rises)
+        few, some = found.movers(line.measure, top=2), min(len(rises), 2)
+        assert few.num_rows == some + 2
+        assert few.slice(0, some).equals(moved.slice(0, some))
+        assert few.slice(some).equals(moved.slice(moved.num_rows - 2))
+    assert few.column_names == ["user", "rows", "base", "value", "contribution"]
+
+
+def test_movers__of_pooled_measures_or_groups_not_kept__are_refused() -> None:
+    found = compare(click_log(), "AUC,GAUC")
+    with pytest.raises(MeasureError, match="GAUC is the AUC of each group"):
+        found.movers("AUC")
+    with pytest.raises(ArgumentError, match="top=0"):
+        found.movers("GAUC", top=0)
+    with pytest.raises(ArgumentError, match="per_group=False"):
+        compare(click_log(), "GAUC", per_group=False).movers("GAUC")
+
+
+def test_movers__of_keys_called_like_columns__keep_both() -> None:
+    log = click_log(10)
+    log["rows"] = log.pop("user")
+    found = fe.compare(
+        log, group="rows", label="click", score=["old", "new"], baseline="old", measures="GAUC"
+    )
+    assert found.movers("GAUC").column_names[:2] == ["rows", "rows_"]
+    assert found.per_group.column_names[:3] == ["rows", "rows_", "positives"]
+
+
+def test_movers__of_keys_of_any_type__are_printed_and_ordered() -> None:
+    log = click_log(30)
+    keys = {
+        "score": pa.array([f"u{user % 7}".encode() for user in log["user"]]),
+        "day": pa.array(log["user"] // 7, pa.int32()).cast(pa.date32()),
+        "page": pa.array([f"p|{user}" for user in log["user"]]).dictionary_encode(),
+    }
+    table = pa.table({**log, **keys})
+    found = fe.compare(
+        table, group=list(keys), label="click", score=["old", "new"], baseline="old", measures="AP"
+    )
+    first = json.loads(found.to_json(movers=2))["movers"][0]
+    assert first["score"] == "new"
+    assert bytes.fromhex(first["group"]["score"]).startswith(b"u")
+    assert first["group"]["day"].startswith("1970-01-0")
+    assert first["group"]["page"].startswith("p|")
+    assert "`p\\|" in found.to_markdown(movers=2)
+    assert found.movers("AP").column_names[:3] == list(keys)
+
+
+# ---- slices --------------------------------------------------------------------------------------
+
+
+def test_slices__are_lines_of_their_own_and_corrected_together() -> None:
+    log = click_log(200, seed=3)
+    found = compare(
+        log, "GAUC,AP", score=("old", "new", "newer"), test="sign", by=["@rows:1,5", "weight"]
+    )
+    slices = ["@rows=1-4", "@rows>=5", "weight=1", "weight=2", "weight=3"]
+    assert [line.slice for line in found] == [part for part in ["all", *slices] for _ in range(4)]
+    assert [line.comparisons for line in found] == [4] * 4 + [8] * 8 + [12] * 12
+    assert [line.test for line in found] == ["sign"] * 4 + ["clustered_t"] * 20
+    assert [line.by for line in found] == [None] * 4 + ["@rows:1,5"] * 8 + ["weight"] * 12
+    moved = found.slice_movers("AP", "newer")
+    assert [v.delta for v in moved] == sorted((v.delta for v in moved), reverse=True)
+    assert len(moved) == 5
+    assert "slices that changed GAUC most, newer against old: " in found.to_markdown(movers=1)
+    with pytest.raises(ArgumentError, match="'@rows=1-4', '@rows>=5'"):
+        found.find("AP", "new", "@rows=7")
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"baseline": "odl"}, "Did you mean 'old'"),
+        ({"baseline": None}, "baseline: must be text, got None;"),
+        ({"score": "old"}, "no model to compare"),
+        ({"test": "t"}, "test='t' is not one of 'clustered_t'"),
+        ({"correction": "bonferroni"}, "correction='bonferroni' is not one of"),
+        ({"replicates": 0}, "replicates=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"confidence": 1}, "confidence=1"),
+        ({"weigth": "w"}, "compare.. takes no weigth. Did you mean 'weight'"),
+    ],
+)
+def test_arguments__that_cannot_be__are_refused(options, said) -> None:
+    given = {"score": ["old", "new"], "baseline": "old", "measures": "GAUC", **options}
+    with pytest.raises(ArgumentError, match=said):
+        fe.compare(click_log(), **COLUMNS, **given)
+
+
+@pytest.mark.parametrize("test", ["clustered_t", "clustered_z", "bootstrap"])
+def test_confidence__however_extreme__has_an_answer(test) -> None:
+    for confidence in (5e-324, math.nextafter(1.0, 0.0)):
+        line = compare(click_log(), "GAUC", confidence=confidence, test=test, replicates=50).find(
+            "GAUC", "new"
+        )
+        assert line.mdd > 0
+        if test != "bootstrap":
+            assert (line.ci_high - line.ci_low > line.se) == (confidence > 0.5)
+
+
+def test_seed__of_numpy__is_a_number() -> None:
+    drawn = [
+        compare(click_log(), "GAUC", test="bootstrap", replicates=50, seed=seed).find("GAUC").se
+        for seed in (3, np.int64(3), np.uint64(3))
+    ]
+    assert len(set(drawn)) == 1
+
+
+def test_line__of_what_was_not_compared__names_what_was() -> None:
+    found = compare(click_log(), "GAUC")
+    with pytest.raises(MeasureError, match="AP was not part"):
+        found.find("AP")
+    with pytest.raises(ArgumentError, match="'old' was not part"):
+        found.find("GAUC", "old")

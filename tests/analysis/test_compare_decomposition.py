@@ -1,0 +1,206 @@
+"""How a difference comes of slices: of one log, and of the results of two nights."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError, MeasureError
+from tests.support.click_logs import click_log, with_nulls
+
+COLUMNS = {"group": "user", "label": "click"}
+
+
+@pytest.fixture(scope="module")
+def log():
+    found = click_log(300, seed=3)
+    found["country"] = np.array(["de", "fr", "se"])[found["user"] % 3]
+    found["slot"] = np.random.default_rng(0).integers(0, 2, len(found["user"]))
+    return found
+
+
+def rows(log, where):
+    return {name: column[where] for name, column in log.items()}
+
+
+def evaluate(log, score, measures="GAUC,AP,AUC", **options):
+    return fe.evaluate(log, **COLUMNS, score=score, measures=measures, **options)
+
+
+# ---- decompositions ------------------------------------------------------------------------------
+
+
+def test_same_rows__differ_within_slices_alone(log) -> None:
+    found = fe.compare(
+        log, **COLUMNS, score=["old", "new"], baseline="old", measures="GAUC,AP", by="country"
+    )
+    line, parts = found.find("GAUC"), found.decomposition("GAUC")
+    assert parts.slices == ("country=de", "country=fr", "country=se")
+    assert parts.within == pytest.approx(line.delta, rel=1e-12)
+    assert parts.mix == 0
+    assert abs(parts.remainder) < 1e-15
+    shares = [
+        v.weight for v in found.evaluated if v.by and v.measure == "GAUC" and v.score == "new"
+    ]
+    deltas = [found.find("GAUC", slice=part).delta for part in parts.slices]
+    np.testing.assert_allclose(parts.slice_within, np.multiply(shares, deltas) / sum(shares))
+
+
+def test_cut_groups__leave_what_is_between_slices(log) -> None:
+    found = fe.compare(
+        log,
+        **COLUMNS,
+        score=["old", "new"],
+        baseline="old",
+        measures="GAUC",
+        by=["slot", "country"],
+    )
+    parts = found.decomposition("GAUC", by="slot")
+    assert parts.mix == 0
+    assert abs(parts.remainder) > 1e-4
+    whole = found.find("GAUC").delta
+    assert parts.within + parts.mix + parts.remainder == pytest.approx(whole, abs=1e-15)
+
+
+def test_models_that_cover_other_groups__have_a_mix(log) -> None:
+    found = fe.compare(
+        with_nulls(log, "new"), **COLUMNS, score=["old", "new"], baseline="old", measures="GAUC",
+        unretrieved="allow", by="country",
+    )  # fmt: skip
+    parts = found.decomposition("GAUC")
+    assert parts.mix != 0
+    assert parts.difference == pytest.approx(found.find("GAUC").delta, abs=1e-15)
+
+
+def test_json__has_the_decomposition_of_every_mean(log) -> None:
+    found = fe.compare(
+        log, **COLUMNS, score=["old", "new", "newer"], baseline="old",
+        measures="GAUC,AP,AUC,GMAP,NumRelRet", by=["slot", "country"],
+    )  # fmt: skip
+    entries = json.loads(found.to_json())["decompositions"]
+    assert [(e["by"], e["score"], e["measure"]) for e in entries] == [
+        (by, score, measure)
+        for by in ("slot", "country")
+        for score in ("new", "newer")
+        for measure in ("GAUC", "AP")
+    ]
+    parts = found.decomposition("AP", "newer", "country")
+    assert entries[-1]["within"] == parts.within
+    assert entries[-1]["difference"] == found.find("AP", "newer").delta
+    assert [part["within"] for part in entries[-1]["slices"]] == parts.slice_within.tolist()
+    assert (
+        "decompositions"
+        not in fe.compare(
+            log, **COLUMNS, score=["old", "new"], baseline="old", measures="AP"
+        ).to_dict()
+    )
+
+
+@pytest.mark.parametrize(
+    "measure, options, kind, said",
+    [
+        ("AUC", {}, MeasureError, "pools the rows of all groups"),
+        ("GMAP", {}, MeasureError, "is a geometric mean over groups"),
+        ("NumRelRet", {}, MeasureError, "is a sum over groups"),
+        ("RR", {}, MeasureError, "was not part"),
+        ("AP", {}, ArgumentError, "by 'slot', 'country': name one, by="),
+        ("AP", {"by": "contry"}, ArgumentError, "Did you mean 'country'"),
+        ("AP", {"by": "slot", "score": "old"}, ArgumentError, "'old' was not part"),
+    ],
+)
+def test_what_cannot_be_decomposed__is_refused(log, measure, options, kind, said) -> None:
+    found = fe.compare(
+        log, **COLUMNS, score=["old", "new"], baseline="old", measures="AP,AUC,GMAP,NumRelRet",
+        by=["slot", "country"],
+    )  # fmt: skip
+    with pytest.raises(kind, match=said):
+        found.decomposition(measure, **options)
+
+
+def test_without_slices__there_is_nothing_to_decompose_by(log) -> None:
+    found = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures="AP")
+    with pytest.raises(ArgumentError, match="sliced by nothing"):
+        found.decomposition("AP")
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+def test_slices_of_one_result__have_the_values_of_one_pass_but_no_error(log) -> None:
+    score = ["old", "new", "newer"]
+    once = fe.compare(
+        log, **COLUMNS, score=score, baseline="old", measures="GAUC,AP", by=["slot", "country"]
+    )
+    found = evaluate(log, score, "GAUC,AP", by=["slot", "country"]).compare(baseline="old")
+    assert len(found.values) == len(once.values)
+    for mine, line in zip(found, once, strict=True):
+        for name in ("score", "by", "slice", "measure", "base_value", "value", "delta", "relative"):
+            assert getattr(mine, name) == getattr(line, name)
+        if line.by is None:
+            assert (mine.se, mine.p_adjusted) == (line.se, line.p_adjusted)
+        else:
+            assert mine.caution == "not_paired"
+            assert math.isnan(mine.se)
+            assert math.isnan(mine.p_value)
+            assert "slices of results are not paired" in mine.verdict
+    a, b = (each.decomposition("GAUC", "new", "slot") for each in (found, once))
+    assert (a.within, a.mix, a.remainder) == (b.within, b.mix, b.remainder)
+    assert not found.check("GAUC[slot=1] delta_ci_low < -1")
+    assert "not_paired)" in str(found.check("GAUC[slot=1] delta_ci_low < -1"))
+
+
+def test_two_nights__differ_by_their_mix(log) -> None:
+    """The model is the same, and so is each country; one country is shown to fewer users."""
+    first = rows(log, log["user"] < 240)
+    second = rows(first, (first["country"] != "de") | (first["user"] % 4 == 0))
+    found = evaluate(first, "old", by="country").compare(evaluate(second, "old", by="country"))
+    whole, parts = found.find("AP"), found.decomposition("AP")
+    assert found.scores == ("other.old",)
+    for part in ("country=fr", "country=se"):
+        assert found.find("AP", slice=part).delta == 0
+    assert parts.mix != 0
+    assert parts.slice_within[1:].tolist() == [0, 0]
+    assert parts.within + parts.mix + parts.remainder == pytest.approx(whole.delta, abs=1e-15)
+    assert 0 < whole.only_base <= found.joined["only_base"]
+    assert whole.only_candidate == 0
+
+
+def test_groups_of_one_night_only__have_the_error_of_independent_samples(log) -> None:
+    nights = [evaluate(rows(log, log["user"] % 2 == k), "old", "GAUC,AP") for k in (0, 1)]
+    found = nights[0].compare(nights[1])
+    assert found.joined["both"] == 0
+    for line in found:
+        errors = [next(v.se for v in night if v.measure == line.measure) for night in nights]
+        assert line.se == pytest.approx(math.hypot(*errors), rel=0.01)
+
+
+def test_slices_of_one_night_only__are_undefined_and_all_mix(log) -> None:
+    nights = [
+        evaluate(rows(log, log["country"] != name), "old", by="country") for name in ("se", "de")
+    ]
+    found = nights[0].compare(nights[1])
+    gone = found.find("AP", slice="country=de")
+    assert (gone.caution, gone.groups) == ("undefined", 0)
+    assert gone.base_value == nights[0].value("AP", slice="country=de")
+    assert math.isnan(gone.delta)
+    parts = found.decomposition("AP")
+    assert parts.slices == ("country=de", "country=fr", "country=se")
+    assert parts.within == 0
+    assert parts.mix == pytest.approx(found.find("AP").delta, abs=1e-15)
+
+
+def test_slicings_of_both_results__are_compared(log) -> None:
+    base = evaluate(log, "old", by=["slot", "country"])
+    other = evaluate(log, "new", by=["@rows:1,5", "country"], where="slot = 0", min_groups=2)
+    found = base.compare(other)
+    assert list(dict.fromkeys(line.by for line in found)) == [None, "country"]
+    assert found.meta.conventions["by"] == ["country"]
+    assert not {"where", "min_groups"} & set(found.meta.conventions)
+    assert {v.by for v in found.evaluated} == {None, "country"}
+    alone = base.compare(evaluate(log, "new"))
+    assert {line.slice for line in alone} == {"all"}
+    assert "by" not in alone.meta.conventions

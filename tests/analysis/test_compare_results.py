@@ -1,0 +1,183 @@
+"""Result.compare(): the models of one result, and of two results joined by key."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.compare_tests import TESTS
+from tests.support.click_logs import click_log, with_nulls
+
+MEASURES = "GAUC,nDCG@3,AP,GMAP,NumRelRet,P@3,GAUC(weight='positives')"
+COLUMNS = {"group": "user", "label": "click"}
+
+
+def evaluate(log, score, measures=MEASURES, **options):
+    return fe.evaluate(log, **COLUMNS, score=score, measures=measures, **options)
+
+
+def lines(found, **changes) -> list[str]:
+    return [repr(asdict(replace(line, **changes))) for line in found]
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_one_result__has_the_bits_of_one_pass(test) -> None:
+    log = with_nulls(click_log(seed=3), "new")
+    options = {"test": test, "replicates": 99, "seed": 5}
+    once = fe.compare(
+        log, **COLUMNS, score=["old", "new", "newer"], baseline="old", measures=MEASURES,
+        unretrieved="allow", **options,
+    )  # fmt: skip
+    result = evaluate(log, ["old", "new", "newer"], unretrieved="allow")
+    found = result.compare(baseline="old", **options)
+    assert lines(found) == lines(once)
+    assert found.movers("GAUC", "new").equals(once.movers("GAUC", "new"))
+    assert found.per_group.equals(once.per_group)
+    names = {"baseline", "test", "correction", "replicates", "seed", "confidence"}
+    for name in names:
+        assert found.meta.conventions[name] == once.meta.conventions[name]
+
+
+def test_one_result__weighted_by_a_column__has_the_bits_of_one_pass() -> None:
+    log = click_log(seed=4)
+    log["worth"] = (log["user"] % 5).astype(np.float64)
+    measures = "AP(weight='worth'),nDCG(weight='positives')"
+    once = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=measures)
+    found = evaluate(log, ["old", "new"], measures).compare(baseline="old")
+    assert lines(found) == lines(once)
+    assert once.find("AP(weight='worth')").se > 0
+
+
+@pytest.mark.parametrize("test", ["clustered_t", "wilcoxon", "bootstrap"])
+def test_two_results__over_the_same_groups__have_the_bits_of_one(test) -> None:
+    log = click_log(seed=3)
+    once = evaluate(log, ["old", "new"]).compare(baseline="old", test=test, replicates=50)
+    order = np.random.default_rng(0).permutation(len(log["user"]))
+    shuffled = {name: column[order] for name, column in log.items()}
+    found = evaluate(log, "old").compare(evaluate(shuffled, "new"), test=test, replicates=50)
+    assert lines(found) == lines(once)
+    assert found.joined == {"both": 60, "only_base": 0, "only_candidate": 0, "rows_differ": 0}
+    assert "groups joined by key: 60 in both results" in repr(found)
+
+
+def test_two_results__over_other_groups__count_those_that_do_not_match() -> None:
+    log = click_log(seed=3)
+    mine = {name: column[log["user"] < 50] for name, column in log.items()}
+    theirs = {name: column[log["user"] >= 10] for name, column in log.items()}
+    first = np.flatnonzero(theirs["user"] == theirs["user"][0])
+    cut = {name: np.delete(column, first[:1]) for name, column in theirs.items()}
+    found = evaluate(mine, "old", "AP,P@3").compare(evaluate(cut, "old", "P@3,AP"))
+    lost = len(first) == 1
+    differ = int(theirs["user"][0] < 50 and not lost)
+    assert found.scores == ("other.old",)
+    assert found.joined["only_base"] == 10 + (lost and theirs["user"][0] < 50)
+    assert found.joined["rows_differ"] == differ
+    line = found.find("P@3", "other.old")
+    assert line.only_base == found.joined["only_base"]
+    assert line.only_candidate == found.joined["only_candidate"]
+    assert line.base_value == evaluate(mine, "old", "P@3").value("P@3")
+    assert line.value == evaluate(cut, "old", "P@3").value("P@3")
+    assert found.to_dict()["joined"] == found.joined
+    assert found.per_group.num_rows == sum(v for k, v in found.joined.items() if k != "rows_differ")
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int32(), pa.string(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_two_results__keys_of_any_type__are_joined(kind) -> None:
+    log = click_log(30)
+    keys = [str(user) for user in log["user"]]
+    if kind == pa.int32():
+        column = pa.array(log["user"], kind)
+    elif kind == pa.large_binary():
+        column = pa.array([key.encode() for key in keys], kind)
+    else:
+        column = pa.array(keys).dictionary_encode() if pa.types.is_dictionary(kind) else keys
+    table = pa.table({**log, "user": column, "day": log["user"] % 3})
+    options = {"label": "click", "group": ["user", "day"], "measures": "AP"}
+    base, other = (fe.evaluate(t, score=s, **options) for t, s in ((table, "old"), (table, "new")))
+    assert base.compare(other).joined["both"] == 30
+    if kind == pa.int32():
+        with pytest.raises(ArgumentError, match="int32, int64 in one result and int64, int64"):
+            base.compare(fe.evaluate(log | {"day": log["user"] % 3}, score="new", **options))
+
+
+def test_two_results__of_models_of_the_same_names__are_told_apart() -> None:
+    log = click_log()
+    log["other.old"] = log["newer"]
+    other = evaluate(log, ["old", "other.old", "new"], "AP")
+    found = evaluate(log, "old", "AP").compare(other)
+    assert found.scores == ("other.other.old", "other.old", "new")
+    assert found.find("AP", "other.other.old").delta == 0
+    assert found.find("AP", "other.old").value == other.value("AP", "other.old")
+
+
+def test_rows_that_differ__are_told() -> None:
+    log = {"user": [1, 1, 2, 2], "click": [0, 1, 1, 0], "old": [1, 2, 3, 4]}
+    less = {name: column[1:] for name, column in log.items()}
+    found = evaluate(log, "old", "RR").compare(evaluate(less, "old", "RR"))
+    assert found.joined["rows_differ"] == 1
+    assert "1 group with other numbers of rows in the two results" in repr(found)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"ties": "worst"}, "ties is 'expected' in one and 'worst' in the other"),
+        ({"weight": "weight"}, "weight is None in one and 'weight' in the other"),
+        ({"measures": "RR"}, "the results share no measure"),
+        ({"per_group": False}, "per_group=False"),
+    ],
+)
+def test_two_results__that_do_not_go_together__are_refused(options, said) -> None:
+    log = click_log()
+    other = evaluate(log, "new", **{"measures": "GAUC", **options})
+    with pytest.raises(ArgumentError, match=said):
+        evaluate(log, "old", "GAUC").compare(other)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({}, "name the baseline, one of 'old', 'new'"),
+        ({"baseline": "odl"}, "Did you mean 'old'"),
+        ({"baseline": "old", "test": "wilcoxon"}, "AUC pools the rows"),
+        ({"baseline": "old", "tset": "sign"}, "Did you mean 'test'"),
+    ],
+)
+def test_one_result__arguments_that_cannot_be__are_refused(options, said) -> None:
+    result = evaluate(click_log(), ["old", "new"], "GAUC,AUC")
+    with pytest.raises(ArgumentError, match=said):
+        result.compare(**options)
+    with pytest.raises(ArgumentError, match="pass the result that has"):
+        evaluate(click_log(), "old").compare(baseline="old")
+
+
+def test_pooled_measures__of_two_results__have_a_difference() -> None:
+    log = click_log()
+    line = evaluate(log, "old", "AUC,AP").compare(evaluate(log, "new", "AUC,AP")).find("AUC")
+    assert line.delta == line.value - line.base_value
+    assert line.caution == "pooled"
+
+
+def test_results_of_classes__are_not_compared_by_group() -> None:
+    result = fe.evaluate_classes(
+        {"kind": ["a", "b"], "pa": [0.5, 0.5], "pb": [0.5, 0.5]},
+        label="kind", scores={"a": "pa", "b": "pb"}, measures="AUC",
+    )  # fmt: skip
+    with pytest.raises(ArgumentError, match="no groups that could be compared"):
+        result.compare(result)
+
+
+def test_profile__calls_measures_as_they_were_asked_for() -> None:
+    log = click_log()
+    found = fe.compare(
+        log, **COLUMNS, score=["old", "new"], baseline="old", measures="nDCG", profile="catboost"
+    )
+    result = evaluate(log, ["old", "new"], "nDCG", profile="catboost").compare(baseline="old")
+    assert found.find("nDCG").delta == result.find("nDCG").delta

@@ -1,0 +1,323 @@
+"""Comparisons from saved states: those of one run over all rows, and of two states by key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.compare_tests import NEED_GROUPS
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.engine.state_file import is_state
+from tests.support.click_logs import click_log
+
+COLUMNS: dict[str, Any] = {"group": "user", "label": "click"}
+MODELS = ["old", "new", "newer"]
+OF_GROUPS = "GAUC,AP,P@3,GMAP,NumRelRet"
+POOLED = "LogLoss,NE,PCOC,PPV,KS,ECE(bins=4),AUC(se='clustered')"
+BY = ["slot", "country,slot", "@rows:1,4", "age:20,30"]
+
+
+@pytest.fixture(scope="module")
+def log() -> pa.Table:
+    found: dict[str, Any] = click_log(150, seed=3)
+    for model in MODELS:
+        found[model] = 1 / (1 + np.exp(-found[model]))
+    random = np.random.default_rng(0)
+    found["slot"] = random.integers(0, 3, len(found["user"]))  # varies inside groups
+    found["country"] = np.array(["de", "fr", "se"])[found["user"] % 3]
+    found["age"] = found["user"] % 50
+    return pa.table(found)
+
+
+def parts(log: pa.Table, number: int = 3) -> list[pa.Table]:
+    """Whole groups dealt to some tables."""
+    user = log["user"].to_numpy()
+    return [log.filter(pa.array(user * 7 % number == part)) for part in range(number)]
+
+
+def state_of(log: pa.Table, measures: str, keep: bool = False, **options: Any) -> fe.State:
+    given = {"score": MODELS, "baseline": "old", **options}
+    return fe.evaluate(
+        log, **COLUMNS, measures=measures, keep_state=True, keep_groups=keep, **given
+    ).state
+
+
+def merged(log: pa.Table, folder: Path, measures: str, keep: bool = False, **options: Any):
+    """The state of all rows by way of files, one a part."""
+    states = []
+    for number, table in enumerate(parts(log)):
+        state_of(table, measures, keep, **options).save(folder / f"{number}")
+        states.append(fe.load_state(folder / f"{number}"))
+    return states[2].merge(*states[:2])
+
+
+def compare(log: pa.Table, measures: str, **options: Any) -> fe.Comparison:
+    return fe.compare(log, **COLUMNS, score=MODELS, baseline="old", measures=measures, **options)
+
+
+def same(one: fe.Comparison, other: fe.Comparison) -> None:
+    assert len(one.values) == len(other.values)
+    for mine, theirs in zip(one.values, other.values, strict=True):
+        assert repr(mine) == repr(theirs)
+    assert [repr(v) for v in one.evaluated] == [repr(v) for v in other.evaluated]
+    for name in ("baseline", "test", "correction", "replicates", "seed", "confidence"):
+        assert one.meta.conventions[name] == other.meta.conventions[name]
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_merged_states__compare_as_one_run_does_to_the_last_bit(log, tmp_path, weight) -> None:
+    measures = f"{OF_GROUPS},{POOLED}"
+    if weight:
+        measures = "GAUC,LogLoss,PCOC,PPV,AUC(se='clustered')"
+    state = merged(log, tmp_path, measures, by=BY, weight=weight)
+    once = compare(log, measures, by=BY, weight=weight)
+    same(state.compare(), once)
+    assert sum(line.slice != "all" and line.se > 0 for line in once) > 20
+
+
+@pytest.mark.parametrize("choices", [
+    {"test": "clustered_z", "correction": "bh", "confidence": 0.8},
+    {"correction": "none", "min_groups": 70},
+])  # fmt: skip
+def test_choices__are_those_asked_for(log, tmp_path, choices) -> None:
+    state = merged(log, tmp_path, OF_GROUPS, by="country")
+    found = state.compare(**choices)
+    same(found, compare(log, OF_GROUPS, by="country", **choices))
+    assert repr(found.values) != repr(state.compare().values)
+
+
+@pytest.mark.parametrize("test", NEED_GROUPS)
+def test_tests_of_groups__read_those_that_were_kept(log, tmp_path, test) -> None:
+    state = merged(log, tmp_path, OF_GROUPS, keep=True, by="slot")
+    choices = {"test": test, "replicates": 200, "seed": 4}
+    found, once = state.compare(**choices), compare(log, OF_GROUPS, by="slot", **choices)
+    same(found, once)
+    order = [("user", "ascending")]
+    assert found.per_group.sort_by(order).equals(once.per_group.sort_by(order))
+    assert found.movers("GAUC", "new").equals(once.movers("GAUC", "new"))
+
+
+def test_state_without_groups__refuses_tests_of_groups(log) -> None:
+    for state in (
+        state_of(log, "GAUC"),
+        state_of(log, "GAUC", keep=True).without_groups(),
+    ):
+        with pytest.raises(ArgumentError, match=r"'wilcoxon' reads .* keep_groups=True \(--keep-"):
+            state.compare(test="wilcoxon")
+        with pytest.raises(ArgumentError, match="keep_groups=True for those of a state"):
+            _ = state.compare().per_group
+
+
+def test_pooled_measures__are_refused_by_tests_of_groups(log) -> None:
+    with pytest.raises(ArgumentError, match="LogLoss pools the rows"):
+        state_of(log, "GAUC,LogLoss", keep=True).compare(test="sign")
+
+
+def test_state_without_baseline__says_what_it_needs(log) -> None:
+    with pytest.raises(ArgumentError, match=r"has no baseline, .* baseline=... \(--baseline\)"):
+        state_of(log, "GAUC", baseline=None).compare()
+    with pytest.raises(ArgumentError, match=r"has baseline 'old', and no values of groups"):
+        state_of(log, "GAUC").compare(baseline="new")
+    with pytest.raises(ArgumentError, match="name the baseline, one of 'old'"):
+        state_of(log, "GAUC", keep=True, baseline=None).compare()
+    with pytest.raises(ArgumentError, match="takes no tests"):
+        state_of(log, "GAUC").compare(tests="sign")
+    with pytest.raises(ArgumentError, match="other: must be a State or None"):
+        state_of(log, "GAUC").compare(state_of(log, "GAUC").result())  # type: ignore[arg-type]
+
+
+def test_another_baseline__is_compared_by_groups(log) -> None:
+    state = state_of(log, OF_GROUPS, keep=True)
+    found = state.compare(baseline="new", test="bootstrap", replicates=100)
+    once = fe.compare(log, **COLUMNS, score=MODELS, baseline="new", measures=OF_GROUPS,
+                      test="bootstrap", replicates=100)  # fmt: skip
+    same(found, once)
+    assert found.scores == ("old", "newer")
+
+
+@pytest.mark.parametrize("test", ["clustered_t", "sign", "randomisation"])
+def test_two_states__are_joined_by_key(log, tmp_path, test) -> None:
+    for name in ("old", "new"):
+        state = state_of(log, OF_GROUPS, keep=True, score=name, baseline=None)
+        state.save(tmp_path / name)
+    base, other = (fe.load_state(tmp_path / name) for name in ("old", "new"))
+    choices = {"test": test, "replicates": 200}
+    found = base.compare(other, **choices)
+    once = fe.compare(log, **COLUMNS, score=["old", "new"], baseline="old", measures=OF_GROUPS,
+                      **choices)  # fmt: skip
+    assert [repr(v) for v in found] == [repr(v) for v in once]
+    assert found.joined == {"both": 150, "only_base": 0, "only_candidate": 0, "rows_differ": 0}
+
+
+def test_groups_of_two_states_that_do_not_match__are_counted(log) -> None:
+    first, second, third = parts(log)
+    base = state_of(pa.concat_tables([first, second]), "GAUC", keep=True)
+    short = third.filter(pa.array(np.arange(third.num_rows) > 0))
+    other = state_of(pa.concat_tables([second, short]), "GAUC", keep=True, score="new",
+                     baseline=None)  # fmt: skip
+    users = [set(table["user"].to_pylist()) for table in (first, second, short)]
+    found = base.compare(other)
+    assert (found.baseline, found.scores) == ("old", ("new",))
+    assert found.joined == {
+        "both": len(users[1]),
+        "only_base": len(users[0]),
+        "only_candidate": len(users[2]),
+        "rows_differ": 0,
+    }
+    with pytest.raises(ArgumentError, match="none of the score columns"):
+        base.compare(other, baseline="last")
+
+
+def test_two_states__of_other_confidence_take_that_of_the_first(log) -> None:
+    base = state_of(log, "GAUC", keep=True, confidence=0.5)
+    other = state_of(log, "GAUC", keep=True, confidence=0.9)
+    assert base.compare(other).meta.conventions["confidence"] == 0.5
+    assert base.compare(other, confidence=0.7).meta.conventions["confidence"] == 0.7
+
+
+def test_two_states_without_keys_or_with_cut_groups__are_refused(log) -> None:
+    whole = state_of(log, "GAUC", keep=True)
+    with pytest.raises(ArgumentError, match="has no keys of groups"):
+        whole.compare(whole.without_groups())
+    even = np.arange(log.num_rows) % 2 == 0
+    cut = state_of(log.filter(pa.array(even)), "GAUC", keep=True).merge(
+        state_of(log.filter(pa.array(~even)), "GAUC", keep=True), allow_crossing=True
+    )
+    assert cut.groups > whole.groups
+    with pytest.raises(ArgumentError, match="merged in parts"):
+        whole.compare(cut)
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+ROWS = ["-g", "user", "-l", "click", "-m", "GAUC,AP,LogLoss", "--by", "country"]
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+
+
+@pytest.fixture
+def nights(log, tmp_path, monkeypatch) -> list[str]:
+    """Three nights with their states, and all their rows in one file."""
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(log, "all.parquet")
+    for night, table in enumerate(parts(log)):
+        state_of(table, "GAUC,AP,LogLoss", by="country").save(f"{night}.state")
+    return [f"{night}.state" for night in range(3)]
+
+
+@pytest.fixture
+def models(log, tmp_path, monkeypatch) -> list[str]:
+    """Two models, each with its state."""
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(log, "all.parquet")
+    for name in ("old", "new"):
+        state_of(log, "GAUC,AP", keep=True, score=name, baseline=None).save(f"{name}.state")
+    return ["old.state", "new.state"]
+
+
+@pytest.mark.parametrize("choices", [[], ["--correction", "bh", "--test", "clustered_z"]])
+def test_merge_compare__prints_the_comparison_of_one_run(nights, choices) -> None:
+    once = run("compare", "all.parquet", *ROWS, "-s", ",".join(MODELS), "-b", "old", *choices,
+               "-f", "json", "--movers", "0")  # fmt: skip
+    merged = run("merge", *nights, "--compare", *choices, "-f", "json")
+    assert (merged.exit_code, merged.stderr) == (0, "")
+    assert json.loads(merged.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
+    single = run("merge", *nights, "--save-state", "week.state", "-q")
+    assert single.exit_code == 0
+    again = run("compare", "week.state", *choices, "-f", "json")
+    assert json.loads(again.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown"])
+def test_merge_compare__prints_every_form(nights, form) -> None:
+    merged = run("merge", *nights, "--compare", "-f", form)
+    assert merged.exit_code == 0
+    assert "GAUC" in merged.stdout
+    found = [fe.load_state(night) for night in nights]
+    line = found[0].merge(*found[1:]).compare().find("GAUC", "newer")
+    assert ("newer is better" if form != "csv" else repr(line.se)) in merged.stdout
+
+
+def test_merge_compare__gates_and_outputs(nights) -> None:
+    outcome = run("merge", *nights, "--compare", "-o", "report.md", "--fail-if",
+                  "newer:GAUC[country=fr] delta > -1")  # fmt: skip
+    assert outcome.exit_code == 3
+    assert "gate failed: newer:GAUC[country=fr] delta > -1" in outcome.stderr
+    assert "newer is better" in Path("report.md").read_text(encoding="utf-8")
+    assert run("merge", *nights, "--compare", "--fail-if", "GAUC delta < -1").exit_code == 0
+    assert run("merge", *nights, "--fail-if", "GAUC delta < -1").exit_code == 3
+
+
+def test_merge__choices_without_compare__are_refused(nights) -> None:
+    outcome = run("merge", *nights, "--test", "sign", "--seed", "3")
+    assert outcome.exit_code == 2
+    assert "--test, --seed apply to comparisons: give --compare too" in outcome.stderr
+    outcome = run("merge", *nights, "--compare", "-b", "new")
+    assert outcome.exit_code == 2
+    assert "has baseline 'old'" in outcome.stderr
+
+
+@pytest.mark.parametrize("choices", [[], ["--test", "wilcoxon"], ["--confidence", "0.5"]])
+def test_compare__two_states__is_as_of_rows(models, choices) -> None:
+    found = run("compare", *models, *choices, "-f", "json", "--per-group", "groups.csv")
+    assert (found.exit_code, found.stderr) == (0, "wrote groups.csv\n")
+    once = run("compare", "all.parquet", "-g", "user", "-l", "click", "-s", "old,new", "-b", "old",
+               "-m", "GAUC,AP", *choices, "-f", "json")  # fmt: skip
+    assert json.loads(found.stdout)["comparisons"] == json.loads(once.stdout)["comparisons"]
+    assert json.loads(found.stdout)["joined"]["both"] == 150
+
+
+def test_compare__two_states__gates(models) -> None:
+    assert run("compare", *models, "--fail-if", "GAUC delta < -1").exit_code == 0
+    outcome = run("compare", *models, "--fail-if", "GAUC delta > -1")
+    assert outcome.exit_code == 3
+    assert "gate failed: GAUC delta > -1: new" in outcome.stderr
+    outcome = run("compare", *models, "--fail-if", "AUC delta > -1")
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("sources, options, complaint", [
+    (["old.state", "all.parquet"], [], "'old.state' is a saved state, and 'all.parquet' is not"),
+    (["old.state", "new.state", "old.state"], [], "3 saved states are more than two"),
+    (["old.state"], ["-g", "user", "-m", "AP"], "--group, --measures apply to rows"),
+    (["old.state", "new.state"], ["-b", "new"], "baseline='new' is none of the score columns"),
+    (["old.state"], [], "name the baseline, one of 'old'"),
+    (["all.parquet"], ["-s", "old,new"], "--group, --label, --baseline are missing. (Saved states"),
+    (["all.parquet"], [*ROWS[:4], "-s", "old,new"], "--baseline is missing"),
+    (["-"], [], "--group, --label, --score, --baseline are missing"),
+    (["missing.state"], [], "Cannot read 'missing.state': no such file."),
+    (["old.state", "missing.state"], [], "Cannot read 'missing.state': no such file."),
+    (["nights/*.state"], [], "'nights/*.state'"),
+])  # fmt: skip
+@pytest.mark.usefixtures("models")
+def test_compare__wrong_mixture__is_refused(sources, options, complaint) -> None:
+    outcome = run("compare", *sources, *options)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert complaint in outcome.stderr
+
+
+def test_compare__damaged_state__is_refused_as_such(models) -> None:
+    content = Path("old.state").read_bytes()
+    Path("old.state").write_bytes(content[:-100])
+    outcome = run("compare", *models)
+    assert outcome.exit_code == 2
+    assert "damaged" in outcome.stderr
+
+
+def test_is_state__tells_states_from_other_files(models, log) -> None:
+    with pa.ipc.new_file("rows.arrow", log.schema) as file:
+        file.write_table(log)
+    Path("empty").touch()
+    assert [is_state(path) for path in models] == [True, True]
+    assert not any(map(is_state, ["rows.arrow", "all.parquet", "empty", ".", "missing", "-"]))

@@ -1,0 +1,494 @@
+"""Curves: against scikit-learn, against their definitions, and the laws they keep."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from sklearn import metrics
+from sklearn.calibration import calibration_curve
+
+import fastrank_eval
+from fastrank_eval import ArgumentError, ColumnError, Curve, MeasureError
+from fastrank_eval.analysis.curve_points import corners, spread, wilson
+
+ROWS = 600
+COLUMNS = {"group": "user", "label": "click", "score": "pctr"}
+OF_THRESHOLDS = ("roc", "pr", "det", "lift")
+OF_SCORES = (*OF_THRESHOLDS, "calibration")
+
+
+def log_of(seed: int, rows: int = ROWS, levels: int | None = 40) -> dict[str, np.ndarray]:
+    """Scores of some skill, many of them tied; weights, some of them 0."""
+    random = np.random.default_rng(seed)
+    click = (random.random(rows) < 0.3).astype(np.int8)
+    pctr, other = (np.clip(random.random(rows) * 0.8 + 0.2 * click, 0, 1) for _ in range(2))
+    if levels is not None:
+        pctr = np.round(pctr * levels) / levels
+    weight = random.choice([0.0, 0.5, 1.0, 3.0], rows)
+    user = np.sort(random.integers(0, rows // 8, rows))
+    return {"user": user, "click": click, "pctr": pctr, "other": other, "weight": weight}
+
+
+LOG = log_of(1)
+
+
+def curve(kind, log=LOG, **options) -> Curve:
+    return fastrank_eval.curve(kind, log, **{**COLUMNS, **options})
+
+
+def weights_of(weight: str | None) -> dict[str, np.ndarray]:
+    return {"sample_weight": LOG["weight"]} if weight else {}
+
+
+# ---- scikit-learn --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_roc__equals_scikit_learns(weight):
+    fpr, tpr, thresholds = metrics.roc_curve(
+        LOG["click"], LOG["pctr"], drop_intermediate=False, **weights_of(weight)
+    )
+    found = curve("roc", points="all", weight=weight)
+    np.testing.assert_allclose(found.of()["fpr"], fpr, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.of()["tpr"], tpr, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(found.of()["threshold"], thresholds)
+    auc = metrics.roc_auc_score(LOG["click"], LOG["pctr"], **weights_of(weight))
+    assert found.values["pctr"]["AUC"] == pytest.approx(auc, rel=1e-9)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_pr__equals_scikit_learns(weight):
+    precision, recall, thresholds = metrics.precision_recall_curve(
+        LOG["click"], LOG["pctr"], **weights_of(weight)
+    )
+    found = curve("pr", points="all", weight=weight)
+    np.testing.assert_allclose(found.of()["precision"], precision[::-1], rtol=1e-9)
+    np.testing.assert_allclose(found.of()["recall"], recall[::-1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(found.of()["threshold"], [np.inf, *thresholds[::-1]])
+    ap = metrics.average_precision_score(LOG["click"], LOG["pctr"], **weights_of(weight))
+    assert found.values["pctr"]["AvgPrec"] == pytest.approx(ap, rel=1e-9)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_det__equals_scikit_learns(weight):
+    fpr, fnr, thresholds = metrics.det_curve(LOG["click"], LOG["pctr"], **weights_of(weight))
+    found = curve("det", points="all", weight=weight).of()
+    places = {t: i for i, t in enumerate(found["threshold"].tolist())}
+    at = [places[t] for t in thresholds.tolist()]
+    assert len(at) > 20
+    np.testing.assert_allclose(found["fpr"][at], fpr, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["fnr"][at], fnr, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("bins", [1, 7, 10])
+@pytest.mark.parametrize(
+    "binning, strategy, rows",
+    [("equal-width", "uniform", 601), ("equal-count", "quantile", 630)],
+)
+def test_calibration__equals_scikit_learns(binning, strategy, rows, bins):
+    """But for what stands on an edge, and ties at the end of a bin of equal count."""
+    log = log_of(2, rows, levels=None)
+    rate, mean = calibration_curve(log["click"], log["pctr"], n_bins=bins, strategy=strategy)
+    found = curve("calibration", log, bins=bins, binning=binning).of()
+    np.testing.assert_allclose(found["mean_prediction"], mean, rtol=1e-9)
+    np.testing.assert_allclose(found["observed_rate"], rate, rtol=1e-9, atol=1e-12)
+    assert found["rows"].sum() == rows
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("by", ["count", "width"])
+@pytest.mark.parametrize("bins", [1, 7, 10])
+def test_calibration__has_the_bins_of_ece(by, bins, weight):
+    found = curve("calibration", bins=bins, binning=f"equal-{by}", weight=weight)
+    measure = fastrank_eval.ECE(bins=bins, by=by)
+    columns = {"group": "user", "label": "click", "score": "pctr", "weight": weight}
+    wanted = fastrank_eval.evaluate(LOG, measures=[measure], **columns).value(measure)
+    assert found.values["pctr"]["ECE"] == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_values__have_the_bits_of_the_measures(weight):
+    result = fastrank_eval.evaluate(
+        LOG, measures="AUC,AvgPrec,Lift", weight=weight, keep_scores=True, **COLUMNS
+    )
+    assert result.curve("roc").values["pctr"]["AUC"] == result.value("AUC")
+    assert result.curve("pr").values["pctr"]["AvgPrec"] == result.value("AvgPrec")
+    assert result.curve("lift").values["pctr"]["Lift@10%"] == result.value("Lift")
+
+
+@pytest.mark.parametrize("kind", ["pr", "det", "lift", "calibration"])
+def test_scores__kept_for_other_measures__draw_all_but_roc(kind):
+    result = fastrank_eval.evaluate(LOG, measures="KS", keep_scores=True, **COLUMNS)
+    assert result.curve(kind).table.equals(curve(kind).table)
+    with pytest.raises(MeasureError, match="AUC was not part"):
+        result.curve("roc")
+
+
+@pytest.mark.parametrize("kind", OF_THRESHOLDS)
+def test_weights__as_large_as_they_may_be_leave_the_points_alone(kind):
+    heavy = {**LOG, "weight": LOG["weight"] * 2.0**90}
+    options = {"measures": "AUC", "weight": "weight", "keep_scores": True, **COLUMNS}
+    wanted, found = (fastrank_eval.evaluate(log, **options).curve(kind) for log in (LOG, heavy))
+    assert found.table.equals(wanted.table)
+    assert found.values == wanted.values
+
+
+# ---- definitions ---------------------------------------------------------------------------------
+
+
+def test_calibration__edges_intervals_and_ece__are_as_defined():
+    pctr = np.array([0.1, 0.2, 0.2, 0.6, 0.6, 0.6, 1.0, 0.0])
+    log = {"user": np.zeros(8, int), "click": np.array([0, 1, 0, 1, 1, 0, 1, 0]), "pctr": pctr}
+    found = curve("calibration", log, bins=5, binning="equal-width", confidence=0.9)
+    # A bin holds its lower edge, the last one 1 too: 0.2 lies in the second, 0.6 in the fourth.
+    assert found.of()["bin"].tolist() == [1, 2, 4, 5]
+    assert found.of()["upper"].tolist() == pytest.approx([0.2, 0.4, 0.8, 1.0])
+    assert found.of()["rows"].tolist() == [2, 2, 3, 1]
+    ece = (2 * abs(0.05 - 0) + 2 * abs(0.2 - 1 / 2) + 3 * abs(0.6 - 2 / 3) + 0) / 8
+    assert found.values["pctr"]["ECE"] == pytest.approx(ece)
+    counts = curve("calibration", log, bins=2).of()
+    assert counts["rows"].tolist() == [4, 4]
+    assert (counts["lower"].tolist(), counts["upper"].tolist()) == ([0.0, 0.6], [0.2, 1.0])
+
+
+@pytest.mark.parametrize("positives, rows", [(0, 5), (1, 3), (50, 100), (7, 7)])
+def test_wilson__ends_are_the_rates_whose_test_just_rejects(positives, rows):
+    rate, z = positives / rows, 1.959963984540054
+    for end in wilson(np.array([rate]), np.array([rows]), 0.95):
+        if 0 < end[0] < 1:
+            assert abs(rate - end[0]) == pytest.approx(z * math.sqrt(end[0] * (1 - end[0]) / rows))
+        else:
+            assert end[0] == rate
+
+
+def test_calibration__of_whole_weights__is_that_of_repeated_rows():
+    log = log_of(3)
+    times = np.random.default_rng(0).integers(0, 4, ROWS)
+    repeated = {name: np.repeat(column, times) for name, column in log.items()}
+    for binning in ("equal-width", "equal-count"):
+        weighted = curve("calibration", log | {"weight": times}, weight="weight", binning=binning)
+        plain = curve("calibration", repeated, binning=binning)
+        for name in ("bin", "lower", "upper", "mean_prediction", "observed_rate"):
+            np.testing.assert_allclose(weighted.of()[name], plain.of()[name], rtol=1e-12)
+        np.testing.assert_array_equal(weighted.of()["weight"], plain.of()["rows"])
+        assert weighted.table.column("low").null_count == len(weighted.of()["low"])
+        assert weighted.table.schema.field("weight").type == pa.float64()
+
+
+def test_calibration__sampling_rate__puts_predictions_right():
+    p = LOG["pctr"]
+    corrected = LOG | {"pctr": p / (p + (1 - p) / 0.1)}
+    found = curve("calibration", sampling_rate=0.1)
+    wanted = curve("calibration", corrected)
+    np.testing.assert_allclose(found.of()["mean_prediction"], wanted.of()["mean_prediction"])
+
+
+def test_lift__at_depths__counts_tied_rows_as_the_mean_over_their_orders():
+    log = {"user": [1] * 8, "click": [1, 0, 1, 1, 0, 0, 0, 0]}
+    log["pctr"] = [0.9, 0.8, 0.5, 0.5, 0.5, 0.5, 0.1, 0.1]
+    found = curve("lift", log, points=9).of()
+    np.testing.assert_allclose(found["depth"], np.arange(9) / 8)
+    np.testing.assert_allclose(found["recall"] * 3, [0, 1, 1, 1.5, 2, 2.5, 3, 3, 3])
+    np.testing.assert_allclose(found["lift"][1:], found["recall"][1:] / found["depth"][1:])
+    assert math.isnan(found["lift"][0])
+    assert found["threshold"].tolist() == [np.inf, 0.9, 0.8, 0.5, 0.5, 0.5, 0.5, 0.1, 0.1]
+    assert curve("lift", log).values["pctr"]["Lift@10%"] == pytest.approx(8 / 3)
+
+
+def test_det__equal_error_rate__lies_where_both_rates_meet():
+    found = curve("det", points="all")
+    fpr, fnr = found.of()["fpr"], found.of()["fnr"]
+    error = found.values["pctr"]["EER"]
+    assert np.interp(error, fpr, fnr) == pytest.approx(error)
+    same = {"user": [1, 1], "click": [0, 1], "pctr": [0.5, 0.5]}
+    assert curve("det", same).values["pctr"]["EER"] == 0.5
+
+
+def test_grades__count_from_rel_on():
+    grade = np.random.default_rng(4).integers(0, 4, ROWS)
+    graded, binary = LOG | {"click": grade}, LOG | {"click": (grade >= 2).astype(int)}
+    for kind in OF_SCORES:
+        assert curve(kind, graded, rel=2).table.equals(curve(kind, binary).table)
+
+
+# ---- points --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("levels", [40, None])
+def test_corners__keep_every_point_on_the_line__and_the_areas(weight, levels):
+    log = log_of(5, levels=levels)
+    every, few = (curve("roc", log, points=p, weight=weight) for p in ("all", "corners"))
+    x, y = few.of()["fpr"], few.of()["tpr"]
+    assert len(x) < len(every.of()["fpr"])
+    assert np.trapezoid(y, x) == pytest.approx(every.values["pctr"]["AUC"], rel=1e-12)
+    # Up along a vertical step a point lies on the line too: compare along fpr + tpr.
+    along = np.interp(every.of()["fpr"] + every.of()["tpr"], x + y, x)
+    np.testing.assert_allclose(along, every.of()["fpr"], atol=1e-12)
+    turns = np.diff(x)[:-1] * np.diff(y)[1:] - np.diff(y)[:-1] * np.diff(x)[1:]
+    assert (np.abs(turns) > 0).all()
+    for p in ("all", "corners"):
+        of = curve("pr", log, points=p, weight=weight).of()
+        area = float(np.sum(np.diff(of["recall"]) * of["precision"][1:]))
+        assert area == pytest.approx(curve("pr", log, weight=weight).values["pctr"]["AvgPrec"])
+
+
+def test_corners__of_large_counts__are_exact():
+    assert corners(np.array([0, 2**32, 2**32 + 1]), np.array([0, 0, 2**32])).tolist() == [0, 1, 2]
+    big = 2**40
+    x, y = np.array([0, big, 2 * big, 3 * big]), np.array([0, big + 1, 2 * big + 2, 3 * big + 2])
+    assert corners(x, y).tolist() == [0, 2, 3]
+    assert corners(np.array([0]), np.array([0])).tolist() == [0]
+
+
+def test_points__are_the_nearest_to_equal_steps():
+    every = curve("roc", points="all", score="other").of()
+    progress = every["fpr"] + every["tpr"]
+    for n in (2, 11, 50):
+        found = curve("roc", points=n, score="other").of()
+        nearest = {int(np.argmin(np.abs(progress - at))) for at in np.linspace(0, 2, n)}
+        assert len(found["fpr"]) <= n
+        np.testing.assert_array_equal(found["fpr"], every["fpr"][sorted(nearest)])
+        assert (found["fpr"][0], found["tpr"][-1]) == (0, 1)
+        for kind in ("pr", "det"):
+            thresholds = curve(kind, points=n, score="other").of()["threshold"]
+            np.testing.assert_array_equal(thresholds, found["threshold"])
+    assert curve("roc", points=10**6).table.equals(curve("roc", points="all").table)
+    assert spread(np.array([0.0, 0.1, 2.0]), 2).tolist() == [0, 2]
+
+
+# ---- laws ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("kind", OF_SCORES)
+def test_bits__depend_neither_on_order_nor_batches_nor_threads(kind, weight):
+    order = np.random.default_rng(6).permutation(ROWS)
+    shuffled = {name: column[order] for name, column in LOG.items()}
+    wanted = curve(kind, weight=weight).table
+    assert curve(kind, shuffled, weight=weight, threads=2, batch_rows=97).table.equals(wanted)
+    assert wanted.num_rows > 5
+
+
+def test_models__stand_in_one_table__each_as_alone():
+    both = curve("roc", score=["pctr", "other"])
+    assert both.scores == ("pctr", "other")
+    alone = [curve("roc", score=name).table for name in both.scores]
+    assert both.table.equals(pa.concat_tables(alone))
+    assert set(both.table.column("score").to_pylist()) == {"pctr", "other"}
+    with pytest.raises(ArgumentError, match=r"'pctrr' is none of the models.*Did you mean 'pctr'"):
+        both.of("pctrr")
+    with pytest.raises(ArgumentError, match="none of the models"):
+        both.of()
+
+
+NOTHING = {"user": np.empty(0, int), "click": np.empty(0, int), "pctr": np.empty(0)}
+ONE_CLASS = {"user": [1, 1], "click": [0, 0], "pctr": [0.1, 0.2]}
+POSITIVE = {"user": [1, 1], "click": [1, 1], "pctr": [0.1, 0.2]}
+WEIGHTLESS = {"user": [1, 1], "click": [1, 0], "pctr": [0.1, 0.2], "weight": [0.0, 0.0]}
+
+
+@pytest.mark.parametrize(
+    "kind, log, reason",
+    [
+        *((kind, NOTHING, "no_rows") for kind in OF_SCORES),
+        *((kind, ONE_CLASS, "single_class") for kind in OF_THRESHOLDS),
+        *((kind, POSITIVE, "single_class") for kind in ("roc", "det")),
+        *((kind, WEIGHTLESS, "zero_weight") for kind in OF_SCORES),
+        ("k", ONE_CLASS, "no_groups"),
+        ("gauc-by-activity", ONE_CLASS, "no_groups"),
+    ],
+)
+def test_degenerate_rows__have_no_curve_and_a_reason(kind, log, reason):
+    found = curve(kind, log, weight="weight" if "weight" in log else None)
+    assert found.undefined == {"pctr": reason}
+    assert reason in repr(found)
+    if kind in OF_SCORES:
+        assert found.table.num_rows == 0
+        assert found.table.schema.names[0] == "score"
+
+
+def test_one_class__still_has_what_needs_no_other():
+    assert curve("pr", POSITIVE).of()["precision"].tolist() == [1, 1]
+    assert curve("lift", POSITIVE).of()["lift"].tolist()[1:] == [1]
+    assert curve("calibration", ONE_CLASS).of()["observed_rate"].tolist() == [0, 0]
+
+
+# ---- curves of groups ----------------------------------------------------------------------------
+
+
+def test_k__equals_evaluate_at_each_cutoff():
+    found = curve("k", measure="nDCG(gain='linear'),R", cutoffs=[5, 1, 2], score=["pctr", "other"])
+    for row in found.table.to_pylist():
+        text = f"{row['measure']}@{row['k']}"
+        alone = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": row["score"]}, measures=text)
+        assert row["value"] == alone.value(text)
+    assert found.of("pctr")["k"].tolist() == [1, 2, 5] * 2
+    assert found.values["other"]["R@5"] == found.of("other")["value"][-1]
+    assert list(found.meta.conventions["measures"]) == ["nDCG(gain='linear')@5", "R@5"]
+
+
+@pytest.mark.parametrize(
+    "activity, buckets, names",
+    [("rows", [1, 6, 9], ["1–5", "6–8", "9+"]), ("positives", [0, 2, 3], ["0–1", "2", "3+"])],
+)
+@pytest.mark.parametrize("measure", ["GAUC", "GAUC(weight='pairs')", "nDCG(weight='positives')@3"])
+def test_activity__is_the_measure_over_the_groups_of_each_bucket(activity, buckets, names, measure):
+    found = curve(
+        "gauc-by-activity", measure=measure, activity=activity, buckets=buckets, score="pctr"
+    )
+    rows = np.bincount(LOG["user"])
+    active = (rows if activity == "rows" else np.bincount(LOG["user"], LOG["click"]))[LOG["user"]]
+    for row in found.table.to_pylist():
+        most = math.inf if row["most"] is None else row["most"]
+        here = (active >= row["least"]) & (active <= most)
+        part = {name: column[here] for name, column in LOG.items()}
+        (alone,) = fastrank_eval.evaluate(part, **COLUMNS, measures=measure)
+        assert (row["value"], row["groups_used"]) == (alone.value, alone.groups_used)
+        assert (row["groups"], row["rows"]) == (len(set(part["user"])), int(here.sum()))
+    assert found.of()["bucket"].tolist() == names
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"weight": "weight"}, {"unretrieved": "allow"}, {"measure": "GAUC(rel=2, weight='pairs')"},
+     {"measure": "GAUC(weight='share')"}],
+)  # fmt: skip
+def test_activity__whatever_weighs_groups__is_the_measure_of_each_bucket(options):
+    grade = LOG["click"] * (1 + LOG["user"] % 3)
+    log = LOG | {"share": (LOG["user"] % 4) / 4, "click": grade}
+    found = curve("gauc-by-activity", log, buckets=[1, 6, 9, 1000], score="pctr", **options)
+    measure = options.pop("measure", "GAUC")
+    active = np.bincount(log["user"])[log["user"]]
+    *rows, empty = found.table.to_pylist()
+    for row in rows:
+        most = math.inf if row["most"] is None else row["most"]
+        here = (active >= row["least"]) & (active <= most)
+        part = {name: column[here] for name, column in log.items()}
+        (alone,) = fastrank_eval.evaluate(part, **COLUMNS | {"score": "pctr"}, **options,
+                                          measures=measure)  # fmt: skip
+        assert (row["value"], row["groups_used"]) == (alone.value, alone.groups_used)
+        assert row["standard_error"] == alone.se
+    assert (empty["groups"], empty["rows"], empty["value"]) == (0, 0, None)
+
+
+def test_activity__standard_error__is_that_of_a_mean():
+    found = curve("gauc-by-activity", measure="nDCG@3", buckets=[0])
+    values = fastrank_eval.evaluate(LOG, **COLUMNS, measures="nDCG@3")["nDCG@3"]
+    values = values[~np.isnan(values)]
+    wanted = values.std(ddof=1) / math.sqrt(len(values))
+    assert found.of()["standard_error"][0] == pytest.approx(wanted)
+    alone = curve("gauc-by-activity", {"user": [1, 1], "click": [0, 1], "pctr": [0.1, 0.2]})
+    assert math.isnan(alone.of()["standard_error"][0])
+
+
+def test_activity__value_of_a_model__is_that_of_all_rows_and_not_of_the_last_bucket():
+    names = ["pctr", "other"]
+    found = curve("gauc-by-activity", buckets=[5, 9, 1000], score=names)
+    every = fastrank_eval.evaluate(LOG, **COLUMNS | {"score": names}, measures="GAUC")
+    assert found.values == {name: {"GAUC": every.value("GAUC", name)} for name in names}
+    assert found.undefined == {}  # though the last bucket is empty
+    beyond = curve("gauc-by-activity", buckets=[1000], score="pctr")
+    assert beyond.undefined == {"pctr": "no_groups"}
+
+
+# ---- one pass, texts -----------------------------------------------------------------------------
+
+
+def test_result__of_kept_scores__draws_curves_from_the_same_pass():
+    result = fastrank_eval.evaluate(
+        LOG, **COLUMNS, measures="GAUC,AUC,AUC(rel=2)", keep_scores=True
+    )
+    for kind in OF_SCORES:
+        assert result.curve(kind).table.equals(curve(kind).table)
+    assert result.curve("roc", rel=2).undefined == {"pctr": "single_class"}
+    assert result.value("AUC") == result.curve("roc").values["pctr"]["AUC"]
+    with pytest.raises(ArgumentError, match="AUC\\(rel=3\\) among the measures"):
+        result.curve("roc", rel=3)
+    with pytest.raises(ArgumentError, match="no 'k' curve"):
+        result.curve("k")
+    with pytest.raises(ArgumentError, match="keep_scores=True"):
+        fastrank_eval.evaluate(LOG, **COLUMNS, measures="AUC").curve("roc")
+
+
+def test_scores__that_are_integers__are_thresholds_as_they_are():
+    log = {"user": [1, 1, 1], "click": [0, 1, 0], "pctr": np.array([-7, 10**15, 0])}
+    assert curve("roc", log, points="all").of()["threshold"].tolist() == [np.inf, 10**15, 0, -7]
+
+
+def test_texts__hold_every_point(tmp_path: Path):
+    found = curve("lift", points=4)
+    told = json.loads(found.to_json())
+    assert told["points"][0] == {
+        "score": "pctr", "threshold": None, "depth": 0.0, "recall": 0.0, "precision": None,
+        "lift": None,
+    }  # fmt: skip
+    assert told["choices"] == {"points": 4}
+    assert told["meta"]["rows"] == ROWS
+    lines = found.to_csv().splitlines()
+    assert lines[0] == '"score","threshold","depth","recall","precision","lift"'
+    assert lines[1] == '"pctr",inf,0,0,,'
+    assert len(lines) == 5
+    path = tmp_path / "log.parquet"
+    other = tmp_path / "other.parquet"
+    for file in (path, other):
+        pa.parquet.write_table(pa.table(LOG), file)
+    assert curve("roc", str(path)).source == "log.parquet"
+    assert curve("roc", [path, other], order="scattered").source == "log.parquet and 1 more"
+
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, options, told",
+    [
+        ("rocc", {}, "Did you mean 'roc'"),
+        ("roc", {"points": 1}, "points=1 is neither 'all' nor 'corners'"),
+        ("roc", {"points": True}, "points: must be text or a whole number or None, got True"),
+        ("roc", {"points": "most"}, "points='most'"),
+        ("roc", {"bins": 5}, "a roc curve has no bins; it has points"),
+        ("k", {"points": 5}, "a k curve has no points"),
+        ("k", {"rel": 2}, "a k curve has no rel"),
+        ("calibration", {"bins": 0}, "bins=0"),
+        ("calibration", {"binning": "equal"}, "binning='equal' is not one of"),
+        ("calibration", {"confidence": 1.0}, "confidence=1.0"),
+        ("calibration", {"sampling_rate": 2}, "sampling_rate=2"),
+        ("k", {"cutoffs": [0]}, "cutoffs=\\[0\\]"),
+        ("k", {"cutoffs": 5}, "cutoffs: must be a list, each item a whole number or None, got 5"),
+        ("k", {"measure": "nDCG@5"}, "leave out this one"),
+        ("k", {"measure": "GAUC"}, "takes no cutoff"),
+        ("gauc-by-activity", {"measure": "AUC"}, "no mean over groups"),
+        ("gauc-by-activity", {"measure": "GMAP"}, "no mean over groups"),
+        ("gauc-by-activity", {"buckets": [5, 1]}, "buckets=\\[5, 1\\]"),
+        ("gauc-by-activity", {"buckets": []}, "buckets=\\[\\]"),
+        ("gauc-by-activity", {"activity": "clicks"}, "activity='clicks'"),
+        ("roc", {"measures": "AUC"}, "takes no measures"),
+        ("roc", {"by": "user"}, "takes no by"),
+    ],
+)
+def test_choices__that_mean_nothing__are_refused(kind, options, told):
+    with pytest.raises((ArgumentError, MeasureError), match=told):
+        curve(kind, **options)
+
+
+def test_calibration__of_what_is_no_probability__is_refused():
+    log = LOG | {"pctr": LOG["pctr"] * 2}
+    with pytest.raises(ColumnError, match="is no probability"):
+        curve("calibration", log)
+    result = fastrank_eval.evaluate(log, **COLUMNS, measures="AUC", keep_scores=True)
+    with pytest.raises(ColumnError, match="'pctr' holds 2, which is no probability"):
+        result.curve("calibration")
+
+
+def test_curve__names_options_that_are_missing_or_unknown():
+    with pytest.raises(ArgumentError, match=r"^curve\(\) needs group="):
+        fastrank_eval.curve("roc", LOG, label="click", score="pctr")
+    with pytest.raises(ArgumentError, match=r"curve\(\) takes no thread\. Did you mean 'threads'"):
+        curve("roc", thread=2)

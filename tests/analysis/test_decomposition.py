@@ -1,0 +1,133 @@
+"""Change within slices and change of mix: the identity, and what each term means."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.analysis.attribution import decompose
+
+WEIGHTS = st.integers(0, 1000).map(float)
+VALUES = st.integers(-1000, 1000).map(lambda n: n / 1024)
+SIDES = st.lists(st.tuples(WEIGHTS, VALUES, WEIGHTS, VALUES), min_size=1, max_size=8).filter(
+    lambda rows: sum(r[0] for r in rows) > 0 and sum(r[2] for r in rows) > 0
+)
+Rows = list[tuple[float, float, float, float]]
+
+
+def arrays(rows: Rows) -> tuple[np.ndarray, ...]:
+    w1, v1, w2, v2 = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    return w1, w1 * v1, w2, w2 * v2
+
+
+def exact_terms(rows: Rows) -> tuple[Fraction, Fraction, Fraction]:
+    """The difference, what comes of values and what of shares, without rounding."""
+    total1, total2 = Fraction(sum(r[0] for r in rows)), Fraction(sum(r[2] for r in rows))
+    difference = within = mix = Fraction(0)
+    for w1, v1, w2, v2 in rows:
+        p1, p2 = Fraction(w1) / total1, Fraction(w2) / total2
+        a, b = Fraction(v1 if w1 else v2), Fraction(v2 if w2 else v1)
+        difference += p2 * b - p1 * a
+        within += (p1 + p2) / 2 * (b - a)
+        mix += (a + b) / 2 * (p2 - p1)
+    return difference, within, mix
+
+
+@given(SIDES)
+@settings(deadline=None)
+def test_the_terms_add_up_to_the_difference(rows: Rows) -> None:
+    found = decompose(*arrays(rows))
+    difference, within, mix = exact_terms(rows)
+    assert difference == within + mix
+    assert found.difference == pytest.approx(float(difference), abs=1e-14)
+    assert found.within == pytest.approx(float(within), abs=1e-14)
+    assert found.mix == pytest.approx(float(mix), abs=1e-14)
+    assert abs(found.remainder) < 1e-14
+    assert math.fsum(found.slice_within.tolist()) == found.within
+    assert math.fsum(found.slice_mix.tolist()) == found.mix
+
+
+@given(SIDES)
+@settings(deadline=None)
+def test_exchanged_sides_change_signs_only(rows: Rows) -> None:
+    w1, s1, w2, s2 = arrays(rows)
+    one, other = decompose(w1, s1, w2, s2), decompose(w2, s2, w1, s1)
+    np.testing.assert_array_equal(one.slice_within, -other.slice_within)
+    np.testing.assert_array_equal(one.slice_mix, -other.slice_mix)
+    assert one.difference == -other.difference
+
+
+@given(SIDES, st.floats(-10, 10), st.floats(0.5, 4))
+@settings(deadline=None)
+def test_a_constant_on_all_values_or_weights_changes_no_term(
+    rows: Rows, constant: float, factor: float
+) -> None:
+    plain = decompose(*arrays(rows))
+    moved = decompose(*arrays([(a, v + constant, b, w + constant) for a, v, b, w in rows]))
+    scaled = decompose(*arrays([(a * factor, v, b * 3, w) for a, v, b, w in rows]))
+    for other in (moved, scaled):
+        np.testing.assert_allclose(other.slice_mix, plain.slice_mix, atol=1e-13)
+        np.testing.assert_allclose(other.slice_within, plain.slice_within, atol=1e-13)
+
+
+def test_only_values_or_only_shares_moved() -> None:
+    w = np.array([30.0, 70.0])
+    found = decompose(w, w * [0.5, 0.6], w * 2, w * 2 * [0.7, 0.6])
+    assert found.within == pytest.approx(0.06)
+    assert found.mix == 0
+    assert found.slice_within == pytest.approx([0.06, 0])
+    found = decompose(w, w * [0.5, 0.6], w[::-1], w[::-1] * [0.5, 0.6])
+    assert found.within == 0
+    assert found.mix == pytest.approx(-0.04)
+    # The worse slice grew, the better one shrank: both draw the whole down.
+    assert (found.slice_mix < 0).all()
+
+
+def test_a_slice_of_one_side_is_all_mix() -> None:
+    found = decompose(
+        np.array([50.0, 50.0, 0.0]),
+        np.array([25.0, 35.0, math.nan]),
+        np.array([50.0, 0.0, 50.0]),
+        np.array([25.0, 7.0, 45.0]),
+    )
+    assert (found.before, found.after) == (0.6, 0.7)
+    assert found.slice_within.tolist() == [0, 0, 0]
+    # Against the mean of both overall values, 0.65.
+    assert found.slice_mix == pytest.approx([0, -0.5 * (0.7 - 0.65), 0.5 * (0.9 - 0.65)])
+    assert found.mix == pytest.approx(found.difference)
+
+
+def test_what_slices_do_not_explain_is_told_apart() -> None:
+    w = np.array([1.0, 1.0])
+    found = decompose(w, w * 0.5, w, w * 0.6, before=0.55, after=0.7)
+    assert (found.before, found.after) == (0.55, 0.7)
+    assert found.within == pytest.approx(0.1)
+    assert found.remainder == pytest.approx(0.05)
+    total = found.within + found.mix + found.remainder
+    assert total == pytest.approx(found.difference)
+
+
+def test_a_side_without_weight_has_no_value() -> None:
+    none = np.zeros(2)
+    found = decompose(none, none, np.ones(2), np.ones(2), after=0.8)
+    assert math.isnan(found.before)
+    assert found.after == 0.8
+    assert math.isnan(found.within)
+    assert np.isnan(found.slice_mix).all()
+
+
+def test_weights_that_are_none_are_refused() -> None:
+    w = np.ones(2)
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(ArgumentError, match="the weight of slice 1 is"):
+            decompose(np.array([1.0, bad]), w, w, w)
+    with pytest.raises(ArgumentError, match=r"2, 3, 2, 2 slices.*the same slices"):
+        decompose(w, w, np.ones(3), w)
+    with pytest.raises(ArgumentError, match="shape"):
+        decompose(np.ones((2, 1)), w, w, w)

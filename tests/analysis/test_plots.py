@@ -1,0 +1,394 @@
+"""Pictures of curves: what is on them, and what is not; the commands that write them."""
+
+from __future__ import annotations
+
+import html.parser
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from matplotlib.image import imread
+from pyarrow import ipc, parquet
+
+import fastrank_eval
+from fastrank_eval import ArgumentError, OutputError, UndefinedError
+from fastrank_eval.analysis import plot_files
+from fastrank_eval.analysis.curve import KINDS, Curve
+from fastrank_eval.analysis.plots import thin
+from fastrank_eval.apps.cli.curves import KINDS as COMMAND_KINDS
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.engine.records import Meta
+
+pytestmark = pytest.mark.no_kernels
+
+BLUE, VERMILION = (0, 114, 178), (213, 94, 0)
+HOSTILE = ("$\\frac{a}{b}$ <script>alert('x')</script>", '_hidden & "co"\n', "long " * 30)
+#: What axes and legend say; the names of the models besides.
+WORDS = {
+    "roc": ["ROC curve", "False positive rate", "True positive rate", "AUC 0.", "chance"],
+    "pr": ["Precision and recall", "Recall", "Precision", "AvgPrec 0.", "share of positives"],
+    "det": ["Detection error", "False negative rate", "EER 0.", "50%"],
+    "lift": ["Cumulative gains", "Lift over", "Depth", "Lift@10% "],
+    "calibration": [
+        "Calibration",
+        "Mean prediction",
+        "Observed rate",
+        "ECE 0.",
+        "perfectly",
+        "bars: 95% intervals",
+    ],
+    "k": ["nDCG by cutoff", "Cutoff k", "nDCG@k", "nDCG@50 0."],
+    "gauc-by-activity": ["GAUC by rows", "Rows of a group", "5–19", "GAUC 0.", "bars: 1.96"],
+}
+
+
+def log_of(names: tuple[str, str]) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(7)
+    click = (random.random(2000) < 0.3).astype(np.int8)
+    user = np.repeat(np.arange(200), 10)
+    user[:400] = np.repeat(np.arange(200, 300), 4)
+    scores = [np.clip(random.random(2000) * 0.8 + skill * click, 0, 1) for skill in (0.15, 0.02)]
+    return {"user": user, "click": click, **dict(zip(names, scores, strict=True))}
+
+
+LOG = log_of(("pctr", "ctr_old"))
+
+
+def curve(kind: str, log=LOG, **options) -> Curve:
+    names = [name for name in log if name not in ("user", "click")]
+    return fastrank_eval.curve(
+        kind, log, **{"group": "user", "label": "click", "score": names, **options}
+    )
+
+
+@pytest.fixture(scope="module")
+def curves() -> dict[str, Curve]:
+    return {kind: curve(kind) for kind in KINDS}
+
+
+@pytest.fixture
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plot_files, "DPI", 50)
+
+
+def text_of(svg: str) -> list[str]:
+    found = (node.itertext() for node in ET.fromstring(svg).iter() if node.tag.endswith("}text"))  # noqa: S314
+    return ["".join(parts) for parts in found]
+
+
+def near(image: np.ndarray, colour: tuple[int, int, int]) -> int:
+    """Pixels of about a colour."""
+    distance = np.abs(image[..., :3] * 255 - np.array(colour)).max(axis=-1)
+    return int((distance < 40).sum())
+
+
+# ---- what is on a picture ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_coarse")
+@pytest.mark.parametrize("kind", KINDS)
+def test_png__of_every_kind__shows_both_models(curves, kind: str, tmp_path: Path) -> None:
+    curves[kind].plot(tmp_path / "picture.png")
+    image = imread(tmp_path / "picture.png")
+    height, width = image.shape[:2]
+    assert 250 < width < 600
+    assert 180 < height < 500
+    assert near(image, BLUE) > 60
+    assert near(image, VERMILION) > 60
+    assert near(image, (255, 255, 255)) > 0.6 * height * width
+    border = np.concatenate([image[0], image[-1], image[:, 0], image[:, -1]])
+    assert (border[..., :3] == 1).all()  # nothing is cut off
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_svg__of_every_kind__says_what_it_shows(curves, kind: str, tmp_path: Path) -> None:
+    curves[kind].plot(tmp_path / "picture.svg")
+    svg = (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    words = text_of(svg)
+    for wanted in [*WORDS[kind], "2,000 rows in 260 groups"]:
+        assert any(wanted in word for word in words), wanted
+    for score, values in curves[kind].values.items():
+        assert any(word.startswith(f"{score}  {next(iter(values))}") for word in words)
+    assert len(svg) < 150_000
+
+
+def test_legend_of_activity__says_the_value_of_all_rows(curves, tmp_path: Path) -> None:
+    options = {"group": "user", "label": "click", "score": ["pctr", "ctr_old"]}
+    result = fastrank_eval.evaluate(LOG, measures="GAUC", **options)
+    curves["gauc-by-activity"].plot(tmp_path / "picture.svg")
+    words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
+    for value in result:
+        assert f"{value.score}  GAUC {value.value:.4f}" in words
+
+
+class _References(html.parser.HTMLParser):
+    """Collects scripts, handlers and everything that a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "link", "iframe", "object", "embed", "img", "base"):
+            self.found.append((tag, None))
+        for name, value in attrs:
+            local = name.endswith("href") and str(value).startswith("#")
+            if name.startswith("on") or (name.split(":")[-1] in ("src", "href") and not local):
+                self.found.append((name, value))
+
+
+@pytest.mark.parametrize("kind", ["roc", "calibration", "gauc-by-activity"])
+def test_html__is_one_page_that_fetches_nothing(curves, kind: str, tmp_path: Path) -> None:
+    curves[kind].plot(tmp_path / "picture.html", title="Week 47 <b>")
+    page = (tmp_path / "picture.html").read_text(encoding="utf-8")
+    references = _References()
+    references.feed(page)
+    assert references.found == []
+    assert not re.search(r"url\((?!#)|@import|<b>", page)
+    assert "<title>Week 47 &lt;b&gt;</title>" in page
+    assert "default-src 'none'" in page
+    for name, value in next(iter(curves[kind].values.values())).items():
+        assert f"<th>{name}</th>" in page
+        assert f'<td class="n">{value:.6g}</td>' in page
+
+
+@pytest.mark.usefixtures("_coarse")
+def test_names__from_the_data__are_text_and_nothing_else(tmp_path: Path) -> None:
+    log = log_of(HOSTILE[:2]) | {HOSTILE[2]: LOG["pctr"]}
+    found = curve("roc", log)
+    for suffix in ("svg", "html", "png"):
+        found.plot(tmp_path / f"picture.{suffix}", title="$x$ ^ {")
+    words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
+    assert any(word.startswith(f"{HOSTILE[0]}  AUC") for word in words)
+    assert any(word.startswith('_hidden & "co"\\n  AUC') for word in words)
+    assert any("…" in word and len(word) < 60 for word in words)
+    assert "$x$ ^ {" in words
+    page = (tmp_path / "picture.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.usefixtures("_coarse")
+def test_files__of_equal_curves__are_equal(curves, tmp_path: Path) -> None:
+    for suffix in ("svg", "html", "png"):
+        paths = [tmp_path / f"{name}.{suffix}" for name in ("one", "two")]
+        for path in paths:
+            curves["roc"].plot(path)
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_million_points__make_a_small_file(tmp_path: Path) -> None:
+    at = np.linspace(0, 1, 10**6)
+    wavy = np.clip(np.sqrt(at) + 1e-4 * np.sin(1e5 * at), 0, 1)
+    x, y = thin(at, wavy)
+    assert len(x) < 40_000
+    assert np.abs(np.interp(at, x, y) - wavy).max() < 2e-3
+    assert (x[0], y[0], x[-1], y[-1]) == (at[0], wavy[0], at[-1], wavy[-1])
+    columns = {"threshold": 1 - at, "fpr": at, "tpr": wavy}
+    found = Curve("roc", {"m": columns}, {"m": {"AUC": 0.7}}, {}, {}, Meta("1", 9, 1, {}, 1.0))
+    found.plot(tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").stat().st_size < 300_000
+
+
+ODD = {
+    "perfect and level": {"user": [1] * 4, "click": [1, 0, 1, 0], "a": [0.9, 0.1, 0.8, 0.2],
+                          "b": [0.5] * 4},
+    "wrong": {"user": [1, 1, 2, 2], "click": [1, 0, 0, 1], "a": [0.0, 1.0, 1.0, 0.0]},
+    "many models": {"user": [1, 1, 1], "click": [1, 0, 0],
+                    **{f"model {i}": [0.3, 0.2, 0.1 * i] for i in range(9)}},
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("_coarse")
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_data__are_drawn_without_a_warning(kind: str, name: str, tmp_path: Path) -> None:
+    options = {"cutoffs": [2]} if kind == "k" else {}
+    curve(kind, ODD[name], **options).plot(tmp_path / "picture.png")
+    assert imread(tmp_path / "picture.png").ndim == 3
+
+
+def test_weighted_bins_of_equal_width__are_drawn_with_their_weight(tmp_path: Path) -> None:
+    log = LOG | {"weight": np.full(2000, 0.5)}
+    found = curve("calibration", log, score=["pctr"], weight="weight", binning="equal-width")
+    found.plot(tmp_path / "picture.svg")
+    words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
+    assert any("10 equal-width bins, weight weight" in word for word in words)
+
+
+def test_model_without_a_curve__is_named_in_the_legend(tmp_path: Path) -> None:
+    some = [None if i % 2 else 0.5 for i in range(2000)]
+    log = LOG | {
+        "ctr_old": pa.array([s if c else None for s, c in zip(some, LOG["click"], strict=True)])
+    }
+    found = curve("roc", log, unretrieved="allow")
+    assert found.undefined == {"ctr_old": "single_class"}
+    found.plot(tmp_path / "picture.svg")
+    words = text_of((tmp_path / "picture.svg").read_text(encoding="utf-8"))
+    assert "ctr_old  undefined: single class" in words
+
+
+# ---- refusals, and what stays as it was ----------------------------------------------------------
+
+
+def test_plot__that_cannot_be_drawn__writes_nothing(curves, tmp_path: Path, monkeypatch) -> None:
+    one_class = {"user": [1, 1], "click": [0, 0], "a": [0.1, 0.2]}
+    with pytest.raises(UndefinedError, match=r"no roc curve to draw.*single_class"):
+        curve("roc", one_class).plot(tmp_path / "picture.png")
+    with pytest.raises(OutputError, match="unknown suffix"):
+        curves["roc"].plot(tmp_path / "picture.gif")
+    monkeypatch.setattr(plot_files, "find_spec", lambda name: None)
+    with pytest.raises(ArgumentError, match=r"pip install 'fastrank_eval\[plot\]'"):
+        curves["roc"].plot(tmp_path / "picture.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plot__over_a_file__asks_first(curves, tmp_path: Path) -> None:
+    path = tmp_path / "picture.svg"
+    path.write_text("mine")
+    with pytest.raises(OutputError, match="exists already"):
+        curves["k"].plot(path)
+    assert path.read_text() == "mine"
+    curves["k"].plot(path, overwrite=True)
+    assert path.read_text().startswith("<?xml")
+
+
+def test_settings_of_the_user__neither_show_nor_change(curves, tmp_path: Path) -> None:
+    curves["k"].plot(tmp_path / "plain.svg")
+    with mpl.rc_context({"axes.facecolor": "red", "text.parse_math": True, "font.size": 30}):
+        before = dict(mpl.rcParams)
+        curves["k"].plot(tmp_path / "theirs.svg")
+        assert dict(mpl.rcParams) == before
+    assert (tmp_path / "plain.svg").read_bytes() == (tmp_path / "theirs.svg").read_bytes()
+
+
+def test_curve__without_a_picture__does_without_matplotlib() -> None:
+    code = (
+        "import sys, numpy as np, fastrank_eval as fe; "
+        "log = {'u': np.ones(2, int), 'y': np.arange(2), 's': np.arange(2.0)}; "
+        "found = fe.curve('roc', log, group='u', label='y', score='s'); found.to_csv(); "
+        "print(*(m for m in ('matplotlib', 'pandas') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+# ---- the commands --------------------------------------------------------------------------------
+
+COLUMNS = ["-g", "user", "-l", "click", "-s", "pctr,ctr_old"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    parquet.write_table(pa.table(LOG), tmp_path / "log.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
+
+
+def refused(*arguments: str) -> str:
+    outcome = run(*arguments)
+    assert outcome.exit_code == 2, outcome.output
+    assert outcome.stdout == ""
+    return outcome.stderr
+
+
+def test_kinds_of_the_commands__are_those_of_the_function() -> None:
+    assert COMMAND_KINDS == KINDS
+
+
+@pytest.mark.usefixtures("folder")
+def test_curve_command__prints_csv_or_json() -> None:
+    outcome = run("curve", "lift", "log.parquet", *COLUMNS, "--points", "5")
+    assert outcome.exit_code == 0
+    assert outcome.stdout == curve("lift", points=5).to_csv()
+    outcome = run(
+        "curve", "k", "log.parquet", *COLUMNS, "-m", "R,P", "--cutoffs", "1-3, 10", "-f", "json"
+    )
+    told = json.loads(outcome.stdout)
+    wanted = curve("k", measure="R,P", cutoffs=[1, 2, 3, 10]).to_dict()
+    assert told["points"] == wanted["points"]
+    outcome = run(
+        "curve",
+        "gauc-by-activity",
+        "log.parquet",
+        *COLUMNS,
+        "--buckets",
+        "1,5",
+        "--activity",
+        "positives",
+    )
+    assert (
+        outcome.stdout == curve("gauc-by-activity", buckets=[1, 5], activity="positives").to_csv()
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_curve_command__writes_tables() -> None:
+    wanted = curve("roc").table
+    for suffix in ("parquet", "arrow", "csv", "json"):
+        outcome = run("curve", "roc", "log.parquet", *COLUMNS, "-o", f"roc.{suffix}")
+        assert (outcome.exit_code, outcome.stdout) == (0, "")
+        assert outcome.stderr == f"wrote roc.{suffix}\n"
+    assert parquet.read_table("roc.parquet").equals(wanted)
+    assert ipc.open_file("roc.arrow").read_all().equals(wanted)
+    assert Path("roc.csv").read_text() == curve("roc").to_csv()
+    assert json.loads(Path("roc.json").read_text())["kind"] == "roc"
+    outcome = run("curve", "roc", "log.parquet", *COLUMNS, "--where", "click = 0", "-q")
+    assert (outcome.stdout, outcome.stderr) == ('"score","threshold","fpr","tpr"\n', "")
+    assert "pctr: no curve (single_class)" in run(
+        "curve", "roc", "log.parquet", *COLUMNS, "--where", "click = 0"
+    ).stderr  # fmt: skip
+
+
+@pytest.mark.usefixtures("folder", "_coarse")
+def test_plot_command__writes_a_picture() -> None:
+    for suffix in ("png", "svg", "html"):
+        outcome = run("plot", "roc", "log.parquet", *COLUMNS, "-o", f"roc.{suffix}")
+        assert (outcome.exit_code, outcome.stderr) == (0, f"wrote roc.{suffix}\n")
+    words = text_of(Path("roc.svg").read_text(encoding="utf-8"))
+    assert any(word.startswith("log.parquet, 2,000 rows") for word in words)
+    outcome = run(
+        "plot", "k", "log.parquet", *COLUMNS, "-o", "roc.svg", "--overwrite", "-q", "--title", "T"
+    )
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    assert "T" in text_of(Path("roc.svg").read_text(encoding="utf-8"))
+
+
+@pytest.mark.usefixtures("folder")
+def test_commands__refuse_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sorted(Path().iterdir())
+    plot, curve_of = (
+        ["plot", "roc", "log.parquet", *COLUMNS],
+        ["curve", "k", "log.parquet", *COLUMNS],
+    )
+    pictures = "--output: must end in .png, .svg or .html, got "
+    assert f"{pictures}'roc.pdf', an unknown suffix" in refused(*plot, "-o", "roc.pdf")
+    assert f"{pictures}'roc', no suffix" in refused(*plot, "-o", "roc")
+    tables = "--output: must end in .json, .csv, .parquet or .arrow, got 'roc.txt'"
+    assert tables in refused(*curve_of, "-o", "roc.txt")
+    assert "--format is for standard output" in refused(*curve_of, "-o", "k.csv", "-f", "json")
+    assert "exists already" in refused(*curve_of, "-o", "log.parquet")
+    assert "part of the input" in refused(*curve_of, "-o", "log.parquet", "--overwrite")
+    assert "must be integers or ranges such as 1-50, got '5-'" in refused(
+        *curve_of, "--cutoffs", "1,5-"
+    )
+    assert "at most 10,000 numbers" in refused(*curve_of, "--cutoffs", "1-99999")
+    assert "points='most'" in refused("curve", "roc", "log.parquet", *COLUMNS, "--points", "most")
+    assert "no roc curve to draw" in refused(*plot, "--where", "click = 0", "-o", "roc.png")
+    monkeypatch.setattr(plot_files, "find_spec", lambda name: None)
+    assert refused(*plot, "-o", "roc.png").count("\n") == 1
+    assert importlib.util.find_spec("matplotlib") is not None
+    assert sorted(Path().iterdir()) == before

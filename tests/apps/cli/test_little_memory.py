@@ -1,0 +1,79 @@
+"""The command line under a limit of virtual memory: one line, no traceback, no abort."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as papq
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.io.source import reading
+
+KB = 1 << 10
+
+
+def run(
+    folder: Path, *words: str, limit: int, program: Sequence[str] = ("-m", "fastrank_eval")
+) -> subprocess.CompletedProcess[str]:
+    papq.write_table(pa.table({"user": [1, 1], "click": [0, 1], "pctr": [0.1, 0.2]}), folder / "a")
+    return subprocess.run(
+        [sys.executable, *program, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+
+
+@pytest.mark.parametrize("kilobytes", [200_000, 700_000])
+def test_evaluate_with_too_little_virtual_memory__says_so_in_one_line(
+    tmp_path: Path, kilobytes: int
+) -> None:
+    words = ("evaluate", "a", "-g", "user", "-l", "click", "-s", "pctr", "-m", "GAUC")
+    found = run(tmp_path, *words, limit=kilobytes * KB)
+    assert found.returncode == 1
+    assert found.stdout == ""
+    megabytes = kilobytes * KB // 10**6
+    assert found.stderr.startswith(f"error: virtual memory is limited to {megabytes} MB (ulimit")
+    assert found.stderr.count("\n") == 1
+
+
+def test_evaluate_under_a_limit__leaves_libraries_few_addresses(tmp_path: Path) -> None:
+    code = """
+import re, sys
+from pathlib import Path
+from fastrank_eval.apps.cli.main import main
+try:
+    main()
+finally:
+    status = Path("/proc/self/status").read_text()
+    print(*re.findall(r"VmPeak:\\s+([0-9]+) kB", status), file=sys.stderr)
+"""
+    words = ("evaluate", "a", "-g", "user", "-l", "click", "-s", "pctr", "-m", "GAUC,AUC")
+    found = run(tmp_path, *words, limit=16 * 10**9, program=["-c", code])
+    assert found.returncode == 0
+    assert int(found.stderr) * KB < 1_200_000_000 + 64_000_000 * (os.cpu_count() or 1)
+
+
+def test_help_with_little_virtual_memory__is_printed(tmp_path: Path) -> None:
+    found = run(tmp_path, "evaluate", "--help", limit=200_000 * KB)
+    assert found.returncode == 0
+    assert found.stdout.startswith("Usage:")
+
+
+def test_memory_that_arrow_cannot_get__is_no_corrupt_file() -> None:
+    with pytest.raises(MemoryError), reading("'a.parquet'", "Copy it again."):
+        raise pa.ArrowMemoryError("realloc of size 160000 failed")
+    absurd = pa.ArrowMemoryError("malloc of size 2882303761517117440 failed")
+    told = pytest.raises(fe.SourceError, match="asks for more memory at once than there is")
+    with told, reading("'a.parquet'", "Copy it again."):
+        raise absurd

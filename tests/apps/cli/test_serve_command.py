@@ -1,0 +1,107 @@
+"""The command `serve`: what it refuses before it starts, and how it ends."""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.cli import nightly
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.apps.cli.nightly import bind_socket
+from tests.support.signals import default_signals
+
+# A process of its own, whose history is the month of the tests.
+SERVER = """
+import sys, types
+from tests.support.sample_nights import month
+class History:
+    def __init__(self, path, readonly=False, patience=60.0):
+        assert readonly
+        assert patience == 2
+    def dates(self): return [night.date for night in month()]
+    def read(self, first, last, **_): return [n for n in month() if first <= n.date <= last]
+    def rows(self, first, last): return {}
+    def repeats(self, first, last): return {}
+    def state(self, date, kind): return None
+    def state_bytes(self, first, last): return 0
+    def close(self): print("closed", flush=True)
+module = types.ModuleType("fastrank_eval.apps.nightly.history")
+module.History = History
+sys.modules[module.__name__] = module
+sys.argv = ["fastrank-eval", "serve", "history.db", "--port", "0"]
+from fastrank_eval.__main__ import main
+main()
+"""
+
+
+def test_bound__a_port_in_use__is_told() -> None:
+    with closing(bind_socket("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ArgumentError, match=rf"port {port} of 127.0.0.1: .*--port"):
+            bind_socket("127.0.0.1", port)
+
+
+def test_bound__no_address__is_told() -> None:
+    with pytest.raises(ArgumentError, match="no such address"):
+        bind_socket("no such host", 0)
+    with pytest.raises(ArgumentError, match="cannot listen"):
+        bind_socket("192.0.2.1", 0)
+
+
+def test_serve__help__names_its_options() -> None:
+    done = CliRunner().invoke(cli, ["serve", "--help"])
+    assert done.exit_code == 0
+    for told in ("HISTORY", "--host", "--port", "--allow-host", "127.0.0.1"):
+        assert told in done.output
+
+
+def test_serve__every_address_without_a_name__is_refused() -> None:
+    done = CliRunner().invoke(cli, ["serve", "history.db", "--host", "::"])
+    assert done.exit_code == 2
+    assert "--allow-host" in done.output
+
+
+def test_serve__without_its_libraries__names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nightly, "find_spec", lambda _: None)
+    done = CliRunner().invoke(cli, ["serve", "history.db"])
+    assert done.exit_code == 2
+    assert "fastrank_eval[serve]" in done.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_serve__until_interrupted__answers_and_ends_quietly() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        cwd=Path(__file__).parents[3],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("serving history.db at http://127.0.0.1:")
+        address = line.split()[3]
+        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310
+            assert answer.status == 200
+            assert "server" not in answer.headers
+            assert str(dt.date(2026, 11, 19)) in answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, "")
+    assert out == "closed\n"
+    with socket.socket() as free:  # the port is given back
+        assert free.connect_ex(("127.0.0.1", int(address.rsplit(":", 1)[1].strip("/")))) != 0

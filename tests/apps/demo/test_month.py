@@ -1,0 +1,81 @@
+"""The simulated month: what is said to go wrong in it does, and the same rows come again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.demo.month import (
+    BAD,
+    BROKEN_SLOT,
+    EMPTY,
+    LATE,
+    main,
+    write_late,
+    write_month,
+)
+
+
+def test_month__goes_wrong_as_it_says(tmp_path: Path) -> None:
+    paths = write_month(tmp_path, rows=8000)
+    assert [path.parent.name for path in paths[:2]] == ["day=2026-11-01", "day=2026-11-02"]
+    rows = [pq.read_metadata(path).num_rows for path in paths]
+    assert [at + 1 for at, many in enumerate(rows) if many < 4000] == [EMPTY, LATE]
+    late = write_late(tmp_path, rows=8000)
+    both = pq.read_table([paths[LATE - 1], late])
+    assert both.num_rows > 6000
+    users = both.column("user_id").to_pylist()
+    assert users == sorted(users)
+    for night, auc in ((1, 0.74), (BAD, 0.56)):
+        found = fe.evaluate(
+            str(paths[night - 1]), group="user_id", label="click", score=["score_a", "score_b"],
+            measures="AUC(se='clustered')",
+        )  # fmt: skip
+        for score, expected in (("score_a", 0.72), ("score_b", auc)):
+            value = found.value("AUC(se='clustered')", score)
+            low, high = found.interval("AUC(se='clustered')", score)
+            assert abs(value - expected) < 2 * (high - low)
+    side = [_scores_of_side(paths[night - 1]) for night in (BROKEN_SLOT - 1, BROKEN_SLOT)]
+    assert len(side[0]) > 10
+    assert len(side[1]) == 1
+
+
+def _scores_of_side(path: Path) -> set[float]:
+    table = pq.read_table(path).to_pydict()
+    return {b for slot, b in zip(table["slot"], table["score_b"], strict=True) if slot == "side"}
+
+
+def test_month__written_again__is_the_same_and_late_rows_are_gone(tmp_path: Path) -> None:
+    paths = write_month(tmp_path, rows=200)
+    before = [path.read_bytes() for path in paths]
+    late = write_late(tmp_path, rows=200)
+    assert write_month(tmp_path, rows=200) == paths
+    assert [path.read_bytes() for path in paths] == before
+    assert not late.exists()
+    other = write_month(tmp_path / "other", rows=200, seed=1, nights=1)
+    assert pq.read_table(other[0]) != pq.read_table(paths[0])
+
+
+def test_month__bad_choices__are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="rows must be a whole number from 100"):
+        write_month(tmp_path, rows=99)
+    with pytest.raises(ArgumentError, match="nights must be"):
+        write_month(tmp_path, nights=0)
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_month(tmp_path / "file", nights=1)
+
+
+def test_command__writes_and_tells(tmp_path: Path) -> None:
+    folder = str(tmp_path / "logs")
+    outcome = CliRunner().invoke(main, [folder, "--nights", "2", "--rows", "100"])
+    assert outcome.output == f"wrote 2 files to {folder}\n"
+    assert CliRunner().invoke(main, [folder, "--late", "--rows", "100"]).exit_code == 0
+    outcome = CliRunner().invoke(main, [folder, "--rows", "1"])
+    assert outcome.exit_code != 0
+    assert "rows must be" in outcome.output

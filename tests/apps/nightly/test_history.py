@@ -1,0 +1,390 @@
+"""History: round trips, replacement, migration, kills, two runs at once, export."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastrank_eval._lib.errors import HistoryError
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history_schema import APPLICATION_ID, MIGRATIONS, TABLES, VERSION
+from fastrank_eval.apps.nightly.night import Finding, Night, NightQuality, SavedStates
+from tests.support.nights import HOSTILE, a_night
+
+ROOT = Path(__file__).parents[3]
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+def states(content: bytes, fingerprint: str = "") -> SavedStates:
+    return SavedStates({"groups": content}, fingerprint)
+
+
+def same(left: Night, right: Night) -> bool:
+    """Whether all is alike, NaN included."""
+    return repr(left) == repr(right)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a name's ?#% history.db"
+
+
+def dump(path: Path) -> list[str]:
+    with sqlite3.connect(path) as database:
+        lines = list(database.iterdump())
+    database.close()
+    return lines
+
+
+def test_night__written_and_read__is_the_same(path: Path) -> None:
+    night = a_night()
+    with History(path) as history:
+        history.write(night, states(b"\x00\xff"))
+    with History(path, readonly=True) as history:
+        (found,) = history.read()
+        assert history.state(night.date, "groups") == b"\x00\xff"
+        assert history.state(night.date, "scores") is None
+    assert same(found, night)
+    assert [v.slice for v in found.values[1:]] == list(HOSTILE)
+    assert found.quality.rows == 2**53 + 1
+
+
+def test_night__written_twice__replaces_itself_and_nothing_else(path: Path) -> None:
+    with History(path) as history:
+        for day in (1, 2, 3):
+            history.write(a_night(day), states(bytes([day])))
+        others = [line for line in dump(path) if "2026-11-02" not in line]
+        history.write(a_night(2, 0.5, compared=(), gates=()))
+        assert [line for line in dump(path) if "2026-11-02" not in line] == others
+        assert [night.date.day for night in history.read()] == [1, 2, 3]
+        assert same(history.read()[1], a_night(2, 0.5, compared=(), gates=()))
+        assert [history.state(dt.date(2026, 11, day), "groups") for day in (1, 2, 3)] == [
+            b"\x01", None, b"\x03",
+        ]  # fmt: skip
+
+
+def test_read__range__both_ends_included(path: Path) -> None:
+    with History(path) as history:
+        for day in (5, 1, 3):
+            history.write(a_night(day), states(b""))
+        first, last = dt.date(2026, 11, 3), dt.date(2026, 11, 5)
+        assert history.dates(first, last) == [first, last]
+        assert [night.date for night in history.read(first, last)] == [first, last]
+        assert history.rows(first, first) == {first: 2**53 + 1}
+        assert history.read(dt.date(2027, 1, 1)) == []
+        before, *whole = history.read(details_from=first)
+        assert same(before, a_night(1, compared=(), curves={}))
+        assert same(whole[0], a_night(3))
+        assert history.volumes(last, 14, 28)[0][0] == 2**53 + 1
+        assert len(history.volumes(last, 1, 28)) == 1
+
+
+def test_claim__another_report__is_refused_once_there_are_nights(path: Path) -> None:
+    with History(path) as history:
+        history.claim("one")
+        history.claim("two")  # nothing is lost as yet
+        history.write(a_night(1))
+        history.claim("two")
+        before = dump(path)
+        with pytest.raises(HistoryError, match=r"of the report 'two'.*write report = \"two\""):
+            history.claim("one")
+    assert dump(path) == before
+    with History(path, readonly=True) as history:
+        history.claim("two")
+        with pytest.raises(HistoryError, match="of the report 'two'"):
+            history.claim("one")
+
+
+def test_volumes__of_nights_with_rows__no_longer_ago_than_asked(path: Path) -> None:
+    with History(path) as history:
+        for day in range(1, 29):
+            rows = 0 if day % 2 else day
+            quality = NightQuality(rows, 1, 0, 0.5 if rows else math.nan, 1.0, 0.0, 0.0)
+            history.write(a_night(day, quality=quality))
+        found = history.volumes(dt.date(2026, 11, 28), 5, 28)
+        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
+        found = history.volumes(dt.date(2026, 11, 28), 14, 10)
+        assert [rows for rows, _ in found] == [26, 24, 22, 20, 18]
+        assert history.volumes(dt.date(2027, 3, 1), 14, 28) == []
+
+
+def test_transaction__error_inside__leaves_all_as_it_was(path: Path) -> None:
+    with History(path) as history:
+        history.write(a_night(1))
+        before = dump(path)
+        with pytest.raises(RuntimeError, match="stop"), history.transaction():
+            history.write(a_night(1, 0.1))
+            history.write(a_night(2))
+            raise RuntimeError("stop")
+        assert dump(path) == before
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_migration__golden_file_of_an_older_version__is_read_as_it_was_written(
+    path: Path, version: int
+) -> None:
+    script = (FIXTURES / f"history_v{version}.sql").read_text(encoding="utf-8")
+    database = sqlite3.connect(path)
+    database.executescript(script)
+    database.close()
+    with pytest.raises(HistoryError, match=rf"version {version}.*brings it up to date"):
+        History(path, readonly=True)
+    for _ in range(2):
+        with History(path) as history:
+            (night,) = history.read()
+            assert history.state(night.date, "all") == b"\x01\x02"
+    assert night.date == dt.date(2026, 11, 19)
+    assert (night.title, night.status, night.models) == ("Erste Nacht", "regression", ("a", "b"))
+    assert night.values[0].value == 0.6171875
+    assert night.values[1].slice == "slot=<b>"
+    assert night.compared[0].verdict == "worse"
+    assert night.quality.nulls == {"slot": 3}
+    assert night.curves["roc"][0].x == (0.0, 0.25, 1.0)
+    assert night.gates[0].reason == "b: 0.5"
+    # A night of it can be replaced, and may have the status that older versions did not know.
+    with History(path) as history:
+        for _ in range(2):
+            history.write(replace(night, status="changed", findings=(Finding("change"),)))
+        assert history.read()[0].findings == (Finding("change"),)
+        history.claim("mine")
+        with pytest.raises(HistoryError, match="of the report 'mine'"):
+            history.claim("another")
+    fresh = path.with_name("fresh.db")
+    with History(fresh):
+        pass
+    assert tables_of(path) == tables_of(fresh)
+
+
+def tables_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    database = sqlite3.connect(path)
+    names = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'index')")
+    found = {
+        name: sorted(row[1:3] for row in database.execute(f"PRAGMA table_info({name})"))
+        for (name,) in names.fetchall()
+        if not name.startswith("sqlite_")
+    }
+    assert database.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
+    return found
+
+
+def test_migrations__are_as_many_as_the_version() -> None:
+    assert len(MIGRATIONS) == VERSION >= 2
+
+
+def test_open__foreign_or_later_or_no_database__says_so(path: Path, tmp_path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE thing (x)")
+    database.commit()
+    with pytest.raises(HistoryError, match="is a database of something else"):
+        History(path)
+    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    database.close()
+    with pytest.raises(HistoryError, match=f"version {VERSION + 1} of its tables"):
+        History(path)
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, but long enough to be looked at\n" * 50)
+    with pytest.raises(HistoryError, match="is no SQLite database"):
+        History(text)
+    with pytest.raises(HistoryError, match="there is no such file"):
+        History(tmp_path / "none.db", readonly=True)
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(HistoryError, match=r"folder .* does not exist; create it first"):
+        History(tmp_path / "no" / "history.db")
+
+
+def test_commit__is_on_disk_with_the_journal_gone(path: Path) -> None:
+    with History(path) as history:
+        assert history._database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+
+
+def test_readonly__writing__is_refused(path: Path) -> None:
+    with History(path) as history:
+        history.write(a_night())
+    before = path.read_bytes()
+    with History(path, readonly=True) as history, pytest.raises(HistoryError, match="readonly"):
+        history.write(a_night(2))
+    assert path.read_bytes() == before
+
+
+def test_second_writer__waits_in_vain__is_told(path: Path) -> None:
+    with (
+        History(path) as first,
+        History(path, patience=0.05) as second,
+        first.transaction(),
+        pytest.raises(HistoryError, match=r"another run has locked it for more than 0.05 seconds"),
+    ):
+        second.write(a_night())
+
+
+WRITER = """
+import sys, time
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import SavedStates
+from tests.support.nights import a_night
+path, what, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+if what == "halfway":
+    with History(path) as history, history.transaction():
+        history._database.execute("PRAGMA cache_size = 1")  # pages leave memory at once
+        for at in range(first, last):
+            history.write(a_night(1 + at % 28, 0.125), SavedStates({"groups": bytes(100_000)}))
+        print("halfway", flush=True)
+        time.sleep(60)
+with History(path) as history:
+    if what == "days":
+        for day in range(first, last):
+            history.write(a_night(day), SavedStates({"groups": bytes([day])}))
+    while what == "forever":
+        for value in (0.25, 0.5):
+            kept = bytes([int(4 * value)]) * 50_000
+            history.write(a_night(1, value), SavedStates({"groups": kept}))
+            print("ready", flush=True)
+"""
+
+
+def writer(path: Path, what: str, first: int = 0, last: int = 0) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), what, str(first), str(last)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_kill__in_the_middle_of_a_transaction__changes_nothing(path: Path) -> None:
+    with History(path) as history:
+        for day in (1, 2):
+            history.write(a_night(day), states(bytes([day])))
+    before = dump(path)
+    process = writer(path, "halfway", 0, 28)
+    assert read_line(process) == "halfway"
+    journal = path.with_name(f"{path.name}-journal")
+    assert journal.stat().st_size > 0
+    copy = path.with_name("copy.db")
+    kill(process)
+    shutil.copy(path, copy)
+    shutil.copy(journal, f"{copy}-journal")
+    with History(path) as history:
+        assert [night.date.day for night in history.read()] == [1, 2]
+        history.write(a_night(3))
+    with History(copy) as history:
+        history.dates()
+    assert dump(copy) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_kill__at_any_moment__leaves_a_whole_night(path: Path) -> None:
+    with History(path) as history:
+        history.write(a_night(1, 0.25), states(bytes([1]) * 50_000))
+    process = writer(path, "forever")
+    assert read_line(process) == "ready"
+    time.sleep(0.05)
+    for wait in (0.003, 0.011, 0.017, 0.026):
+        time.sleep(wait)
+        kill(process)
+        with History(path) as history:
+            (night,) = history.read()
+            value = 4 * night.values[0].value
+            assert same(night, a_night(1, value / 4))
+            assert history.state(night.date, "groups") == bytes([int(value)]) * 50_000
+        process = writer(path, "forever")
+        assert read_line(process) == "ready"
+    kill(process)
+    database = sqlite3.connect(path)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
+
+
+def test_two_runs_at_once__each_night_is_there_whole(path: Path) -> None:
+    processes = [writer(path, "days", 1, 16), writer(path, "days", 10, 26)]
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    with History(path, readonly=True) as history:
+        nights = history.read()
+        assert [night.date.day for night in nights] == list(range(1, 26))
+        assert all(same(night, a_night(night.date.day)) for night in nights)
+        found = [history.state(night.date, "groups") for night in nights]
+        assert found == [bytes([day]) for day in range(1, 26)]
+
+
+def test_export__every_table_as_parquet(path: Path, tmp_path: Path) -> None:
+    with History(path) as history:
+        for _ in range(2):
+            empty = history.export(tmp_path / "tables")
+        assert [pq.read_table(file).num_rows for file in empty] == [0] * len(TABLES)
+        for day in (1, 2):
+            history.write(a_night(day), states(b"\x00"))
+        files = history.export(tmp_path / "tables")
+    assert [file.stem for file in files] == list(TABLES)
+    value = pq.read_table(tmp_path / "tables" / "value.parquet")
+    assert value.column("slice").to_pylist() == 2 * ["all", *HOSTILE]
+    assert value.column("date").to_pylist()[0] == dt.date(2026, 11, 1)
+    assert value.column("ci_low").null_count == len(value)
+    assert (
+        pq.read_table(tmp_path / "tables" / "state.parquet").column("content")[0].as_py() == b"\x00"
+    )
+    old = pa.table({"date": [dt.date(2026, 11, 1)], "content": [b""]})  # of the first version
+    pq.write_table(old, tmp_path / "tables" / "state.parquet")
+    with History(path) as history:
+        assert history.export(tmp_path / "tables") == files
+
+
+def test_history__plain_sql__finds_a_slice_over_time(path: Path) -> None:
+    with History(path) as history:
+        for day in (2, 1):
+            history.write(a_night(day, day / 4))
+    database = sqlite3.connect(path)
+    query = (
+        "SELECT date, value FROM value WHERE measure = 'GAUC' AND score = 'new' "
+        "AND slicing = 'slot' AND slice = 'all' ORDER BY date"
+    )
+    assert database.execute(query).fetchall() == [("2026-11-01", 0.25), ("2026-11-02", 0.5)]
+    (*_, plan) = database.execute(f"EXPLAIN QUERY PLAN {query}").fetchone()
+    database.close()
+    assert "value_over_time" in plan
+
+
+def test_read__of_one_slice_and_measure__nothing_else(tmp_path: Path) -> None:
+    with History(tmp_path / "history.db") as history:
+        for day in (1, 2):
+            history.write(a_night(day), SavedStates({"groups": b"12345" * day}))
+        found = history.read(of=(HOSTILE[1], "GAUC"))
+        whole = history.read()
+        assert [n.date for n in found] == [n.date for n in whole]
+        for few, night in zip(found, whole, strict=True):
+            assert few.values == tuple(v for v in night.values if v.slice == HOSTILE[1])
+            assert len(few.values) == 1
+            assert (few.compared, few.curves, few.gates) == ((), {}, ())
+            assert (few.status, few.models) == (night.status, night.models)
+        assert [n.values for n in history.read(of=("' OR 1=1 --", "GAUC"))] == [(), ()]
+        assert history.state_bytes() == 15
+        assert history.state_bytes(last=dt.date(2026, 11, 1)) == 5
+        assert history.state_bytes(dt.date(2027, 1, 1)) == 0

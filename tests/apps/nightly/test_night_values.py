@@ -1,0 +1,258 @@
+"""What a night is found to be: differences, counts of its rows, drift."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.apps.nightly.compare_nights import drift, from_baseline, from_earlier
+from fastrank_eval.apps.nightly.night import NightQuality, NightValue, QualityLimits, values_of
+from fastrank_eval.apps.nightly.page_rows import strength, top_changes
+from fastrank_eval.apps.nightly.quality import (
+    SINGLE_CLASS,
+    TIED,
+    UNJUDGED,
+    UNSCORED,
+    judge_quality,
+    quality_of,
+)
+from fastrank_eval.apps.nightly.run import curves_of
+from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.stats.hypothesis_tests import clustered_t
+from tests.support.nights import a_night
+
+COUNTS = [SINGLE_CLASS, TIED]
+HIDDEN = frozenset(map(str, [*COUNTS, UNJUDGED, UNSCORED]))
+MEASURES = "GAUC,nDCG@3,NumRel,LogLoss,AUC"
+
+
+def a_log(seed: int, users: int = 60) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 9, users)
+    rows = int(sizes.sum())
+    return {
+        "user": np.repeat(np.arange(users), sizes),
+        "click": random.integers(0, 2, rows),
+        "old": random.integers(1, 9, rows) / 10,
+        "new": random.integers(1, 9, rows) / 10,
+        "slot": pa.array(random.choice([None, "top", "side"], rows).tolist()),
+    }
+
+
+def evaluated(log: Any, measures: str = MEASURES, **options: Any) -> Evaluation:
+    return run(
+        log,
+        group=options.pop("group", "user"),
+        label="click",
+        score=["old", "new"],
+        measures=[*measures.split(","), *COUNTS, *options.pop("more", [])],
+        baseline=options.pop("baseline", "old"),
+        per_group=False,
+        keep_scores=options.pop("keep_scores", True),
+        **options,
+    )
+
+
+def test_values__are_those_of_evaluate__with_their_slicing() -> None:
+    log = a_log(1)
+    by = ["slot", "@rows:1,3", "slot,@rows:1,3"]
+    values = values_of(evaluated(log, by=by, min_groups=5), HIDDEN)
+    alone = fe.evaluate(
+        log, group="user", label="click", score=["old", "new"], measures=MEASURES, by=by,
+        min_groups=5,
+    )  # fmt: skip
+    assert len(values) == len(alone.values)
+    for mine, theirs in zip(values, alone.values, strict=True):
+        for name in ("score", "slice", "measure", "value", "se", "groups_used", "dropped"):
+            assert repr(getattr(mine, name)) == repr(getattr(theirs, name))
+    slicings = Counter(value.by for value in values)
+    assert list(slicings) == ["", *by]
+    assert {value.slice for value in values if not value.by} == {"all"}
+
+
+def paired_error(log: Any, measure: str, rows: np.ndarray) -> tuple[float, float, int]:
+    """Difference, its clustered standard error and groups, from the values of each group."""
+    chosen = {name: pa.array(column).filter(pa.array(rows)) for name, column in log.items()}
+    result = fe.evaluate(
+        chosen, group="user", label="click", score=["old", "new"], measures=measure
+    )
+    pairs = []
+    weights = result.per_group.column("rows").to_numpy() if measure == "GAUC" else None
+    for score in ("old", "new"):
+        value = result[score, measure]
+        used = ~np.isnan(value)
+        w = used * (1.0 if weights is None else weights)
+        value = np.where(used, value, 0.0)
+        mean = float((w * value).sum() / w.sum())
+        pairs.append((mean, w * (value - mean) / w.sum(), used))
+    groups = int((pairs[0][2] | pairs[1][2]).sum())
+    squares = float(((pairs[1][1] - pairs[0][1]) ** 2).sum())
+    return pairs[1][0] - pairs[0][0], math.sqrt(groups / (groups - 1) * squares), groups
+
+
+@pytest.mark.parametrize("measure", ["GAUC", "nDCG@3"])
+def test_from_baseline__is_the_paired_clustered_error(measure: str) -> None:
+    log = a_log(2)
+    done = evaluated(log, by="slot")
+    found = from_baseline(done, values_of(done, HIDDEN), 0.95)
+    assert {line.measure for line in found} == set(MEASURES.split(","))
+    slots = np.array([str(slot) for slot in log["slot"].to_pylist()])
+    for name in ("all", "slot=top", "slot=null"):
+        rows = np.ones(len(slots), bool)
+        if name != "all":
+            rows = slots == {"slot=top": "top", "slot=null": "None"}[name]
+        (line,) = [d for d in found if (d.slice, d.measure) == (name, measure)]
+        delta, se, groups = paired_error(log, measure, rows)
+        assert line.delta == pytest.approx(delta, abs=1e-14)
+        assert line.se == pytest.approx(se, rel=1e-9)
+        test = clustered_t(delta, se, groups)
+        # Of at most as many degrees of freedom.
+        assert test.p_value * (1 - 1e-6) <= line.p_value <= 1.2 * test.p_value
+        assert (line.ci_low + line.ci_high) / 2 == pytest.approx(delta)
+        assert (line.kind, line.score, line.baseline) == ("baseline", "new", "old")
+        assert line.p_adjusted >= line.p_value
+
+
+def test_from_baseline__clear_differences__have_the_right_word() -> None:
+    log = a_log(3)
+    log["new"] = np.clip(log["click"] * 0.5 + log["old"] / 3, 0, 1)
+    done = evaluated(log, measures="GAUC,LogLoss,PCOC")
+    words = {d.measure: d.verdict for d in from_baseline(done, values_of(done, HIDDEN), 0.95)}
+    assert words["GAUC"] == words["LogLoss"] == "better"
+    assert words["PCOC"] in ("higher", "lower", "no difference is shown")
+    log["old"], log["new"] = log["new"], log["old"]
+    done = evaluated(log, measures="GAUC,LogLoss")
+    found = from_baseline(done, values_of(done, HIDDEN), 0.95)
+    assert [line.verdict for line in found] == ["worse", "worse"]
+    assert from_baseline(evaluated(log, baseline=None), [], 0.95) == []
+
+
+def test_from_earlier__is_unpaired() -> None:
+    now = [NightValue("new", "", "all", "GAUC", 0.7, 0.03), NightValue("new", "", "all", "AUC", 1)]
+    then = [NightValue("new", "", "all", "GAUC", 0.8, 0.04), NightValue("new", "", "all", "AUC", 0)]
+    then.append(NightValue("old", "", "all", "GAUC", 0.8, 0.04))
+    gauc, auc = from_earlier("yesterday", now, then, 0.95)
+    assert (gauc.delta, gauc.se) == pytest.approx((-0.1, 0.05))
+    assert gauc.ci_high == pytest.approx(-0.1 + 1.959964 * 0.05, rel=1e-5)
+    assert gauc.p_value == gauc.p_adjusted == pytest.approx(0.0455, abs=1e-4)
+    assert (gauc.kind, gauc.baseline, gauc.verdict) == ("yesterday", "new", "worse")
+    assert (auc.delta, auc.verdict) == (1, "not tested")
+    assert gauc.relative == pytest.approx(-0.125)
+    assert from_earlier("yesterday", now, [], 0.95) == []
+
+
+def test_from_earlier__every_group_turned_round__has_moved() -> None:
+    was = NightValue("new", "slot", "slot=1", "GAUC", 1.0, 0.0, 1.0, 1.0, groups_used=40)
+    now = replace(was, value=0.0, ci_low=0.0, ci_high=0.0)
+    (line,) = from_earlier("yesterday", [now], [was], 0.95)
+    assert (line.verdict, line.ci_low, line.ci_high) == ("lower", -1.0, -1.0)
+    assert math.isnan(line.p_value)
+    (found,) = top_changes(a_night(compared=(line,)))
+    assert found.difference == line
+    assert strength(line) == math.inf
+    (alike,) = from_earlier("yesterday", [was], [was], 0.95)
+    (unknown,) = from_earlier("yesterday", [replace(was, se=math.nan, value=0.5)], [was], 0.95)
+    assert (strength(alike), strength(unknown)) == (0.0, 0.0)
+    assert unknown.verdict == "not tested"
+
+
+@pytest.mark.parametrize("order", ["grouped", "scattered"])
+def test_quality__counts_rows_as_a_loop_does(order: str) -> None:
+    log = a_log(4)
+    done = evaluated(log, by=["slot", "@rows:1,3"], order=order)
+    found = quality_of(done)
+    users = {user: np.flatnonzero(log["user"] == user) for user in set(log["user"].tolist())}
+    tied = sum(
+        count
+        for rows in users.values()
+        for count in Counter(log["old"][rows].tolist()).values()
+        if count > 1
+    )
+    alike = sum(len(set(log["click"][rows].tolist())) == 1 for rows in users.values())
+    assert found.rows == len(log["user"])
+    assert found.groups == len(users)
+    assert found.ctr == log["click"].mean()
+    assert found.tie_rate == tied / found.rows
+    assert found.single_class_share == alike / found.groups
+    assert found.coverage == 1 - alike / found.groups
+    slots = log["slot"].null_count
+    assert found.nulls == {"user": 0, "click": 0, "old": 0, "new": 0, "slot": slots}
+
+
+def test_quality__groups_without_positives_left_out__are_still_of_one_class() -> None:
+    log = a_log(4)
+    usual = quality_of(evaluated(log))
+    assert quality_of(evaluated(log, groups="with_relevant")).single_class_share == (
+        usual.single_class_share
+    )
+
+
+def test_quality__nulls_that_are_allowed__are_counted() -> None:
+    log = a_log(5)
+    random = np.random.default_rng(5)
+    for name, many in (("click", 7), ("old", 4), ("new", 9)):
+        missing = np.zeros(len(log[name]), bool)
+        missing[random.choice(len(missing), many, replace=False)] = True
+        log[name] = pa.array(log[name], mask=missing)
+    done = evaluated(
+        log, measures="GAUC,nDCG@3", keep_scores=False, unjudged="allow", unretrieved="allow",
+        more=[UNJUDGED, UNSCORED],
+    )  # fmt: skip
+    nulls = quality_of(done).nulls
+    assert (nulls["old"], nulls["new"]) == (4, 9)
+    assert nulls["click"] == 7
+
+
+def test_limits__each__tells_what_is_wrong() -> None:
+    night = NightQuality(
+        100, 10, 5, 0.05, 0.4, 0.6, 0.2, {"slot": 30}, tie_rates={"old": 0.2, "new": 0.1}
+    )
+    limits = QualityLimits(200, 20, 0.5, 0.5, 0.1, 0.25, 3.0, 3.0)
+    steady = [(1000 + at, 0.01 + at / 1e4) for at in range(6)]
+    found = judge_quality(night, steady, limits)
+    assert [flag.split(" ")[0] for flag in found.flags] == [
+        "rows", "groups", "coverage", "share", "tie", "share", "rows", "CTR",
+    ]  # fmt: skip
+    assert found.flags[5] == "share of nulls of 'slot' 0.3, above 0.25"
+    assert found.volume_drift < -3 < 3 < found.ctr_drift
+    assert judge_quality(night, steady, QualityLimits()).flags == ()
+    assert math.isnan(judge_quality(night, steady[:4], limits).volume_drift)
+
+
+def test_drift__median_and_deviations() -> None:
+    assert drift(13.0, [10, 11, 9, 10, 12]) == pytest.approx(3 / 1.4826)
+    assert math.isnan(drift(13.0, [10, 11, 9, math.nan, 12]))
+    assert drift(102.0, [100.0] * 5) == pytest.approx(2.0)
+    assert math.isnan(drift(1.0, [0.0] * 5))
+    assert math.isnan(drift(math.nan, [1.0] * 5))
+
+
+def test_curves__of_probabilities__at_few_points() -> None:
+    random = np.random.default_rng(9)
+    log = {"user": np.arange(2000) // 4, "click": random.integers(0, 2, 2000)}
+    log |= {"old": random.random(2000), "new": random.random(2000) * 3}
+    curves = curves_of(evaluated(log, measures="GAUC,AUC"))
+    (old, new), (calibrated,) = curves["roc"], curves["calibration"]
+    assert (old.score, new.score, calibrated.score) == ("old", "new", "old")
+    assert len(old.x) <= 100
+    assert (old.x[0], old.y[0], old.x[-1], old.y[-1]) == (0, 0, 1, 1)
+    assert len(calibrated.x) == 20
+    assert old.label.startswith("AUC 0.")
+    assert curves_of(evaluated(log, measures="GAUC", keep_scores=False)) == {}
+    for text in ("AUC(se='clustered')", "AUC(max_fpr=0.2)", "AUC(se='delong'),AUC"):
+        drawn = curves_of(evaluated(log, measures=text))
+        assert [replace(line, label="") for line in drawn["roc"]] == [
+            replace(line, label="") for line in curves["roc"]
+        ]
+        assert drawn["calibration"] == curves["calibration"]
+    assert drawn["roc"][0].label.startswith("AUC 0.")
+    assert curves_of(evaluated(log, measures="AUC(bins=100),AUC(rel=2)")) == {}
+    log["click"][:] = 0
+    assert "roc" not in curves_of(evaluated(log, measures="GAUC,AUC"))

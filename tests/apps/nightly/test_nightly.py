@@ -1,0 +1,422 @@
+"""fastrank-eval nightly: nights to history, exit codes, what is written and what not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from fastrank_eval.apps.demo.month import write_late
+from fastrank_eval.apps.nightly.config import read_config
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.page_rows import changed_slices
+from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.sentences import sentences
+from fastrank_eval.apps.nightly.summary_files import night_dict, night_markdown
+from tests.support.nightly_runs import CONFIG, ROOT, adjust, dump, everything, kept, nightly, on
+from tests.support.nights import HOSTILE
+from tests.support.sample_nights import month as sample_month
+
+
+@pytest.fixture
+def folder(nightly_folder: Path) -> Path:
+    return nightly_folder
+
+
+def test_night__fine__is_kept_and_exits_0(folder: Path) -> None:
+    outcome = nightly("nightly.toml", "--date", on(3))
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    assert outcome.stdout.startswith("2026-11-03 fine: score_a GAUC 0.")
+    (night,) = kept()
+    assert night.command == "fastrank-eval nightly nightly.toml --date 2026-11-03"
+    assert night.sources == ("logs/day=2026-11-03",)
+    assert (night.title, night.status, night.baseline) == ("Test", "fine", "score_a")
+    assert night.measures == ("GAUC", "AUC", "LogLoss")
+    assert {line.kind for line in night.compared} == {"baseline"}
+    assert set(night.curves) == {"roc", "calibration"}
+    assert night.curves["calibration"][0].label.endswith(" (20 bins of equal count)")
+    assert night.conventions["by"] == ["slot"]
+    assert night.conventions["columns"] == {"group": ["user_id"], "label": "click"}
+    assert night.conventions["quality"]["min_rows"] == 1
+    assert "TiedRows" not in json.dumps(night.conventions)
+    assert {value.measure for value in night.values} == set(night.measures)
+
+
+def test_date__run_twice__changes_nothing_else(folder: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    before, others = dump(), dump(on(2))
+    assert nightly("--date", on(2), "-q").exit_code == 0
+    assert dump(on(2)) == others
+    # It knows the night before, as it did.
+    assert dump() == before
+    shutil.copy(f"logs/day={on(5)}/part-00000.parquet", f"logs/day={on(2)}/part-00000.parquet")
+    assert nightly("--date", on(2), "-q").exit_code == 0
+    assert dump(on(2)) == others
+    assert dump() != before
+
+
+def test_dry_run__writes_nothing__and_judges_all_the_same(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n')
+    before = everything(folder)
+    outcome = nightly("--date", on(1), "--dry-run", "--json", "-")
+    assert outcome.exit_code == 3
+    assert everything(folder) == before
+    assert nightly("--date", on(1), "-q").exit_code == 3
+    before = everything(folder)
+    outcome = nightly("--date", on(2), "--dry-run", "--json", "-")
+    assert everything(folder) == before
+    (night,) = json.loads(outcome.stdout)["nights"]
+    assert night["headline"][0]["yesterday"]["verdict"] in (
+        "no difference is shown",
+        "better",
+        "worse",
+    )
+
+
+def test_backfill__month_in_which_things_go_wrong(folder: Path) -> None:
+    adjust(
+        folder,
+        "[quality]\nmin_rows = 1500\nmax_volume_drift = 12\n"
+        '[gates]\nfail_if = ["GAUC delta_ci_high < -0.01", "GAUC[slot=side] delta_ci_high < -0.01"]'
+        '\nfail_if_yesterday = ["score_b:GAUC delta_ci_high < -0.05"]\n',
+    )
+    assert nightly("--backfill", f"{on(1)}..{on(28)}").exit_code == 4
+    assert nightly("--backfill", f"{on(29)}..{on(30)}", "--json", "report.json").exit_code == 3
+    nights = {night.date.day: night for night in kept()}
+    assert sorted(nights) == list(range(1, 31))
+    wrong = {day: night.status for day, night in nights.items() if night.status != "fine"}
+    assert wrong[12] == "regression"
+    assert wrong[16] == wrong[24] == "data_quality"
+    assert nights[16].quality.rows == 0
+    assert nights[16].quality.flags[0] == "rows 0, below 1,500"
+    failed = [gate.condition for gate in nights[12].gates if not gate.passed]
+    assert failed[0] == "GAUC delta_ci_high < -0.01"
+    assert failed[-1] == "score_b:GAUC delta_ci_high < -0.05 (since yesterday)"
+    # Nothing of an empty night to compare with.
+    assert {line.kind for line in nights[17].compared} == {"baseline", "last_week"}
+    assert nights[17].gates[-1].passed
+    assert nights[17].gates[-1].reason == "not judged: history has no rows of 2026-11-16"
+    side = [
+        value.value
+        for night in nights.values()
+        for value in night.values
+        if (value.score, value.slice, value.measure) == ("score_b", "slot=side", "GAUC")
+        and night.date.day >= 20
+    ]
+    assert side
+    assert set(side) == {0.5}
+    for day in range(20, 31):
+        dead = "score_b gives every row of slot=side the same score (0.04)"
+        (text,) = (one for one in sentences(nights[day]) if one.startswith(dead))
+        assert f" Since 20 Nov ({day - 19} night" in text
+    told = json.loads(Path("report.json").read_text())
+    assert (told["schema"], told["exit_code"], len(told["nights"])) == (1, 3, 2)
+    week, month = (
+        {v["measure"]: v for v in told["nights"][-1]["periods"][name]} for name in ("week", "month")
+    )
+    assert set(week) == {"GAUC", "AUC", "LogLoss"}
+    assert told["nights"][-1]["period_notes"] == []
+    assert month["GAUC"]["groups"] == sum(night.quality.groups for night in nights.values())
+    assert month["GAUC"]["se"] < week["GAUC"]["se"] < nights[30].values[0].se
+
+    with History("history.db", readonly=True) as history:
+        found = with_periods(nights[30], history)
+    told_of = told["nights"][-1]
+    assert told_of["period_nights"] == {
+        "week": {"nights": 7, "of": 7, "first": on(24), "last": on(30)},
+        "month": {"nights": 29, "of": 30, "first": on(1), "last": on(30)},
+    }
+    sides = {
+        v["score"]: v["value"] for v in told_of["period_slices"]["week"] if "side" in v["slice"]
+    }
+    assert sides["score_b"] == 0.5 < sides["score_a"]
+    assert {v["measure"] for v in told_of["period_slices"]["month"]} == {"GAUC"}
+    merged = {(v.slice, v.score, v.measure): v.value for v in found.periods["week"]}
+    assert merged["all", "score_a", "GAUC"] == json_value(told, "week", "score_a", "GAUC")
+    assert merged["slot=side", "score_b", "GAUC"] == 0.5
+
+    before = dump(on(24))
+    write_late("logs", rows=3000)
+    assert nightly("--date", on(24)).exit_code == 3
+    assert dump(on(24)) == before
+    (night,) = [night for night in kept() if night.date.day == 24]
+    failed = [gate.condition for gate in night.gates if not gate.passed]
+    assert failed == ["GAUC[slot=side] delta_ci_high < -0.01", "distinct scores < 2"]
+    assert night.quality.rows > 3 * nights[24].quality.rows
+
+
+def test_exit_codes__data_quality_before_regression(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = "GAUC > 0"\n[quality]\nmax_single_class_share = 0.01\n')
+    outcome = nightly("--date", on(20))
+    assert outcome.exit_code == 4
+    assert "DATA QUALITY" in outcome.stdout
+    assert "gate failed: GAUC value > 0: score_a: 0." in outcome.stdout.replace(
+        "GAUC > 0", "GAUC value > 0"
+    )
+    (night,) = kept()
+    assert night.status == "data_quality"
+    assert not night.gates[0].passed
+
+
+def test_partition__missing__exits_2_and_leaves_the_history(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    before = dump()
+    outcome = nightly("--date", "2026-12-01", "--json", "-")
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("error: 2026-12-01: ")
+    told = json.loads(outcome.stdout)
+    assert told["nights"][0]["date"] == "2026-12-01"
+    assert "logs/day=2026-12-01" in told["nights"][0]["error"]
+    assert dump() == before
+    outcome = nightly("--backfill", "2026-11-30..2026-12-02", "-q")
+    assert outcome.exit_code == 2
+    assert outcome.stderr.count("error: ") == 2
+    assert [night.date.day for night in kept()] == [1, 30]
+
+
+def test_another_report__in_the_same_folder__does_not_replace_nights(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    before = dump()
+    other = CONFIG.replace('"Test"', '"Other"').replace('["score_a", "score_b"]', '["score_b"]')
+    other = other.replace('baseline = "score_a"\n', "")
+    Path("other.toml").write_text(other)
+    for more in ([], ["--dry-run"]):
+        outcome = nightly("other.toml", "--date", on(1), *more)
+        assert outcome.exit_code == 2
+        assert "history.db: keeps the nights of the report 'nightly'" in outcome.stderr
+        assert dump() == before
+    Path("other.toml").write_text(other + '[history]\nfile = "other.db"\n')
+    assert nightly("other.toml", "--date", on(1), "-q").exit_code == 0
+    assert dump() == before
+    Path("renamed.toml").write_text(CONFIG + '[history]\nreport = "nightly"\n')
+    assert nightly("renamed.toml", "--date", on(2), "-q").exit_code == 0
+    assert [night.date.day for night in kept()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "arguments,complaint",
+    [
+        (["--date", "soon"], "--date 'soon' is not a date"),
+        (["--date", on(1), "--backfill", f"{on(1)}..{on(2)}"], "give one of them"),
+        (["--json", "-", "--markdown"], "choose one"),
+        (["none.toml"], "none.toml: there is no such file"),
+        (["--json", "no/such/folder.json"], "folder"),
+        (["--export", "out"], "there is no such file; 'fastrank-eval nightly' makes it"),
+    ],
+)
+def test_bad_input__exits_2__before_anything_is_read(
+    folder: Path, arguments: list[str], complaint: str
+) -> None:
+    before = everything(folder)
+    outcome = nightly(*arguments)
+    assert outcome.exit_code == 2
+    assert complaint in outcome.stderr
+    assert everything(folder) == before
+
+
+def test_init__writes_what_can_be_read__and_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = nightly("--init")
+    assert (outcome.exit_code, outcome.stderr) == (0, "wrote nightly.toml\n")
+    assert read_config("nightly.toml").title == "Click prediction"
+    text = Path("nightly.toml").read_bytes()
+    outcome = nightly("--init")
+    assert outcome.exit_code == 2
+    assert "exists already" in outcome.stderr
+    assert Path("nightly.toml").read_bytes() == text
+
+
+def test_default_date__is_yesterday(folder: Path) -> None:
+    yesterday = dt.datetime.now().astimezone().date() - dt.timedelta(days=1)
+    shutil.copytree(f"logs/day={on(1)}", f"logs/day={yesterday}", dirs_exist_ok=True)
+    outcome = nightly("-q")
+    if dt.datetime.now().astimezone().date() - dt.timedelta(days=1) == yesterday:
+        assert outcome.exit_code == 0
+        assert [night.date for night in kept()] == [yesterday]
+
+
+def test_hostile_names__survive_history_json_and_markdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = 'new `x` | <script>"\n'
+    random = np.random.default_rng(1)
+    rows = {
+        "user": np.arange(600) // 6,
+        "click": random.integers(0, 2, 600),
+        "old": random.random(600),
+        model: random.random(600),
+        "slot": [(*HOSTILE, None)[at] for at in random.integers(0, 6, 600)],
+    }
+    Path("logs").mkdir()
+    parquet.write_table(pa.table(rows), "logs/2026-11-01.parquet")
+    models = json.dumps(["old", model])
+    config = CONFIG.replace('["score_a", "score_b"]', models).replace('"score_a"', '"old"')
+    config = config.replace("day={date}", "{date}.parquet").replace("user_id", "user")
+    Path("nightly.toml").write_text(config.replace('"Test"', json.dumps(HOSTILE[0])))
+    outcome = nightly("--date", on(1), "--markdown", "--json", "told.json")
+    assert outcome.exit_code == 0
+    (night,) = kept()
+    labels = {value.slice for value in night.values if value.by == "slot"}
+    assert len(labels) == 6
+    assert 'slot="<script>alert(1)</script>"' in labels
+    assert night.models == ("old", model)
+    assert night.title == HOSTILE[0]
+    assert night.quality.nulls["slot"] == rows["slot"].count(None)
+    (told,) = json.loads(Path("told.json").read_text())["nights"]
+    assert told["models"] == ["old", model]
+    lines = outcome.stdout.splitlines()
+    assert lines[0].startswith("**\\<script\\>alert\\(1\\)\\</script\\>, 2026-11-01: fine")
+    assert not any(line.startswith("|") for line in lines)
+    (second,) = [at for at, line in enumerate(lines) if line == '**``new `x` | <script>"\\n``**']
+    assert lines[second + 1] == ""
+    assert [line[: line.index("`", 3)] for line in lines[second + 2 : second + 5]] == [
+        "* `GAUC", "* `AUC", "* `LogLoss",
+    ]  # fmt: skip
+
+
+def json_value(told: Any, period: str, score: str, measure: str) -> float:
+    lines = told["nights"][-1]["periods"][period]
+    (value,) = [v["value"] for v in lines if (v["score"], v["measure"]) == (score, measure)]
+    return value
+
+
+def test_markdown__what_moved_most__is_what_page_and_json_choose() -> None:
+    night = sample_month(2)[-1]
+    text = night_markdown(night)
+    sure = changed_slices(night)
+    assert len(sure) > 5
+    lines = text.split("**Slices that changed most**\n\n")[1].splitlines()
+    assert [
+        line.startswith(f"* `{d.slice}` of `{d.score}`: `{d.measure}` {d.delta:+.4g}")
+        for line, d in zip(lines, (one.difference for one in sure[:5]), strict=False)
+    ] == [True] * 5
+    assert lines[5] == f"* and {len(sure) - 5} more"
+    told = night_dict(night)["top_changes"]
+    assert [(m["slice"], m["score"], m["measure"]) for m in told] == [
+        (d.slice, d.score, d.measure) for d in (one.difference for one in sure[:20])
+    ]
+    assert "|" not in text
+    assert text.splitlines()[-1] == (
+        "\\[...\\] 95% confidence intervals (groups are clusters); ▲ better, ▼ worse, "
+        "↑ higher, ↓ lower: significant, corrected for the number of comparisons (Holm)"
+    )
+    calm = night_markdown(replace(night, compared=()))
+    assert "changed most" not in calm
+    assert calm.startswith(text.split("\n\n")[0])
+
+
+def test_export__writes_tables(folder: Path) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    outcome = nightly("--export", "tables")
+    assert outcome.exit_code == 0
+    assert outcome.stderr.splitlines()[2] == "wrote tables/value.parquet"
+    assert parquet.read_table("tables/value.parquet").num_rows == len(kept()[0].values)
+    assert nightly("--export", "tables").exit_code == 0  # over its own
+
+
+@pytest.mark.parametrize("content", [b"nights of our own", {"date": [1], "value": [2.0]}])
+def test_export__replaces_no_file_that_is_no_table_of_a_history(
+    folder: Path, content: bytes | dict[str, list[Any]]
+) -> None:
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    Path("tables").mkdir()
+    path = Path("tables/value.parquet")
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        parquet.write_table(pa.table(content), path)
+    before = path.read_bytes()
+    outcome = nightly("--export", "tables")
+    assert outcome.exit_code == 2
+    assert "got 'tables/value.parquet', which is no table 'value' of a history" in outcome.stderr
+    assert [file.name for file in Path("tables").iterdir()] == ["value.parquet"]
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("path", ["logs", "logs/day={date}", "logs/**/*.parquet"])
+def test_outputs__that_a_later_night_would_read__are_refused(folder: Path, path: str) -> None:
+    config = Path("nightly.toml")
+    where = "" if "{date}" in path else "\nwhere = \"day = '{date}'\""
+    config.write_text(config.read_text().replace('"logs/day={date}"', f'"{path}"{where}'))
+    outcome = nightly("--export", f"logs/day={on(1)}")
+    assert outcome.exit_code == 2
+    assert f"--export: must lie outside the source '{path}'" in outcome.stderr
+    outcome = nightly("--date", on(1), "--json", f"logs/day={on(2)}/told.parquet")
+    assert outcome.exit_code == 2
+    assert f"--json: must lie outside the source '{path}'" in outcome.stderr
+    assert not Path(f"logs/day={on(2)}/told.parquet").exists()
+
+
+def test_outputs__in_the_folder_of_all_nights__are_refused(folder: Path) -> None:
+    for arguments in (["--export", "logs"], ["--date", on(1), "--json", "logs/x.json"]):
+        outcome = nightly(*arguments)
+        assert outcome.exit_code == 2
+        wanted = f"must lie outside the source 'logs/day={{date}}', got '{arguments[-1]}'"
+        assert wanted in outcome.stderr
+    assert not list(Path("logs").glob("*.parquet"))
+    assert not Path("logs/x.json").exists()
+    assert nightly("--date", on(1), "-q", "--json", "x.json").exit_code == 0
+    assert nightly("--export", "tables", "-q").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "path, summary",
+    [
+        ("day={date}", "summary.json"),
+        ("./day={date}", "summary.json"),
+        ("in/day={date}.parquet", "in/summary.json"),
+    ],
+)
+def test_outputs__beside_the_partitions_that_no_run_reads__are_written(
+    folder: Path, path: str, summary: str
+) -> None:
+    place = Path(path.replace("{date}", on(1)))
+    place.parent.mkdir(exist_ok=True)
+    rows = parquet.read_table(f"logs/day={on(1)}", partitioning=None)
+    if place.suffix:
+        parquet.write_table(rows, place)
+    else:
+        place.mkdir()
+        parquet.write_table(rows, place / "part.parquet")
+    config = Path("nightly.toml")
+    config.write_text(config.read_text().replace('"logs/day={date}"', f'"{path}"'))
+    outcome = nightly("--date", on(1), "-q", "--json", summary)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert Path(summary).is_file()
+    if not place.suffix:
+        outcome = nightly("--date", on(1), "--json", f"{place}/summary.json")
+        assert "must lie outside the source" in outcome.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="starts processes")
+def test_two_runs_at_once__all_nights_are_kept(folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs: list[Any] = [
+        subprocess.Popen(
+            [sys.executable, "-m", "fastrank_eval", "nightly", "-q", "--backfill", nights],
+            env=environment,
+        )
+        for nights in (f"{on(1)}..{on(4)}", f"{on(3)}..{on(6)}")
+    ]
+    assert [run.wait(timeout=120) for run in runs] == [0, 0]
+    nights = kept()
+    assert [night.date.day for night in nights] == [1, 2, 3, 4, 5, 6]
+    alone = {night.date.day: night.values for night in nights}
+    assert nightly("--backfill", f"{on(1)}..{on(6)}", "-q").exit_code == 0
+    assert {night.date.day: repr(night.values) for night in kept()} == {
+        day: repr(values) for day, values in alone.items()
+    }

@@ -1,0 +1,503 @@
+"""The page of a night: what it says, that it is sound HTML, and that data are never markup."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.nightly import page as page_module
+from fastrank_eval.apps.nightly.night import (
+    KINDS,
+    CurveLine,
+    GateOutcome,
+    Night,
+    NightDifference,
+    NightQuality,
+    NightValue,
+)
+from fastrank_eval.apps.nightly.page import page, write_page
+from fastrank_eval.apps.nightly.pages import FileLinks
+from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
+from fastrank_eval.apps.nightly.text import p_text, verdict_text
+from tests.support.html_elements import Element, elements
+from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
+
+EVIL = (
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "javascript:alert(1)",
+    "</style></title></textarea>--><svg onload=alert(1)>",
+    "{{ 7 * 7 }}{% raw %}",
+    "a\x00b\x1b[31m\u202e\ud800\nc",
+    "&lt;b&gt;<b>",
+)
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return page(month())
+
+
+@pytest.fixture(scope="module")
+def found(html: str) -> list[Element]:
+    return elements(html)
+
+
+def tiny(**changes: Any) -> Night:
+    values = tuple(
+        NightValue(model, by, part, "GAUC", 0.6, 0.01, 0.58, 0.62, 90.0, 100, 80, 0.9, 0.95)
+        for model in ("a", "b")
+        for by, part in (("", "all"), ("slot", "slot=1"))
+    )
+    quality = NightQuality(1000, 100, 50, 0.05, 0.8, 0.2, 0.01)
+    night = Night(
+        dt.date(2026, 11, 19), "t", ("a", "b"), "a", ("GAUC",), ("logs",), "cmd", "1", 2.5,
+        {"confidence": 0.9}, values, quality,
+    )  # fmt: skip
+    return replace(night, **changes)
+
+
+def planted(thing: Any, evil: str) -> Any:
+    """The same with a text in place of every text, but for kinds and statuses."""
+    if isinstance(thing, str):
+        return {"all": "all", "": ""}.get(thing, thing + evil)
+    if is_dataclass(thing) and not isinstance(thing, type):
+        kept = ("kind",)
+        told = {
+            f.name: planted(getattr(thing, f.name), evil)
+            for f in fields(thing)
+            if f.name not in kept
+        }
+        return replace(thing, **told)
+    if isinstance(thing, Mapping):
+        return {planted(k, evil): planted(v, evil) for k, v in thing.items()}
+    if isinstance(thing, tuple):
+        return tuple(planted(each, evil) for each in thing)
+    return thing
+
+
+def test_page__of_a_month__says_what_the_night_came_to(found: list[Element]) -> None:
+    by_id = {one.attributes["id"]: one for one in found if "id" in one.attributes}
+    banner = next(one for one in found if "banner" in one.attributes.get("class", ""))
+    assert "Regression." in banner.all_text()
+    assert "ctr_wide, country=br: 0.5310" in banner.all_text()
+    cards = [one for one in found if one.attributes.get("class") == "card"]
+    assert [any(model in card.all_text() for model in MODELS) for card in cards] == [True] * 3
+    assert "better" in cards[1].all_text()
+    table = by_id["headline-table"].all_text()
+    values = {v.measure: v for v in month()[-1].values if v.slice == "all" and v.score == MODELS[1]}
+    for value in values.values():
+        assert f"{value.value:.4f}" in table
+        assert f"[{value.ci_low:.4f}, {value.ci_high:.4f}]" in table
+    assert "unclear" in table
+    assert BROKEN in by_id["changes"].all_text()
+    for section in ("trends", "slices", "curves", "quality", "gates", "made"):
+        assert by_id[section].all_text().strip()
+    assert "CTR is 4.3" in by_id["quality"].all_text()
+    assert month()[-1].command in by_id["made"].all_text()
+    assert "surface = 'home'" in by_id["made"].all_text()
+    assert "≥200" in by_id["curves"].all_text()
+
+
+def test_page__slices__surest_mover_first_and_all_there(found: list[Element]) -> None:
+    table = next(one for one in found if one.attributes.get("id") == "slices-1")
+    rows = [one for one in found if one.tag == "tr" and one.parent in table.children[2:]]
+    assert len(rows) == len(SLICES) * len(MODELS)
+    assert BROKEN in rows[0].all_text()
+    assert "worse" in rows[0].all_text()
+
+
+def test_page__its_html__is_semantic(found: list[Element]) -> None:
+    ids = [one.attributes["id"] for one in found if "id" in one.attributes]
+    assert len(ids) == len(set(ids))
+    for one in found:
+        for name in ("aria-labelledby", "data-table"):
+            if name in one.attributes:
+                assert one.attributes[name] in ids
+        if one.tag == "use" or one.attributes.get("href", "").startswith("#"):
+            assert one.attributes["href"].lstrip("#") in ids
+    levels = [int(one.tag[1]) for one in found if re.fullmatch("h[1-6]", one.tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    assert all("scope" in one.attributes for one in found if one.tag == "th")
+    tables = [one for one in found if one.tag == "table"]
+    assert len(tables) > 8
+    assert all(one.children[0].tag == "caption" for one in tables)
+    scrolls = [one for one in found if "scroll" in one.attributes.get("class", "").split()]
+    assert all(one.attributes["tabindex"] == "0" for one in scrolls)
+    assert all({"aria-label", "aria-labelledby"} & set(one.attributes) for one in scrolls)
+    pictures = [one for one in found if one.tag == "svg"]
+    assert all(
+        one.attributes.get("aria-hidden") == "true" or one.attributes.get("aria-label")
+        for one in pictures
+    )
+    skip = next(one for one in found if one.tag == "a")
+    assert skip.attributes["href"] == "#main"
+
+
+def test_page__its_policy__forbids_all_but_its_own_style_and_script(
+    html: str, found: list[Element]
+) -> None:
+    metas = [one.attributes for one in found if one.tag == "meta"]
+    (told,) = (m["content"] for m in metas if m.get("http-equiv") == "Content-Security-Policy")
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in told
+    assert told.startswith("default-src 'none'; ")
+    assert "unsafe" not in told
+    assert not [one for one in found if "style" in one.attributes]
+    assert not [one for one in found if one.tag in ("link", "img", "iframe", "object", "base")]
+    assert not re.findall(r"""(?:src|href)=["'](?!#)""", html)
+    assert "url(" not in html.replace("url(#", "")
+    assert "@import" not in html
+
+
+def test_page__of_a_month__small_and_fast() -> None:
+    nights = month()
+    seconds = []
+    for _ in range(2):
+        start = time.process_time()
+        size = len(page(nights).encode())
+        seconds.append(time.process_time() - start)
+    assert size <= 3_000_000
+    assert min(seconds) <= 3
+
+
+def test_page__same_nights__same_bytes(html: str) -> None:
+    assert page(month()[::-1]) == html
+
+
+def two_planted(text: str) -> str:
+    """The page of two nights in which every text is this one."""
+    first, last = month(8)[0], month(8)[-1]
+    two = [
+        replace(
+            first,
+            values=tuple(v for v in first.values if v.slice in ("all", "slot=1")),
+            compared=(),
+            date=LAST - dt.timedelta(days=1),
+        ),
+        replace(
+            last,
+            values=tuple(v for v in last.values if v.slice in ("all", "slot=1", "@rows<2")),
+            compared=tuple(c for c in last.compared if c.slice in ("all", "slot=1")),
+        ),
+    ]
+    nights = [planted(night, text) for night in two]
+    nights[1] = replace(nights[1], periods={"week" + text: nights[1].values})
+    return page(nights, note=text)
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[str]:
+    return [one.tag for one in elements(two_planted("x"))]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_page__evil_texts__stay_texts(evil: str, expected: list[str]) -> None:
+    html = two_planted(evil)
+    html.encode()  # no lone surrogate
+    found = elements(html)
+    assert [one.tag for one in found] == expected
+    for one in found:
+        assert not [name for name in one.attributes if name.startswith("on")]
+        for name in ("href", "src", "action"):
+            assert one.attributes.get(name, "#").startswith("#")
+    assert "\x00" not in html
+    assert "\u202e" not in html
+    if evil.isprintable():
+        assert evil in next(one for one in found if one.tag == "h1").all_text()
+        assert any(
+            evil in one.all_text() for one in found if one.tag == "th" and one.within("tbody")
+        )
+        assert any(evil in one.attributes.get("aria-label", "") for one in found)
+
+
+@pytest.mark.parametrize(
+    "night",
+    [
+        tiny(),
+        tiny(values=(), compared=(), measures=("GAUC",)),
+        tiny(values=(), measures=(), models=(), baseline=None, sources=(), conventions={}),
+        tiny(quality=NightQuality(0, 0, 0, math.nan, math.nan, math.nan, math.nan)),
+        tiny(values=tuple(replace(v, value=math.nan, ci_low=math.nan) for v in tiny().values)),
+        tiny(curves={"roc": (CurveLine("a", "a", (), ()),), "calibration": ()}),
+        tiny(curves={"calibration": (CurveLine("gone", "", (0.0, 0.5), (0.1, 0.4)),)}),
+        tiny(curves={"pr": (CurveLine("a", "", (0.0, 1.0), (1.0, 0.1)),)}),
+        tiny(status="odd"),
+        tiny(models=tuple("abcdefghij")),
+    ],
+)
+def test_page__of_little__is_whole(night: Night) -> None:
+    found = elements(page([night]))
+    assert [one for one in found if one.tag == "h2"]
+    assert "nan" not in " ".join(one.text for one in found if one.tag not in ("style", "script"))
+
+
+def test_page__activity__is_gauc_and_a_picture_for_each_slicing() -> None:
+    one = tiny().values[0]
+    buckets = (
+        ("@rows:10,50", "@rows=10-49"), ("@rows:10,50", "@rows<10"),
+        ("@rows:20", "@rows<20"), ("@rows:20", "@rows>=20"), ("@positives:1", "@positives<1"),
+    )  # fmt: skip
+    values = tuple(
+        replace(one, measure=measure, by=by, slice=part)
+        for measure in ("AUC", "GAUC")
+        for by, part in (("", "all"), *buckets)
+    )
+    found = elements(page([tiny(measures=("AUC", "GAUC"), values=values)]))
+    curves = next(one for one in found if one.attributes.get("id") == "curves")
+    below = elements_below(curves)
+    assert [one.text for one in below if one.tag == "figcaption"] == [
+        "GAUC by rows of the group, @rows:10,50",
+        "GAUC by rows of the group, @rows:20",
+        "GAUC by positives of the group",
+    ]
+    tables = [one for one in below if one.tag == "tbody"]
+    assert [[row.children[0].text for row in table.children] for table in tables] == [
+        ["rows<10", "rows=10-49"], ["rows<20", "rows>=20"], ["positives<1"],
+    ]  # fmt: skip
+
+
+def test_page__changes__tell_how_sure_they_are(html: str, found: list[Element]) -> None:
+    night = month()[-1]
+    by_id = {one.attributes["id"]: one for one in found if "id" in one.attributes}
+    table = by_id["headline-table"]
+    (row,) = (
+        one
+        for one in elements_below(table)
+        if one.tag == "tr" and [c.text for c in one.children[:2]] == ["GAUC", MODELS[1]]
+    )
+    told = [one.text for one in elements_below(row) if one.attributes.get("class") == "p"]
+    of = [d for d in night.compared if (d.score, d.slice, d.measure) == (MODELS[1], "all", "GAUC")]
+    assert told == [p_text(d) for d in sorted(of, key=lambda d: KINDS.index(d.kind))]
+    assert all(re.fullmatch(r"p (<0\.001|[\d.]+)", text) for text in told)
+    assert html.count("adjusted for the number of comparisons ") == 1
+    assert "although users return" in html
+
+
+def test_page__a_measure_without_intervals__is_said_to_have_none() -> None:
+    bare = [
+        replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan, caution="pooled")
+        for v in tiny().values
+    ]
+    night = tiny(measures=("AUC", "GAUC"), values=(*bare, *tiny().values))
+    html = page([night])
+    assert "AUC by slice, the strongest changes first; no intervals." in html
+    assert "GAUC by slice, the strongest changes first; 90% confidence intervals." in html
+    assert "90% confidence intervals where there is one" in html
+    assert "90% confidence intervals; AUC has none." in html
+    assert "pooled" not in html
+    assert "<small>no interval</small>" in html
+    assert "AUC, no interval" in html
+
+
+def test_page__the_numbers_of_a_trend__have_their_intervals(found: list[Element]) -> None:
+    trends = next(one for one in found if one.attributes.get("id") == "trends")
+    table = next(one for one in elements_below(trends) if one.tag == "tbody")
+    value = next(v for v in month()[-1].values if (v.slice, v.measure) == ("all", "GAUC"))
+    assert f"[{value.ci_low:.4f}, {value.ci_high:.4f}]" in table.children[0].all_text()
+
+
+QUALITY = replace(tiny().quality, volume_drift=0.1, ctr_drift=-0.2)
+LIMITS = {"confidence": 0.9, "quality": {"min_rows": 1, "max_volume_drift": 5.0}}
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"quality": QUALITY}, "No gate is set; the data are within their limits."),
+        (
+            {"quality": QUALITY, "gates": (GateOutcome("GAUC < 0.5", True),)},
+            "Every gate passed, and the data are within their limits.",
+        ),
+        (
+            {"gates": (GateOutcome("GAUC < 0.5", True),)},
+            "Nothing that was judged failed. Not judged: drift of rows and CTR, with too few "
+            "nights before.",
+        ),
+        (
+            {"conventions": LIMITS},
+            "Nothing that was judged failed. Not judged: drift of rows, with too few nights "
+            "before.",
+        ),
+        (
+            {
+                "quality": QUALITY,
+                "gates": (
+                    GateOutcome(
+                        "GAUC delta < 0 (since yesterday)", True,
+                        "not judged: history has no rows of 2026-11-18",
+                    ),
+                ),
+            },
+            "Nothing that was judged failed. Not judged: GAUC delta < 0 (since yesterday), "
+            "history has no rows of 2026-11-18.",
+        ),
+        ({"status": "regression"}, "A gate failed."),
+    ],
+)  # fmt: skip
+def test_page__its_status__claims_no_more_than_was_judged(
+    changes: dict[str, Any], told: str
+) -> None:
+    banner = next(
+        one
+        for one in elements(page([tiny(**changes)]))
+        if "banner" in one.attributes.get("class", "")
+    )
+    assert told in [one.text for one in elements_below(banner)]
+    words = "not judged: history" in str(changes)
+    assert (">not judged</span>" in page([tiny(**changes)])) == words
+    _, colon, missing = told.partition("Not judged: ")
+    lines = night_markdown(tiny(**changes)).replace("\\", "").splitlines()
+    assert (f"* not judged: {missing[:-1]}" in lines) == bool(colon)
+
+
+def test_page__in_a_folder__leads_to_the_nights_beside_it() -> None:
+    links = FileLinks(dt.date(2026, 11, 18), dt.date(2026, 11, 20))
+    found = elements(page([tiny()], links=links))
+    assert [one.attributes["href"] for one in found if one.tag == "a"][:4] == [
+        "#main", "index.html", "2026-11-18.html", "2026-11-20.html",
+    ]  # fmt: skip
+    others = [one for one in found if one.tag == "a"][4:]
+    assert all(one.attributes["href"].startswith("#") for one in others)
+
+
+def test_page__of_one_night__counts_it_as_one(html: str) -> None:
+    alone = page([tiny()])
+    assert ">1 night<" in alone
+    assert "1 nights" not in alone
+    assert ">30 nights<" in html
+
+
+def test_page__an_empty_night__says_so() -> None:
+    nights = [n for n in month() if n.date <= LAST - dt.timedelta(days=EMPTY)]
+    html = page(nights)
+    assert "Data quality." in html
+    assert "no rows" in html
+    assert not re.search(r">\s*nan", html)
+
+
+def test_page__an_empty_night__names_the_cause_before_what_follows_from_it() -> None:
+    gates = tuple(GateOutcome(f"GAUC < 0.{at}", False, "no groups") for at in range(9))
+    night = tiny(quality=replace(tiny().quality, rows=0, flags=("rows 0, below 1",)), gates=gates)
+    night = replace(night, status="data_quality")
+    banner = next(
+        one for one in elements(page([night])) if "banner" in one.attributes.get("class", "")
+    )
+    told = [one.text for one in elements_below(banner) if one.tag in ("span", "li")]
+    cause = "The data of this night cannot be relied on: rows 0, below 1."
+    assert told[:2] == [cause, "gate failed: GAUC < 0.0: no groups"]
+    assert told[-1] == "and 3 more"
+    lines = night_markdown(night).replace("\\", "").splitlines()
+    assert lines[2:5:2] == [cause, "* gate failed: GAUC < 0.0: no groups"]
+    assert night_lines(night).splitlines()[1:3] == [f"  {text}" for text in told[:2]]
+
+
+def elements_below(one: Element) -> list[Element]:
+    return [one, *(below for child in one.children for below in elements_below(child))]
+
+
+def test_page__two_of_one_date__the_later_counts() -> None:
+    assert "second" in page([tiny(title="first"), tiny(title="second")])
+
+
+def test_page__without_a_night__is_refused() -> None:
+    with pytest.raises(ValueError, match="no night"):
+        page([])
+
+
+def test_page__without_its_libraries__names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "jinja2" else 1)
+    with pytest.raises(ArgumentError, match=r"need jinja2, .*fastrank_eval\[report\]"):
+        page([tiny()])
+
+
+def test_page__longer_periods__have_a_table() -> None:
+    night = tiny()
+    week = tuple(replace(v, value=0.7123, ci_low=0.7, ci_high=0.72) for v in night.values)
+    html = page([replace(night, periods={"week": week})])
+    assert "Longer periods" in html
+    assert "0.712" in html
+    assert "Longer periods" not in page([night])
+    assert "interval has 90% confidence" in html
+    dates = tuple(dt.date(2026, 11, day) for day in (2, 3, 5, 6, 7))
+    told = page([replace(night, periods={"week": week}, period_nights={"week": dates})])
+    assert "Week<small>5 of 7 nights, 2026-11-02 to 2026-11-07</small>" in told
+    assert "of slices over longer periods" in told
+    noted = replace(night, periods={"week": week}, period_notes=("week: <slot> left out",))
+    assert "<p>week: &lt;slot&gt; left out</p>" in page([noted])
+
+
+def test_page__of_a_first_night_without_baseline__says_that_nothing_can_be_compared() -> None:
+    assert "nothing to compare with" in page([tiny(baseline=None)])
+    assert "nothing to compare with" not in page(month(8))
+
+
+def test_write_page__a_file__whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "night.html"
+    write_page([tiny()], path)
+    assert path.read_text(encoding="utf-8") == page([tiny()])
+    with pytest.raises(OutputError, match="exists"):
+        write_page([tiny(title="other")], path, overwrite=False)
+    with pytest.raises(ValueError, match="no night"):
+        write_page([], path)
+    assert path.read_text(encoding="utf-8") == page([tiny()])
+    assert [one.name for one in tmp_path.iterdir()] == ["night.html"]
+
+
+@pytest.mark.parametrize(
+    "verdict, delta, p, ends, word",
+    [
+        ("better", 0.1, 0.01, (0.05, 0.15), "better"),
+        ("new is worse: -0.1 GAUC", -0.1, 0.01, (-0.2, -0.05), "worse"),
+        ("no difference shown", 0.1, 0.5, (-0.1, 0.3), "unclear"),
+        ("no difference is shown: +0.1 GAUC", 0.1, 0.5, (-0.1, 0.3), "unclear"),
+        ("not tested: +0.1 GAUC", 0.1, math.nan, (math.nan, math.nan), "not tested"),
+        ("", math.nan, math.nan, (math.nan, math.nan), "not compared"),
+        ("", 0.1, math.nan, (0.05, 0.15), "higher"),
+        ("", -0.1, 0.001, (-0.15, -0.05), "lower"),
+        ("", 0.1, math.nan, (-0.05, 0.25), "unclear"),
+        ("", 0.1, math.nan, (math.nan, math.nan), "not tested"),
+    ],
+)
+def test_said_of__verdicts_of_any_length__one_word(
+    verdict: str, delta: float, p: float, ends: tuple[float, float], word: str
+) -> None:
+    one = NightDifference(
+        "baseline", "new", "old", "", "all", "GAUC", delta, 0.02, *ends, p_value=p, verdict=verdict
+    )
+    assert verdict_text(one).word == word
+
+
+def test_said_of__no_difference_without_an_error__is_the_same() -> None:
+    one = NightDifference(
+        "yesterday", "b", "b", "", "slot=side", "GAUC", 0.0, 0.0, 0.0, 0.0, verdict="not tested"
+    )
+    assert verdict_text(one).word == "same"
+    assert verdict_text(replace(one, se=math.nan)).word == "not tested"
+
+
+def test_page__sparklines__end_in_a_dot_only_where_the_night_has_a_value() -> None:
+    nights = [tiny(date=LAST - dt.timedelta(days=ago)) for ago in (2, 1, 0)]
+    assert '<circle cx="98"' in page(nights)
+    nothing = tuple(replace(v, value=math.nan) for v in nights[-1].values)
+    empty = page([*nights[:-1], replace(nights[-1], values=nothing)])
+    sparks = re.findall(r'<svg class="spark.*?</svg>', empty)
+    assert sparks
+    assert not any("<circle" in spark for spark in sparks)

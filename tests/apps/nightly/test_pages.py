@@ -1,0 +1,285 @@
+"""fastrank-eval nightly: pages, and what becomes of a night whose page or periods fail."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+import time
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval.apps.nightly.config import read_config
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.pages import FileLinks, write_pages
+from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.apps.nightly.summary_files import night_dict
+from fastrank_eval.apps.nightly.web import web_view
+from tests.support.asgi_client import Client
+from tests.support.nightly_runs import adjust, damage, dump, kept, nightly, on
+from tests.support.sample_nights import month as sample_month
+
+
+@pytest.fixture
+def folder(nightly_folder: Path) -> Path:
+    return nightly_folder
+
+
+FOOTER = "<footer><p>fastrank_eval 1.0</p></footer>"
+
+
+class Pages(types.ModuleType):
+    """Stands for what draws pages."""
+
+    def __init__(self) -> None:
+        super().__init__("fastrank_eval.apps.nightly.page")
+        self.missing = False
+        self.meanwhile: Callable[[Night], None] = lambda night: None
+        self.links: dict[dt.date, FileLinks] = {}
+
+    def check_libraries(self) -> None:
+        if self.missing:
+            raise ArgumentError("pages need jinja2: pip install 'fastrank_eval[report]'.")
+
+    def write_page(self, nights: Sequence[Night], path: Path, links: FileLinks) -> None:
+        last = nights[-1]
+        self.links[last.date] = links
+        self.meanwhile(last)
+        shown = f"{[night.date.day for night in nights]} {sorted(last.periods)}"
+        path.write_text(shown + FOOTER)
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
+    module = Pages()
+    monkeypatch.setitem(sys.modules, "fastrank_eval.apps.nightly.page", module)
+    return module
+
+
+def test_pages__of_the_night_and_of_the_latest(folder: Path, pages: Pages) -> None:
+    adjust(folder, '[output]\nfolder = "pages/here"\nnights = 3\n')
+    assert nightly("--backfill", f"{on(1)}..{on(5)}", "-q").exit_code == 0
+    found = {
+        path.name: path.read_text().removesuffix(FOOTER) for path in Path("pages/here").iterdir()
+    }
+    assert found["2026-11-02.html"] == "[1, 2] ['month', 'week']"
+    assert found["2026-11-05.html"] == found["index.html"] == "[3, 4, 5] ['month', 'week']"
+    outcome = nightly("--date", on(2), "--json", "-")
+    assert json.loads(outcome.stdout)["nights"][0]["page"] == "pages/here/2026-11-02.html"
+    assert Path("pages/here/index.html").read_text() == found["index.html"] + FOOTER
+    dates = [dt.date(2026, 11, day) for day in range(1, 6)]
+    assert pages.links[dates[0]] == FileLinks(None, None)
+    assert pages.links[dates[1]] == FileLinks(dates[0], dates[2])
+    assert pages.links[dates[4]] == FileLinks(dates[3], None)
+
+
+@pytest.mark.parametrize("name", ["index.html", "2026-11-02.html"])
+def test_pages__replace_no_file_that_is_none(folder: Path, pages: Pages, name: str) -> None:
+    adjust(folder, '[output]\nfolder = "www"\n')
+    Path("www").mkdir()
+    other = Path("www", name)
+    other.write_text("<!DOCTYPE html><title>Our team</title>")
+    outcome = nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "told.json")
+    assert outcome.exit_code == 2
+    assert f"got 'www/{name}', which is no page of a night; name another folder" in outcome.stderr
+    assert "Our team" in other.read_text()
+    assert not Path("history.db").exists()
+    assert "no page" in json.loads(Path("told.json").read_text())["error"]
+    assert nightly("--date", on(2), "--dry-run", "-q").exit_code == 0
+    other.write_text("")
+    for _ in range(2):  # over its own pages
+        assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 0
+
+
+def test_pages__as_they_are_drawn__are_replaced(folder: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    adjust(folder, '[output]\nfolder = "www"\n')
+    for _ in range(2):
+        assert nightly("--date", on(1), "-q").exit_code == 0
+    assert {path.name for path in Path("www").iterdir()} == {"index.html", "2026-11-01.html"}
+
+
+def test_pages__that_cannot_be_made__are_refused_before_rows_are_read(
+    folder: Path, pages: Pages
+) -> None:
+    adjust(folder, '[output]\nfolder = "nightly.toml/pages"\n')
+    outcome = nightly("--date", on(1))
+    assert outcome.exit_code == 2
+    assert "[output] folder 'nightly.toml/pages' cannot be made" in outcome.stderr
+    pages.missing = True
+    assert "pip install 'fastrank_eval[report]'" in nightly("--date", on(1)).stderr
+    assert not Path("history.db").exists()
+
+
+def test_pages__later_night_kept_meanwhile__stays_in_the_index(folder: Path, pages: Pages) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n')
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 0
+
+    def another_run(night: Night) -> None:
+        with History("history.db") as history:
+            history.write(replace(night, date=dt.date(2026, 11, 5)))
+
+    pages.meanwhile = another_run
+    assert nightly("--date", on(3), "-q").exit_code == 0
+    assert Path("pages/2026-11-03.html").read_text().startswith("[1, 2, 3] ")
+    assert Path("pages/index.html").read_text().startswith("[1, 2, 3, 5] ")
+
+
+def test_state_of_an_earlier_night__damaged__neither_fails_a_night_nor_keeps_its_page(
+    folder: Path, pages: Pages
+) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n[gates]\nfail_if = "GAUC > 0"\n')
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 3
+    damage(on(2))
+    outcome = nightly("--backfill", f"{on(4)}..{on(5)}", "--json", "-")
+    assert (outcome.exit_code, outcome.stderr) == (3, "")
+    for night in json.loads(outcome.stdout)["nights"]:
+        assert night["status"] == "regression"
+        assert night["page"] == f"pages/{night['date']}.html"
+        assert Path(night["page"]).exists()
+        assert night["period_notes"][0].startswith("week: 2026-11-02 is left out: ")
+
+
+@pytest.mark.parametrize("gate,code", [("GAUC > 0", 3), ("GAUC > 1", 5)])
+def test_page__that_fails__is_told_apart_and_the_backfill_goes_on(
+    folder: Path, pages: Pages, gate: str, code: int
+) -> None:
+    adjust(folder, f'[output]\nfolder = "pages"\n[gates]\nfail_if = "{gate}"\n')
+
+    def fail(night: Night) -> None:
+        if night.date.day == 2:
+            raise OutputError("cannot write 'pages': no space.")
+
+    pages.meanwhile = fail
+    outcome = nightly("--backfill", f"{on(1)}..{on(3)}", "--json", "told.json", "-q")
+    assert outcome.exit_code == code
+    assert outcome.stderr == (
+        "error: 2026-11-02: the night was evaluated, but not shown: cannot write 'pages': no "
+        "space.\n"
+    )
+    told = json.loads(Path("told.json").read_text())
+    assert told["exit_code"] == code
+    assert [night["status"] for night in told["nights"]] == [kept()[0].status] * 3
+    assert [night["page"] for night in told["nights"]] == [
+        "pages/2026-11-01.html", None, "pages/2026-11-03.html",
+    ]  # fmt: skip
+    assert told["nights"][1]["page_error"] == "cannot write 'pages': no space."
+    assert told["nights"][1]["headline"]
+    assert [night.date.day for night in kept()] == [1, 2, 3]
+
+
+def test_periods__are_found_once_a_run(
+    folder: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n')
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    read: list[tuple[dt.date, str]] = []
+    state = History.state
+
+    def counted(self: History, date: dt.date, kind: str) -> bytes | None:
+        read.append((date, kind))
+        return state(self, date, kind)
+
+    monkeypatch.setattr(History, "state", counted)
+    assert nightly("--date", on(4), "--json", "told.json", "-q").exit_code == 0
+    assert sorted(read) == [
+        (dt.date(2026, 11, day), kind) for day in (1, 2, 3) for kind in ("groups", "scores", "sums")
+    ]
+
+
+@pytest.mark.parametrize("states,measures", [
+    ("groups", {"GAUC"}), ("rows", {"GAUC", "AUC", "LogLoss"}),
+    ("everything", {"GAUC", "AUC", "LogLoss"}),
+])  # fmt: skip
+def test_states__kept__are_those_asked_for(folder: Path, states: str, measures: set[str]) -> None:
+    adjust(folder, f'[history]\nstates = "{states}"\n')
+    assert nightly("--backfill", f"{on(1)}..{on(2)}", "-q").exit_code == 0
+    night = with_periods(kept()[-1], History("history.db", readonly=True))
+    assert {value.measure for value in night.periods["week"]} == measures
+    assert [date.day for date in night.period_nights["week"]] == [1, 2]
+    sliced = {value.measure for value in night.periods["week"] if value.slice != "all"}
+    assert sliced == (measures if states == "everything" else set())
+
+
+def test_write_pages__of_a_month_of_nights__takes_seconds(folder: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    text = Path("nightly.toml").read_text().replace('"slot"', '"slot", "country", "@rows:1,5"')
+    Path("nightly.toml").write_text(text + "[quality]\nmin_rows = 0\nmin_groups = 0\n")
+    # From the 20th on score_b gives every row of slot=side one score.
+    assert nightly("--backfill", f"{on(1)}..{on(30)}", "-q").exit_code == 3
+    adjust(folder, '[output]\nfolder = "pages"\n')
+    config = read_config("nightly.toml")
+    Path("pages").mkdir()
+    seconds = []
+    for _ in range(2):
+        start = time.process_time()
+        with History("history.db", readonly=True) as history:
+            (last,) = history.read(dt.date(2026, 11, 30))
+            night = with_periods(last, history)
+        page, index = write_pages(config, night)
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 3
+    assert page.stat().st_size == index.stat().st_size < 3_000_000
+    assert len(night.period_nights["month"]) == 29
+    html = index.read_text(encoding="utf-8")
+    assert "Month<small>29 of 30 nights, 2026-11-01 to 2026-11-30</small>" in html
+    assert "GAUC of slices over longer periods" in html
+
+
+def test_page__that_cannot_be_drawn__is_a_fault_told_apart(folder: Path, pages: Pages) -> None:
+    adjust(folder, '[output]\nfolder = "pages"\n')
+
+    def fail(night: Night) -> None:
+        raise ZeroDivisionError("float division by zero")
+
+    pages.meanwhile = fail
+    outcome = nightly("--backfill", f"{on(1)}..{on(2)}", "--json", "-")
+    assert outcome.exit_code == 5
+    for night in json.loads(outcome.stdout)["nights"]:
+        assert night["status"] == "fine"
+        assert "cannot be drawn: ZeroDivisionError: float division by" in night["page_error"]
+    assert len(kept()) == 2
+
+
+def test_dry_run__tells_periods__as_the_run_would(folder: Path) -> None:
+    def told(*arguments: str) -> object:
+        (night,) = json.loads(nightly(*arguments, "--json", "-").stdout)["nights"]
+        return [night[name] for name in ("periods", "period_notes")]
+
+    dry = told("--date", on(1), "--dry-run")
+    assert dry == told("--date", on(1))
+    before = dump()
+    dry = told("--date", on(2), "--dry-run")
+    assert dump() == before
+    assert dry == told("--date", on(2))
+    assert dry[0]["week"][0]["groups"] > kept()[0].quality.groups  # type: ignore[index]
+
+
+def test_web_view__of_a_history__shows_week_and_month(folder: Path) -> None:
+    assert nightly("--backfill", f"{on(1)}..{on(3)}", "-q").exit_code == 0
+    with History("history.db", readonly=True) as history:
+        night = with_periods(history.read()[-1], history)
+        page = Client(web_view(history)).get(f"/night/{on(3)}").text
+    value = night.periods["week"][0]
+    table = page.partition("Longer periods")[2].partition("</table>")[0]
+    assert "<small>3 of 7 nights, 2026-11-01 to 2026-11-03</small>" in table
+    assert f"[{value.ci_low:.3f}, {value.ci_high:.3f}]" in table
+
+
+def test_json__tells_what_its_numbers_rest_on() -> None:
+    night = sample_month(2)[-1]
+    dates = (night.date - dt.timedelta(days=6), night.date)
+    told = night_dict(replace(night, period_nights={"week": dates}))
+    assert told["confidence"] == 0.95
+    assert told["conventions"] == night.conventions
+    assert told["period_nights"] == {
+        "week": {"nights": 2, "of": 7, "first": "2026-11-13", "last": "2026-11-19"}
+    }

@@ -1,0 +1,621 @@
+"""fastrank-eval nightly: dead models, changes without a gate, what a night says in a sentence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastrank_eval.apps.nightly.compare_nights import EarlierNight
+from fastrank_eval.apps.nightly.findings import (
+    FewScores,
+    by_importance,
+    gate_findings,
+    score_findings,
+)
+from fastrank_eval.apps.nightly.gates import gate_outcomes
+from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.night import Finding, GateTexts, Night, NightQuality
+from fastrank_eval.apps.nightly.sentences import lead, sentences
+from fastrank_eval.apps.nightly.summary_files import night_markdown
+from tests.support.nightly_runs import CONFIG, adjust, kept, nightly, on
+from tests.support.nights import HOSTILE, a_night
+
+SMALL = CONFIG.replace('"GAUC", "AUC", "LogLoss"', '"GAUC", "LogLoss"')
+#: Gates on every headline measure, so that none is found without.
+GATED = '[gates]\nfail_if = ["GAUC < 0.1", "LogLoss > 9"]\n'
+NO_EARLIER = {kind: EarlierNight(None, "none") for kind in ("yesterday", "last_week")}
+
+
+def write_night(day: int, change: Callable[[dict[str, Any]], object] = bool) -> None:
+    """Write rows of 150 users in two slots, scored well by both models."""
+    random = np.random.default_rng(day)
+    click = random.integers(0, 2, 1200)
+    rows: dict[str, Any] = {
+        "user_id": np.arange(1200) // 8,
+        "click": click,
+        "slot": np.array(["top", "side"])[np.arange(1200) % 2],
+    }
+    for model in ("score_a", "score_b"):
+        rows[model] = np.clip(0.4 + 0.2 * click + random.normal(0, 0.1, 1200), 0.01, 0.99)
+    change(rows)
+    path = Path(f"logs/day={on(day)}/part.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(rows), path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nightly.toml").write_text(SMALL)
+    return tmp_path
+
+
+def dead(rows: dict[str, Any]) -> None:
+    rows["score_b"] = np.full(1200, 0.04)
+
+
+def dead_side(rows: dict[str, Any]) -> None:
+    rows["score_b"] = np.where(rows["slot"] == "side", 0.04, rows["score_b"])
+
+
+def summary(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    outcome = nightly(*arguments, "--json", "-")
+    return outcome.exit_code, json.loads(outcome.stdout)["nights"]
+
+
+# ---- models that give every row the same score --------------------------------------------------
+
+
+def test_dead_model__without_a_gate__fails_the_night_and_says_since_when(folder: Path) -> None:
+    for day in (1, 2, 3, 4):
+        write_night(day, dead if day in (2, 4) else bool)
+    assert nightly("--date", on(1), "-q").exit_code == 0
+    code, (night,) = summary("--date", on(2))
+    assert (code, night["status"]) == (3, "regression")
+    assert re.fullmatch(
+        r"score_b gives every row the same score \(0\.04\): GAUC is 0\.500 against 0\.9\d\d of "
+        r"score_a \(−0\.4\d\d, 95 % CI −0\.\d{3} to −0\.\d{3}\)\. Since 2 Nov \(1 night\)\.",
+        night["reason"],
+    )
+    assert night["gates"] == [
+        {"condition": "distinct scores < 2", "passed": False, "reason": "score_b: 1"}
+    ]
+    # One that is alive between two that are dead ends it.
+    code, nights = summary("--backfill", f"{on(3)}..{on(4)}")
+    assert [night["status"] for night in nights] == ["fine", "regression"]
+    assert nights[0]["gates"] == []
+    assert nights[1]["findings"][0]["since"] == on(4)
+
+
+def test_dead_slice__of_any_model__is_named_since_its_first_night(folder: Path) -> None:
+    def dead_baseline(rows: dict[str, Any]) -> None:
+        dead_side(rows)
+        rows["score_a"] = np.where(rows["slot"] == "top", 0.5, rows["score_a"])
+
+    write_night(1)
+    write_night(2, dead_side)
+    # No night of rows that are not sound ends it: most are late.
+    write_night(
+        3, lambda rows: (dead_side(rows), rows.update({k: v[:300] for k, v in rows.items()}))
+    )
+    write_night(4, dead_side)
+    write_night(5, dead_baseline)
+    adjust(folder, f"[quality]\nmin_rows = 500\n{GATED}")
+    _, nights = summary("--backfill", f"{on(1)}..{on(5)}")
+    assert [night["status"] for night in nights] == [
+        "fine", "regression", "data_quality", "regression", "regression",
+    ]  # fmt: skip
+    told = "score_b gives every row of slot=side the same score (0.04)"
+    assert nights[1]["reason"].startswith(f"{told}: GAUC is 0.500 against 0.")
+    assert nights[2]["reason"].endswith("cannot be relied on: rows 300, below 500.")
+    assert nights[3]["reason"].endswith(". Since 2 Nov (3 nights).")
+    assert {(f["score"], f["slice"], f["nights"]) for f in nights[4]["findings"]} == {
+        ("score_a", "slot=top", 1), ("score_b", "slot=side", 4),
+    }  # fmt: skip
+
+
+def test_few_distinct_scores__below_the_limit_of_the_configuration(folder: Path) -> None:
+    write_night(1, lambda rows: rows.update(score_b=np.arange(1200) % 3 / 4))
+    Path("nightly.toml").write_text(SMALL + "[gates]\nmin_distinct_scores = 10\n")
+    code, (night,) = summary("--date", on(1))
+    assert code == 3
+    assert "score_b gives all rows only 3 distinct scores, below the limit of 10" in night["reason"]
+    write_night(1, dead)
+    Path("nightly.toml").write_text(f"{SMALL}{GATED}min_distinct_scores = 0\n")
+    code, (night,) = summary("--date", on(1))
+    assert (code, night["status"], night["reason"]) == (0, "fine", "")
+
+
+def test_two_distinct_scores__of_all_rows_or_a_slice__are_told_since_when(folder: Path) -> None:
+    def two(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.where(np.arange(1200) % 7 == 0, 0.05, 0.04)
+
+    def two_in_side(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.where(rows["slot"] == "side", rows["click"] / 4, rows["score_b"])
+
+    adjust(folder, GATED)
+    for day, change in enumerate((bool, two_in_side, two, two), 1):
+        write_night(day, change)
+    code, nights = summary("--backfill", f"{on(1)}..{on(4)}")
+    assert code == 0
+    assert [night["status"] for night in nights] == ["fine", *["changed"] * 3]
+    only = "only 2 distinct scores, below the limit of 10: GAUC is "
+    assert nights[1]["reason"].startswith(f"score_b gives the rows of slot=side {only}")
+    assert nights[3]["reason"].startswith(f"score_b gives all rows {only}")
+    assert nights[3]["reason"].endswith(" Since 3 Nov (2 nights).")
+    (found,) = nights[3]["findings"]
+    assert (found["kind"], found["slice"], found["number"]) == ("scores", "all", 2)
+    adjust(folder, "min_distinct_scores = 2\n")
+    _, (night,) = summary("--date", on(4))
+    assert (night["status"], night["findings"]) == ("fine", [])
+
+
+def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
+    write_night(1, lambda rows: rows.update(score_b=np.arange(1200) % 2 / 4))
+    adjust(folder, "[quality]\nmax_tie_rate = 0.5\n")
+    code, (night,) = summary("--date", on(1))
+    assert (code, night["quality"]["flags"]) == (4, ["tie rate of 'score_b' 1, above 0.5"])
+    assert night["quality"]["tie_rates"]["score_b"] == 1.0
+    assert night["quality"]["tie_rates"]["score_a"] == night["quality"]["tie_rate"]
+
+
+def test_dead_slice__after_more_slices_of_few_scores_than_are_kept__is_named_first(
+    folder: Path,
+) -> None:
+    few = [FewScores("new", "slot", f"slot={n}", (0.1, 0.2), 10, False) for n in range(150)]
+    dead_last = FewScores("new", "slot", "slot=dead", (0.04,), 2, True)
+    findings = by_importance(score_findings(a_night(), [*few, dead_last]))
+    assert len(findings) == 100
+    assert lead(
+        replace(a_night(), findings=findings, quality=NightQuality(1, 1, 1, 1.0, 1.0, 0.0, 0.0))
+    ).startswith("new gives every row of slot=dead the same score (0.04).")
+
+
+def test_model_of_few_levels__that_gets_worse__is_worse_before_it_has_few_levels(
+    folder: Path,
+) -> None:
+    def levels(rows: dict[str, Any]) -> None:
+        rows["score_b"] = np.clip(np.round(rows["score_a"] * 8) / 8, 0.05, 0.95)
+
+    def too_low(rows: dict[str, Any]) -> None:
+        levels(rows)
+        rows["score_b"] **= 6
+
+    for day in (1, 2):
+        write_night(day, levels if day == 1 else too_low)
+    _, nights = summary("--backfill", f"{on(1)}..{on(2)}")
+    assert nights[0]["reason"].startswith("score_b gives all rows only ")
+    assert nights[1]["reason"].startswith("score_b is worse than score_a: LogLoss ")
+    said = nightly("--date", on(2), "--markdown").stdout
+    assert "\n* score\\_b gives all rows only " in said
+
+
+# ---- changes that no gate is on -----------------------------------------------------------------
+
+
+def with_past(nights: int, moves: float = 0.004) -> None:
+    """Run the 20th, and keep nights before it on which score_b differs a little."""
+    write_night(20)
+    assert nightly("--date", on(20), "-q").exit_code == 0
+    (night,) = kept()
+    with History("history.db") as history:
+        for ago in range(1, nights):
+            values = tuple(
+                replace(v, value=v.value + moves * (-1) ** ago * (v.score == "score_b"))
+                for v in night.values
+            )
+            date = night.date - dt.timedelta(days=ago)
+            history.write(replace(night, date=date, values=values))
+
+
+def worse(rows: dict[str, Any]) -> None:
+    rows["score_b"] = np.random.default_rng(0).permutation(rows["score_b"])
+
+
+def test_change__without_a_gate_and_beyond_the_usual__is_told_and_exits_0(folder: Path) -> None:
+    adjust(folder, '[gates]\nfail_if = "score_b:LogLoss > 5"\n')
+    with_past(10)
+    write_night(21, worse)
+    code, (night,) = summary("--date", on(21), "--dry-run")
+    assert (code, night["status"]) == (0, "changed")
+    assert re.fullmatch(
+        r"score_b is worse than score_a: GAUC 0\.\d{3} against 0\.9\d\d \(−0\.\d{3}, 95 % CI "
+        r"−0\.\d{3} to −0\.\d{3}\), beyond the usual night-to-night movement of 0\.047\. "
+        r"Since 21 Nov \(1 night\)\.",
+        night["reason"],
+    )
+    # LogLoss has a gate, and score_a has not changed.
+    (found,) = night["findings"]
+    assert (found["kind"], found["measure"], found["against"]) == ("change", "GAUC", "score_a")
+    assert found["number"] > found["limit"] == pytest.approx(4 * 1.4826 * 0.008)
+    outcome = nightly("--date", on(21), "--markdown")
+    assert outcome.stdout.startswith(
+        "**Test, 2026-11-21: CHANGED**\n\nscore\\_b is worse than score\\_a"
+    )
+    with History("history.db", readonly=True) as history:
+        assert history.read()[-1].status == "changed"
+
+
+@pytest.mark.parametrize(
+    "nights, moves, gates",
+    [
+        (10, 0.2, ""),  # it moves as much every night
+        (10, 0.004, '[gates]\nfail_if = "GAUC < 0.1"\n'),
+    ],
+)
+def test_change__that_is_usual_or_has_a_gate__is_none(
+    folder: Path, nights: int, moves: float, gates: str
+) -> None:
+    adjust(folder, gates)
+    with_past(nights, moves)
+
+    def worse_by_gauc(rows: dict[str, Any]) -> None:
+        for user in range(150):
+            part = slice(8 * user, 8 * user + 8)
+            rows["score_b"][part] = np.random.default_rng(user).permutation(rows["score_b"][part])
+
+    write_night(21, worse_by_gauc)
+    Path("nightly.toml").write_text(SMALL.replace(', "LogLoss"', "") + gates)
+    _, (night,) = summary("--date", on(21))
+    assert (night["status"], night["findings"]) == ("fine", [])
+
+
+def test_change__since_a_night_that_was_not_yesterday__is_found(folder: Path) -> None:
+    with_past(10)
+    write_night(22, worse)
+    _, (night,) = summary("--date", on(22))
+    assert night["status"] == "changed"
+    assert "score_b is worse than score_a: " in night["reason"]
+    assert "Also changed: " in night["reason"]
+    write_night(23)
+    _, (night,) = summary("--date", on(23))
+    assert "score_b is better than on 22 Nov: " in night["reason"]
+
+
+def nearly_constant(rows: dict[str, Any]) -> None:
+    rows["score_b"] = 0.04 + 1e-12 * np.random.default_rng(0).normal(size=1200)
+
+
+def a_little_worse(rows: dict[str, Any]) -> None:
+    rows["score_b"] = rows["score_a"] + np.random.default_rng(1).normal(0, 0.05, 1200)
+
+
+@pytest.mark.parametrize("first", [1, 3, 11])
+def test_nearly_dead_model__stays_changed_since_its_first_night(folder: Path, first: int) -> None:
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    for day in range(1, 14):
+        write_night(day, nearly_constant if day >= first else bool)
+    code, nights = summary("--backfill", f"{on(1)}..{on(13)}")
+    assert code == 0
+    wanted = ["fine"] * (first - 1) + ["changed"] * (14 - first)
+    assert [night["status"] for night in nights] == wanted
+    assert "score_b is worse than score_a: GAUC 0." in nights[-1]["reason"]
+    many = "night" if first == 13 else "nights"
+    assert nights[-1]["reason"].endswith(f"Since {first} Nov ({14 - first} {many}).")
+    unknown = "; too few nights before it say what is usual." in nights[-1]["reason"]
+    assert unknown == (first < 11)
+
+
+def test_model_that_is_worse_again_after_one_good_night__is_changed(folder: Path) -> None:
+    """The nights that say what is usual lie before the many on which it was worse."""
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    write_night(20, lambda rows: rows.update(score_b=rows["score_a"]))
+    assert nightly("--date", on(20), "-q").exit_code == 0
+    (good,) = kept()
+    change = Finding("change", score="score_b", slice="all", measure="GAUC", compared="baseline")
+    with History("history.db") as history:
+        for ago in range(1, 45):
+            date = good.date - dt.timedelta(days=ago)
+            first = good.date - dt.timedelta(days=30)
+            bad = replace(change, since=first, nights=31 - ago) if ago <= 30 else None
+            less = 0.06 if bad else 0.001 * (ago % 2)
+            values = tuple(
+                replace(v, value=v.value - less * (v.score == "score_b")) for v in good.values
+            )
+            found = (bad,) if bad else ()
+            status = "changed" if bad else "fine"
+            new = replace(good, date=date, values=values, findings=found, status=status)
+            history.write(new)
+
+    def worse_again(rows: dict[str, Any]) -> None:
+        noise = np.random.default_rng(1).normal(0, 0.1, 1200)
+        rows["score_b"] = np.clip(rows["score_a"] + noise, 0.01, 0.99)
+
+    write_night(21, worse_again)
+    _, (night,) = summary("--date", on(21))
+    assert night["status"] == "changed"
+    assert "score_b is worse than score_a: GAUC 0." in night["reason"]
+    assert "beyond the usual night-to-night movement of 0.00" in night["reason"]
+    assert night["reason"].endswith("Since 21 Nov (1 night).")
+
+
+def test_model_that_is_always_a_little_worse__is_fine_until_it_is_worse_still(
+    folder: Path,
+) -> None:
+    Path("nightly.toml").write_text(SMALL.replace('"GAUC", "LogLoss"', '"GAUC"'))
+    for day in range(1, 14):
+        write_night(day, a_little_worse if day < 12 else worse)
+    _, nights = summary("--backfill", f"{on(1)}..{on(13)}")
+    assert nights[0]["headline"][1]["baseline"]["verdict"] == "worse"
+    assert [night["status"] for night in nights] == ["fine"] * 11 + ["changed"] * 2
+    assert nights[-1]["reason"].endswith("Since 12 Nov (2 nights).")
+
+
+def test_nearly_dead_model__on_the_first_night_of_a_history__is_told(folder: Path) -> None:
+    write_night(1, nearly_constant)
+    _, (night,) = summary("--date", on(1), "--dry-run")
+    assert night["status"] == "changed"
+    assert "score_b is worse than score_a: " in night["reason"]
+    # A gate on every measure says what is too bad.
+    adjust(folder, GATED)
+    _, (night,) = summary("--date", on(1), "--dry-run")
+    assert (night["status"], night["findings"]) == ("fine", [])
+
+
+# ---- the sentence of a night --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """A night on which score_b is dead in slot=side, as it was the night before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("night"))
+        side = '"GAUC[slot=side] delta_ci_high < -0.01", '
+        gates = GATED.replace('"GAUC', f'{side}"GAUC', 1)
+        Path("nightly.toml").write_text(SMALL + gates)
+        write_night(19)
+        write_night(20, dead_side)
+        write_night(21, dead_side)
+        assert nightly("--backfill", f"{on(19)}..{on(21)}", "-q").exit_code == 3
+        return kept()[-1]
+
+
+def test_sentence__of_a_slice_that_fails__is_what_a_product_manager_reads(night: Night) -> None:
+    assert re.fullmatch(
+        r"score_b is worse than score_a in slot=side: GAUC 0\.500 against 0\.9\d\d "
+        r"\(−0\.\d{3}, 95 % CI −0\.\d{3} to −0\.\d{3}\)\. Failing since 20 Nov \(2 nights\)\. "
+        r"Other slots show no regression\.",
+        lead(night),
+    )
+    assert sentences(night)[1:] == [
+        "score_b gives every row of slot=side the same score (0.04). Since 20 Nov (2 nights)."
+    ]
+
+
+def test_markdown__has_status_link_and_reason_first(night: Night) -> None:
+    lines = night_markdown(night, "my report/2026-11-21.html").splitlines()
+    assert lines[0] == "**Test, 2026-11-21: REGRESSION** [page](my%20report/2026-11-21.html)"
+    assert lines[2].replace("\\", "") == lead(night)
+    assert lines[4].startswith("* score\\_b gives every row of slot=side the same score")
+    assert lines[5].startswith("* gate failed\\: GAUC\\[slot=side\\] delta\\_ci\\_high")
+
+
+def test_page__banner_is_the_sentence__and_the_failing_slice_a_card(night: Night) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    from fastrank_eval.apps.nightly.page import page
+    from tests.support.html_elements import elements
+
+    found = elements(page([night]))
+    (banner,) = (one for one in found if "banner" in one.attributes.get("class", ""))
+    text = banner.all_text()
+    assert text.index(lead(night)) < text.index("gate failed: GAUC[slot=side] delta_ci_high")
+    cards = [one.all_text() for one in found if one.attributes.get("class") == "card"]
+    assert len(cards) == 3
+    assert "score_b in slot=side" in cards[2]
+    assert "0.50" in cards[2]
+    assert "gate failed" in cards[2]
+    changed = replace(night, status="changed", gates=(), findings=())
+    (banner,) = (
+        one for one in elements(page([changed])) if "banner" in one.attributes.get("class", "")
+    )
+    assert banner.attributes["class"] == "banner warn"
+    assert banner.all_text().strip().startswith("Changed.")
+
+
+def told(night: Night, *gates: str, **changes: Any) -> list[str]:
+    """What is said of a night with these gates alone."""
+    of = replace(night, **changes)
+    judged = gate_outcomes(of, GateTexts(fail_if=gates), {}, NO_EARLIER)
+    return sentences(replace(of, findings=by_importance(gate_findings(of, judged, {}))))
+
+
+@pytest.mark.parametrize(
+    "condition, expected",
+    [
+        ("score_b:GAUC < 0.99",
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI 0\.\d{3} to 0.\d{3}\), below the limit of 0.99; "
+         r"score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI −0\.\d{3} to −0\.\d{3}\)\."),
+        ("score_b:GAUC[slot=side] ci_high < 0.6",
+         r"GAUC of score_b in slot=side is 0\.500 .*; the upper end of the interval is below the "
+         r"limit of 0\.6; score_a has 0\.\d{3} \(−0\.\d{3}, 95 % CI .*\)\."),
+        ("0.6 > score_b:GAUC[slot=side]",
+         r"GAUC of score_b .* 0\.500 .*, below the limit of 0\.6; score_a has 0\.\d{3} \(−.*\)\."),
+        ("rows < 5000", r"The night has 1,200 rows, below the limit of 5,000\."),
+        ("groups < 5000", r"The night has 150 groups, below the limit of 5,000\."),
+        ("score_b:GAUC[slot=side] rows_share < 1",
+         r"8\d\.?\d? % of the rows count for GAUC of score_b in slot=side, below the limit of 1.*"),
+        ("score_b:GAUC[slot=side] dropped_share > 0",
+         r"1\d\.?\d? % of the groups do not count for GAUC of score_b in slot=side, above the "
+         r"limit of 0 %\."),
+        ("score_b:GAUC groups_used < 1000",
+         r"GAUC of score_b rests on 1\d\d groups that count, below the limit of 1,000\."),
+        ("GAUC < 1 and GAUC[slot=side] delta_ci_high < -0.01",
+         r"score_b is worse than score_a in slot=side: GAUC 0\.500 against .*"),
+        ("GAUC delta > 1 or GAUC[slot=side] delta_ci_high < -0.01",
+         r"score_b is worse than score_a in slot=side: GAUC 0\.500 against .*"),
+        ("score_b:GAUC < score_a:GAUC + 1",
+         r"GAUC of score_b is 0\.\d{3} \(95 % CI .*\), which a gate does not allow; "
+         r"score_a has .*\)\."),
+        ("GAUC[slot=gone] < 0.5",
+         r"A gate on GAUC in slot=gone cannot be judged: the result has no slice 'slot=gone'\..*"),
+    ],
+)  # fmt: skip
+def test_sentence__of_every_kind_of_gate(night: Night, condition: str, expected: str) -> None:
+    (sentence, *_) = told(night, condition)
+    assert re.fullmatch(expected, sentence), sentence
+
+
+def test_sentence__of_several_gates__all_rows_first_and_none_twice(night: Night) -> None:
+    found = told(
+        night, "GAUC[*] delta_ci_high < -0.01", "GAUC[slot=side] delta < 0", "LogLoss > 0",
+    )  # fmt: skip
+    assert [sentence.split(" is ")[0] for sentence in found] == [
+        "LogLoss of score_a", "LogLoss of score_b", "score_b",
+    ]  # fmt: skip
+    many = told(night, *(f"{m} > {n}" for m in ("GAUC", "LogLoss") for n in (-1, -2, -3)))
+    assert many[-1] == "And 7 more."
+
+
+def test_sentence__of_slices_that_fail__names_the_worst_with_numbers(night: Night) -> None:
+    line = next(
+        d
+        for d in night.compared
+        if (d.kind, d.slice, d.measure) == ("baseline", "slot=side", "GAUC")
+    )
+    value = next(
+        v for v in night.values if (v.score, v.slice, v.measure) == ("score_b", "slot=side", "GAUC")
+    )
+    ends = {"slot=a": (-0.021, -0.020), "slot=dead": (-0.35, -0.25), "slot=few": (-0.9, -0.015)}
+    changes: dict[str, Any] = {
+        "values": [*night.values, *(replace(value, slice=slice_) for slice_ in ends)],
+        "compared": [
+            replace(line, slice=slice_, delta=(low + high) / 2, ci_low=low, ci_high=high)
+            for slice_, (low, high) in ends.items()
+        ],
+    }
+    first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
+    assert first.startswith(
+        "score_b is worse than score_a in slot=dead: GAUC 0.500 against 0.800 (−0.300, 95 % CI "
+        "−0.350 to −0.250)."
+    )
+    # However many there are.
+    many = [replace(changes["compared"][0], slice=f"slot={n}") for n in range(150)]
+    changes["compared"] = [*many, changes["compared"][1]]
+    changes["values"] += [replace(value, slice=f"slot={n}") for n in range(150)]
+    first, *_ = told(night, "GAUC[*] delta_ci_high < -0.01", **changes)
+    assert first.startswith("score_b is worse than score_a in slot=dead: GAUC 0.500")
+
+
+def test_findings__of_more_failures_than_are_kept__have_all_rows_and_every_measure(
+    night: Night,
+) -> None:
+    line = next(
+        d
+        for d in night.compared
+        if (d.kind, d.slice, d.measure) == ("baseline", "slot=side", "GAUC")
+    )
+    value = next(
+        v for v in night.values if (v.score, v.slice, v.measure) == ("score_b", "slot=side", "GAUC")
+    )
+    small = replace(line, delta=-0.03, ci_low=-0.031, ci_high=-0.029)
+    names = [f"slot={n}" for n in range(104)]
+    lines = [replace(small, slice=name) for name in names]
+    # Slice 102 is dead by GAUC, and by LogLoss like all the others.
+    lines[102] = replace(lines[102], delta=-0.4, ci_low=-0.45, ci_high=-0.35)
+    logs = [replace(one, measure="LogLoss", delta=0.02, ci_low=0.01, ci_high=0.03) for one in lines]
+    values = [
+        replace(value, slice=name, measure=text) for name in names for text in ("GAUC", "LogLoss")
+    ]
+    of = replace(night, compared=(*lines, *logs), values=tuple(values))
+
+    def found(gate: str, of: Night) -> list[Finding]:
+        judged = gate_outcomes(of, GateTexts(fail_if=(gate,)), {}, NO_EARLIER)
+        assert len(judged[0].failures) > 100
+        findings = by_importance(gate_findings(of, judged, {}))
+        assert len(findings) == 100
+        return list(findings)
+
+    (first, *_) = found("GAUC[*] delta < -0.01 or LogLoss[*] delta > 0.01", of)
+    assert (first.slice, first.measure) == ("slot=102", "GAUC")
+    # Another model is a little worse, on all rows.
+    other = [
+        replace(line, score="score_c", slice=name, delta=0.0, ci_low=-0.1, ci_high=0.1, verdict="")
+        for name in names
+    ]
+    for score, delta in (("score_b", 0.0), ("score_c", -0.02)):
+        ends = {"ci_low": delta - 0.001, "ci_high": delta + 0.001}
+        other.append(replace(line, score=score, slice="all", by="", delta=delta, **ends))
+        values += [replace(value, score=score, slice=name, by="") for name in ("all", *names)]
+    of = replace(of, compared=(*lines, *other), values=tuple(values))
+    first, second, *_ = found("GAUC delta < -0.01 or GAUC[*] delta < -0.01", of)
+    assert (first.score, first.slice) == ("score_c", "all")
+    assert (second.score, second.slice) == ("score_b", "slot=102")
+
+
+def test_sentence__of_a_dead_baseline__has_its_value(folder: Path) -> None:
+    write_night(1, lambda rows: rows.update(score_a=np.full(1200, 0.04)))
+    _, (night,) = summary("--date", on(1))
+    assert re.fullmatch(
+        r"score_a gives every row the same score \(0\.04\): GAUC is 0\.500 \(95 % CI .*\)\. "
+        r"Since 1 Nov \(1 night\)\.",
+        night["reason"],
+    )
+
+
+def test_sentence__of_one_model_alone__is_told_beside_its_own_night_before(folder: Path) -> None:
+    alone = SMALL.replace('["score_a", "score_b"]', '["score_b"]')
+    alone = alone.replace('baseline = "score_a"\n', "")
+    Path("nightly.toml").write_text(alone + '[gates]\nfail_if_yesterday = "GAUC delta < -0.1"\n')
+    write_night(1)
+    write_night(2, worse)
+    code, nights = summary("--backfill", f"{on(1)}..{on(2)}")
+    assert code == 3
+    assert nights[0]["reason"] == ""  # there is no night before it to judge by
+    assert nights[1]["reason"].startswith("score_b is worse than on 1 Nov: GAUC 0.")
+    assert nights[1]["reason"].endswith("Failing since 2 Nov (1 night).")
+
+
+def test_sentence__other_slices_that_are_worse__are_named(night: Night) -> None:
+    line = next(d for d in night.compared if (d.kind, d.slice) == ("baseline", "slot=top"))
+    others = [d for d in night.compared if d is not line]
+    compared = (*others, replace(line, verdict="worse", delta=-0.1))
+    (sentence,) = told(night, "GAUC[slot=side] delta < 0", compared=compared)
+    assert sentence.endswith("Other slots that are worse too: slot=top.")
+    small = [d for d in night.compared if d.slice == "slot=side" and d.kind == "baseline"]
+    numbers = replace(small[0], delta=-0.00043, ci_low=-0.0006, ci_high=-0.0002, verdict="")
+    (sentence,) = told(night, "GAUC[slot=side] delta < 0", compared=(numbers,))
+    assert "GAUC of score_b in slot=side is lower than that of score_a: 0.50000 against" in sentence
+    assert "(−0.00043, 95 % CI −0.00060 to −0.00020), not significant once corrected" in sentence
+
+
+def test_findings__with_hostile_names__stay_texts_everywhere(night: Night) -> None:
+    pytest.importorskip("jinja2")
+    from fastrank_eval.apps.nightly.page import page
+
+    for evil in HOSTILE:
+        names: Mapping[str, Any] = dict.fromkeys(
+            ("condition", "score", "by", "slice", "measure", "against", "detail"), evil
+        )
+        findings = tuple(
+            Finding(kind, **names, compared=compared, since=night.date)
+            for kind in ("gate", "scores", "change")
+            for compared in ("", "baseline", "before")
+        )
+        of = replace(night, findings=findings)
+        assert "<script>alert" not in page([of])
+        assert "<script>" not in night_markdown(of, evil)
+
+
+def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
+    pytest.importorskip("starlette")
+    from fastrank_eval.apps.nightly.page import render
+    from fastrank_eval.apps.nightly.pages import WebLinks
+    from fastrank_eval.apps.nightly.web import nights_content
+
+    with_past(10)
+    write_night(21, worse)
+    assert nightly("--date", on(21), "-q").exit_code == 0
+    html = render("nights.html", **nights_content(kept(), None), links=WebLinks())
+    assert '<span class="said warn">Changed</span>' in html
+    assert "score_b is worse than score_a: " in html

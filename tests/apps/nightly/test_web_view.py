@@ -1,0 +1,346 @@
+"""The web view: what it shows, and that it can do nothing but show."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import math
+import re
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.apps.nightly.compare_nights import from_earlier
+from fastrank_eval.apps.nightly.night import Night
+from fastrank_eval.apps.nightly.web import MAX_STATE_BYTES, web_view
+from tests.apps.nightly.test_page import EVIL, planted, tiny
+from tests.support.asgi_client import Client
+from tests.support.html_elements import elements
+from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, month
+
+
+class StateSpec:
+    """A history in memory that counts how it is asked."""
+
+    def __init__(self, nights: tuple[Night, ...]) -> None:
+        self.nights = {night.date: night for night in nights}
+        self.requested: list[tuple[str, str] | None] = []
+        self.size = 0
+
+    def dates(self) -> list[dt.date]:
+        return sorted(self.nights)
+
+    def read(
+        self,
+        first: dt.date,
+        last: dt.date,
+        details_from: dt.date | None = None,
+        of: tuple[str, str] | None = None,
+    ) -> list[Night]:
+        self.requested.append(of)
+        return [self.nights[date] for date in self.dates() if first <= date <= last]
+
+    def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
+        return {}
+
+    def repeats(self, first: dt.date, last: dt.date) -> dict[dt.date, dt.date]:
+        return {}
+
+    def repeated(self, fingerprint: str, before: dt.date) -> dt.date | None:
+        return None
+
+    def state(self, date: dt.date, kind: str) -> bytes | None:
+        return None
+
+    def state_bytes(self, first: dt.date, last: dt.date) -> int:
+        return self.size
+
+
+def client_of(*nights: Night) -> Client:
+    return Client(web_view(StateSpec(nights)))
+
+
+@pytest.fixture(scope="module")
+def client() -> Client:
+    return client_of(*month())
+
+
+ADDRESSES = (
+    "/",
+    f"/night/{LAST}",
+    f"/slice?slice={quote(BROKEN)}&measure=GAUC",
+    f"/beside?first={LAST - dt.timedelta(days=1)}&second={LAST}",
+)
+
+
+def test_web__list_of_nights__links_that_work(client: Client) -> None:
+    page = client.get("/").text
+    found = elements(page)
+    links = [one.attributes["href"] for one in found if one.tag == "a"]
+    assert f"/night/{LAST}" in links
+    rows = [one for one in found if one.tag == "tr" and one.within("tbody")]
+    assert len(rows) == 30
+    assert "Regression" in rows[0].all_text()
+    assert client.get(f"/night/{LAST - dt.timedelta(days=EMPTY)}").status == 200
+
+
+def test_web__more_nights_than_fit__earlier_ones_follow() -> None:
+    nights = [tiny(date=LAST - dt.timedelta(days=ago)) for ago in range(35)]
+    client = client_of(*nights)
+    (link,) = re.findall(r'href="(/\?before=[^"]+)"', client.get("/").text)
+    page = client.get(link).text
+    assert len(re.findall(r'href="/night/', page)) == 5
+    assert "before=" not in page
+
+
+def test_web__one_night__its_page_with_ways_to_others(client: Client) -> None:
+    date = LAST - dt.timedelta(days=3)
+    found = elements(client.get(f"/night/{date}").text)
+    links = {one.attributes["href"] for one in found if one.tag == "a"}
+    assert {
+        f"/night/{date - dt.timedelta(days=1)}",
+        f"/night/{date + dt.timedelta(days=1)}",
+    } <= links
+    slices = [link for link in links if link.startswith("/slice?")]
+    assert len(slices) == 50 * 4
+    assert all(client.get(link).status == 200 for link in sorted(slices)[:3])
+
+
+def test_web__slice__each_night(client: Client) -> None:
+    page = client.get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").text
+    found = elements(page)
+    assert len([one for one in found if one.tag == "tr" and one.within("tbody")]) == 30
+    (picture,) = (one for one in found if "aria-label" in one.attributes and one.tag == "svg")
+    assert BROKEN in picture.attributes["aria-label"]
+    assert all(model in page for model in MODELS)
+
+
+def test_web__slice__is_all_that_is_read() -> None:
+    kept = StateSpec(month())
+    assert Client(web_view(kept)).get(f"/slice?slice={quote(BROKEN)}&measure=GAUC").status == 200
+    assert kept.requested == [(BROKEN, "GAUC")]
+
+
+def test_web__states_that_take_long_to_merge__are_left_to_the_written_page() -> None:
+    kept = StateSpec(month(2))
+    kept.size = MAX_STATE_BYTES + 1
+    page = Client(web_view(kept)).get(f"/night/{LAST}").text
+    assert "merging 32 MB of saved states takes too long" in page
+    kept.size = 0
+    assert "saved states" not in Client(web_view(kept)).get(f"/night/{LAST}").text
+
+
+def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
+    class Damaged(StateSpec):
+        def rows(self, first: dt.date, last: dt.date) -> dict[dt.date, int]:
+            return {last: 1}
+
+        def state(self, date: dt.date, kind: str) -> bytes | None:
+            return b"no state"
+
+    answer = Client(web_view(Damaged(month(2)))).get(f"/night/{LAST}")
+    assert answer.status == 200
+    told = html.unescape(answer.text)
+    assert "week: 2026-11-19 is left out: its saved state cannot be read" in told
+
+
+def test_web__two_nights__how_the_second_differs(client: Client) -> None:
+    page = client.get(f"/beside?first={LAST - dt.timedelta(days=7)}&second={LAST}").text
+    rows = [one for one in elements(page) if one.tag == "tr" and one.within("tbody")]
+    broken = [
+        one.all_text() for one in rows if BROKEN in one.all_text() and "_wide" in one.all_text()
+    ]
+    assert "worse" in broken[0]
+    same = elements(client.get(f"/beside?first={LAST}&second={LAST}").text)
+    assert {one.all_text() for one in same if "said" in one.attributes.get("class", "")} == {
+        "unclear"
+    }
+    assert client.get(f"/beside?first={LAST}").status == 404
+
+
+def test_web__two_nights__the_words_of_the_later_night_itself() -> None:
+    first, last = replace(month()[-8], date=LAST - dt.timedelta(days=1)), month()[-1]
+    moved = ("slot=3", "ctr_small", "GAUC")
+    values = tuple(
+        replace(v, value=v.value + 2.5 * v.se) if (v.slice, v.score, v.measure) == moved else v
+        for v in last.values
+    )
+    last = replace(last, values=values)
+    of_then = tuple(from_earlier("yesterday", last.values, first.values, 0.95))
+    # An interval lies beside zero of which Holm says nothing.
+    alone = [one for one in of_then if one.p_value < 0.05 and one.verdict.startswith("no diff")]
+    assert alone
+    client = client_of(first, replace(last, compared=of_then))
+    own = _words(client.get(f"/night/{LAST}").text)
+    beside = _words(client.get(f"/beside?first={first.date}&second={LAST}").text)
+    assert len(own) == len(of_then)
+    assert beside == own
+    assert {"worse", "unclear"} <= set(own.values())
+
+
+def _words(page: str) -> dict[tuple[int, str, str], str]:
+    """What is said of each change, by table, first cell and model, whatever the order of rows."""
+    words = {}
+    at = 0
+    for table in (one for one in elements(page) if one.tag == "table"):
+        rows = [row for row in table.children[-1].children if len(row.children) > 2]
+        said = {
+            (at, row.children[0].all_text(), row.children[1].all_text()): one.all_text()
+            for row in rows
+            for cell in row.children
+            for pair in cell.children
+            for one in pair.children
+            if "said" in one.attributes.get("class", "")
+        }
+        words |= said
+        at += bool(said)
+    return words
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_web__every_table_of_intervals__names_level_and_what_they_take(
+    client: Client, address: str
+) -> None:
+    page = client.get(address).text
+    assert "95% confidence intervals" in page
+    assert re.search("groups (are|as) independent clusters|taken as independent", page)
+
+
+def test_web__a_measure_without_intervals__is_not_said_to_have_some() -> None:
+    bare = tuple(
+        replace(v, measure="AUC", se=math.nan, ci_low=math.nan, ci_high=math.nan)
+        for v in tiny().values
+    )
+    night = tiny(measures=("AUC",), values=bare)
+    client = client_of(night, replace(night, date=LAST - dt.timedelta(days=1)))
+    for address, told in (
+        ("/", "without intervals"),
+        ("/slice?slice=slot%3D1&measure=AUC", "without intervals"),
+        (ADDRESSES[3], "No intervals."),
+    ):
+        page = client.get(address).text
+        assert told in page
+        assert "confidence intervals" not in page
+
+
+def test_web__two_nights_of_other_conventions__are_not_compared() -> None:
+    before, last = month(2)
+    apart = replace(before, conventions={**before.conventions, "ties": "worst"})
+    page = client_of(apart, last).get(ADDRESSES[3]).text
+    assert "are not compared:</strong> conventions differ: ties." in page
+    assert 'class="said' not in page
+    alike = client_of(before, last).get(ADDRESSES[3]).text
+    assert "are not compared" not in alike
+    assert 'class="said' in alike
+
+
+def test_web__no_night__says_so() -> None:
+    client = client_of()
+    assert "has no night" in client.get("/").text
+    assert client.get("/slice?slice=all&measure=GAUC").status == 404
+    assert client.get(f"/night/{LAST}").status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize("address", [*ADDRESSES, "/nowhere"])
+def test_web__a_method_that_could_write__refused(client: Client, method: str, address: str) -> None:
+    assert client.ask(method, address).status in (404, 405)
+
+
+def test_web__head__headers_without_a_body(client: Client) -> None:
+    answer = client.ask("HEAD", "/")
+    assert answer.status == 200
+    assert "content-security-policy" in answer.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/night/../../etc/passwd",
+        "/night/..%2f..%2fetc%2fpasswd",
+        "/night/%2e%2e/%2e%2e/etc/passwd",
+        "/../etc/passwd",
+        "//etc/passwd",
+        "/%00",
+        "/night/2026-11-19%00",
+        "/night/2026-11-19/../../x",
+        "/night/' OR 1=1 --",
+        "/night/2026-11-19'; DROP TABLE night; --",
+        "/night/0000-00-00",
+        "/night/9999-12-31",
+        "/night/20261119",
+        "/night/2026-W47-4",
+        f"/beside?first=2026-W47-4&second={LAST}",
+        "/?before=2026-W47-4",
+        "/night/٢٠٢٦-١١-١٩",
+        "/templates/style.css",
+        "/static/history.db",
+        "/night/" + "9" * 3000,
+        "/slice?slice=' OR 1=1 --&measure=GAUC",
+        "/slice?slice=all&measure=GAUC') UNION SELECT 1 --",
+        "/slice?slice=../../etc/passwd&measure=GAUC",
+        "/slice",
+        "/beside?first=../x&second=y",
+        "/?before=' OR 1=1 --",
+    ],
+)
+def test_web__traversal_and_injection__not_found(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status == 404
+    assert "root:" not in answer.text
+    elements(answer.text) if answer.headers["content-type"].startswith("text/html") else None
+
+
+def test_web__an_endless_address__refused(client: Client) -> None:
+    assert client.get("/slice?slice=" + "a" * 5000).status == 414
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_web__evil_texts__stay_texts(evil: str) -> None:
+    night = planted(tiny(), evil)
+    client = client_of(night, replace(night, date=LAST - dt.timedelta(days=1)))
+    addresses = ["/", ADDRESSES[1], ADDRESSES[3]]
+    addresses += [
+        html.unescape(link)
+        for link in re.findall(r'href="(/slice\?[^"]+)"', client.get(ADDRESSES[1]).text)
+    ]
+    addresses += [f"/slice?slice={quote(evil.encode('utf-8', 'replace'))}"]
+    assert len(addresses) >= 5
+    for address in addresses:
+        answer = client.get(address)
+        odd = address.startswith("/slice") and "\ud800" in evil  # no address can name it
+        assert answer.status == (404 if odd or address == addresses[-1] else 200)
+        found = elements(answer.text)
+        assert len([one for one in found if one.tag == "script"]) == 1
+        assert not [one for one in found if one.tag in ("img", "iframe")]
+        for one in found:
+            assert not [name for name in one.attributes if name.startswith("on")]
+            assert one.attributes.get("href", "/")[:1] in "/#"
+            assert not one.attributes.get("href", "/").startswith("//")
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, "/nowhere"])
+def test_web__every_answer__has_the_headers(client: Client, address: str) -> None:
+    headers = client.get(address).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; ")
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+    refused = client.get(address, host="evil.org").headers
+    assert refused["x-content-type-options"] == "nosniff"
+
+
+def test_web__a_history_that_cannot_be_read__says_why() -> None:
+    class Broken(StateSpec):
+        def dates(self) -> list[dt.date]:
+            raise ArgumentError("history.db: held by <another> run.")
+
+    client = Client(web_view(Broken(())))
+    answer = client.get("/")
+    assert answer.status == 503
+    assert "held by &lt;another&gt; run." in answer.text

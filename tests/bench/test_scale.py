@@ -1,0 +1,191 @@
+"""The long benchmark and the profiler, on a few thousand rows."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import fastrank_eval
+from bench import profile, scale
+from bench.machine import described
+from bench.once import Once
+from bench.profile import FILE, Stages, compile_times, profiled
+from bench.scale import Entry, report
+from bench.workload import BY_NAME, EIGHT, evaluate, table_of
+
+ROWS = 3000
+
+
+def once(rows: int, ns_a_row: float, above_mb: float = 50.0, value: float = 0.75) -> Once:
+    return Once(rows, 10, rows * ns_a_row / 1e9, 3, 200.0, 200.0 + above_mb, {"GAUC": value})
+
+
+def written(entries: list[Entry]) -> str:
+    return report(entries, described(), "2024-05-06", 2)
+
+
+@pytest.mark.parametrize("slower, shown, met", [(11.5, "15%", "yes"), (12.0, "20%", "**no**")])
+def test_report__sizes__say_how_far_the_time_of_a_row_differs(
+    slower: float, shown: str, met: str
+) -> None:
+    entries = [
+        Entry("sorted", "GAUC", 1_000_000, None, once(1_000_000, 10.0)),
+        Entry("sorted", "GAUC", 10_000_000, None, once(10_000_000, slower)),
+        Entry("scattered", "GAUC", 10_000, None, once(10_000, 100.0)),
+    ]
+    name = "GAUC, sorted, 1,000,000 to 10,000,000 rows: ns a row differ by"
+    assert f"| {name} | ≤ 15% | {shown} | {met} |" in written(entries)
+
+
+def test_report__little_memory__is_beside_the_same_rows_in_memory() -> None:
+    entries = [
+        Entry("scattered", "GAUC", 1000, None, once(1000, 10.0, 3000.0)),
+        Entry("scattered", "GAUC", 1000, "1.5GB", once(1000, 45.0, 1400.0)),
+        Entry("scattered", "seven", 1000, "1.5GB", once(1000, 45.0, 1600.0)),
+    ]
+    text = written(entries)
+    assert "time under memory=1.5GB over in memory | ≤ 4 times | 4.50 times | **no** |" in text
+    assert "peak above the imports | ≤ 1,500 MB | 1,400 MB | yes |" in text
+    assert "peak above the imports | ≤ 1,500 MB | 1,600 MB | **no** |" in text
+    assert text.count("over in memory") == 1
+
+
+@pytest.mark.parametrize(
+    "value, met", [(0.75, "equal | yes"), (0.75 + 2**-53, "different | **no**")]
+)
+def test_report__same_rows_in_two_orders__have_the_same_numbers(value: float, met: str) -> None:
+    entries = [
+        Entry("sorted", "GAUC", 1000, None, once(1000, 10.0)),
+        Entry("scattered", "GAUC", 1000, None, once(1000, 10.0, value=value)),
+    ]
+    name = "GAUC, 1,000 rows, 2 ways: numbers agree"
+    assert f"| {name} | to the last bit | {met} |" in written(entries)
+
+
+def test_report__failed_evaluation__is_a_line_and_no_verdict() -> None:
+    entries = [
+        Entry("sorted", "GAUC", 10, None, once(10, 10.0)),
+        Entry("sorted", "GAUC", 1000, None, None),
+    ]
+    text = written(entries)
+    assert "| 1,000 | sorted | GAUC | - | failed | - |" in text
+    assert "differ by" not in text
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(scale, "FOLDER", tmp_path / "files")
+    return tmp_path / "files"
+
+
+def test_main__full_disk__makes_nothing_and_says_how_much_is_needed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=6e9))
+    assert scale.main(["--rows", "1e8", "--scattered", "1e8"]) == 2
+    assert "6 GB are free, but the files need 2.6 GB" in capsys.readouterr().err
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "option, given, said",
+    [
+        ("--rows", "0", "1 to 1e12 rows"),
+        ("--rows", "inf", "1 to 1e12 rows"),
+        ("--rows", "many", "invalid"),
+        ("--measures", "GAUC,none", "'none' is not one of GAUC"),
+        ("--memory", "2", "no amount of memory"),
+    ],
+)
+def test_main__wrong_argument__is_refused(
+    option: str, given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        scale.main([option, given])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_main__few_rows__measures_in_fresh_processes_and_makes_files_once(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "SCALE.md"
+    sizes = ["--rows", "2e3,3e3", "--scattered", "3e3", "--measures", "GAUC"]
+    arguments = [*sizes, "--output", str(output)]
+    assert scale.main(arguments) == 0
+    text = output.read_text(encoding="utf-8")
+    ways = 3 if scale.takes_memory() else 2
+    assert f"GAUC, 3,000 rows, {ways} ways: numbers agree | to the last bit | equal | yes" in text
+    assert "| 2,000 | sorted | GAUC |" in text
+    assert capsys.readouterr().out.count("making ") == 4
+    times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert scale.main(["--rows", "2e3", "--scattered", "", *arguments[4:]]) == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
+
+
+def test_once__that_fails__is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        scale.evaluated_once(
+            tmp_path / "absent", tmp_path / "absent", "GAUC", threads=1, order="sorted"
+        )
+
+
+def functions() -> Iterator[tuple[str, Any]]:
+    for module in (fastrank_eval, fastrank_eval.engine.chunk_eval, fastrank_eval.groups.labels):
+        for name, value in vars(module).items():
+            if callable(value):
+                yield f"{module.__name__}.{name}", value
+    yield "MeanState.add", vars(fastrank_eval.stats.means.MeanState)["add"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["presorted", "shuffled int64, dense"])
+def test_stages__while_entered__time_what_runs_and_change_no_number(
+    name: str, threads: int
+) -> None:
+    table = table_of(BY_NAME[name], ROWS)
+    wanted = evaluate(table, EIGHT, threads=threads)  # compiles what is not compiled
+    before = dict(functions())
+    with Stages(fastrank_eval) as stages:
+        found = evaluate(table, EIGHT, threads=threads)
+    assert [v.value for v in found.values] == [v.value for v in wanted.values]
+    after = dict(functions())
+    assert {name: after[name] for name in before} == before, "everything is put back"
+    evaluated = stages.found["caller", "results.evaluate.evaluate"]
+    assert evaluated.calls == 1
+    assert sum(s.own for (who, _), s in stages.found.items() if who == "caller") == pytest.approx(
+        evaluated.total
+    )
+    assert all(0 <= stage.own <= stage.total for stage in stages.found.values())
+    chunks = [key for key in stages.found if key[1] == "engine.chunk_eval.evaluate_chunk"]
+    assert chunks
+
+
+@pytest.mark.parametrize("rows", ["presorted", FILE])
+def test_profiled__of_a_case__tells_rooms_and_stages(rows: str) -> None:
+    text = profiled(rows, "seven", 1, ROWS, 1)
+    assert text.startswith(f"# {rows}, seven, 3,000 rows, 1 thread\n")
+    assert "| engine | caller |" in text
+    assert "| engine.chunk_eval.evaluate_chunk | caller |" in text
+
+
+@pytest.mark.slow
+def test_compile_times__with_an_empty_cache__name_the_kernels() -> None:
+    text = compile_times("presorted", "GAUC")
+    assert "| measures.auc._auc | 1 |" in text
+    assert "| all kernels |" in text
+
+
+@pytest.mark.parametrize("option", ["--rows", "--rounds", "--threads"])
+def test_profile__number_out_of_range__is_refused(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        profile.main([option, "0"])
+    assert "not a number from 1 to 1e12" in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""Saved states whose content somebody changed, with a valid digest: refused, or read; no crash."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.engine.state_file import ALL, read_state_bytes, state_bytes
+from tests.forged_states import foreign, forged
+
+LOG = {
+    "user": np.repeat(np.arange(12), 4),
+    "click": np.tile([1, 0, 0, 1], 12),
+    "new": np.random.default_rng(1).random(48),
+    "old": np.random.default_rng(2).random(48),
+    "slot": np.tile(["a", "b"], 24),
+}
+
+
+@pytest.fixture(scope="module")
+def state() -> fe.State:
+    return fe.evaluate(
+        LOG,
+        group="user",
+        label="click",
+        score=["new", "old"],
+        measures="GAUC,LogLoss,ECE(bins=3)",
+        baseline="old",
+        by="slot",
+        keep_state=True,
+        keep_groups=True,
+    ).state
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_forged_content_with_a_valid_digest__raises_errors_of_ours_only(
+    state: fe.State, seed: int
+) -> None:
+    content = forged(state.to_bytes(), random.Random(seed))  # noqa: S311
+    assert list(foreign(content, state)) == []
+
+
+@pytest.mark.parametrize(
+    "entry,value,told",
+    [
+        ("models", 3, r"models in its header is 3, no list\[str\]"),
+        ("baseline", "best", "baseline 'best' is none of the models"),
+        ("provenance", [{}], "provenance sources is missing in its header"),
+        ("measures", [], "models or measures are empty"),
+    ],
+)
+def test_forged_header__is_refused_with_the_name_of_the_entry(
+    state: fe.State, entry: str, value: object, told: str
+) -> None:
+    header, states = read_state_bytes(state.to_bytes())
+    del header["writer"]
+    with pytest.raises(fe.SourceError, match=rf"'a state in bytes' is no state .*{told}"):
+        fe.State.from_bytes(state_bytes({**header, entry: value}, states))
+
+
+def test_array_of_another_shape__is_refused_with_the_name_of_the_state(state: fe.State) -> None:
+    header, states = read_state_bytes(state.to_bytes())
+    del header["writer"]
+    states[ALL, "", "totals"]["counts"] = np.zeros(3, np.int64)
+    with pytest.raises(fe.SourceError, match=r"no state .*counts of totals are int64 of shape"):
+        fe.State.from_bytes(state_bytes(header, states))
+
+
+def test_terms_of_moments_beyond_any_measure__are_refused_before_memory_is_taken(
+    state: fe.State,
+) -> None:
+    header, states = read_state_bytes(state.to_bytes())
+    del header["writer"]
+    place = next(place for place, parts in states.items() if "terms" in parts)
+    states[place]["terms"] = np.array(2**62)
+    with pytest.raises(fe.SourceError, match="terms of moments must be 1 to 64, got 461"):
+        fe.State.from_bytes(state_bytes(header, states))

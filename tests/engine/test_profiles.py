@@ -1,0 +1,300 @@
+"""Profiles: the conventions of other tools, each choice alone and all together."""
+
+import copy
+import itertools
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval import ArgumentError
+from fastrank_eval.analysis.explain import explain
+from fastrank_eval.engine.conventions import (
+    DEFAULTS,
+    PROFILES,
+    undefined_policies,
+    undefined_text,
+    with_options,
+)
+from fastrank_eval.measures import measure, registry
+from tests.strategies import random_groups
+from tests.support.tables import table_of
+
+ROLES = {"group": "group", "label": "label", "score": "score"}
+MEASURES = "GAUC,nDCG@3,DCG@3,AP@3,AP,P@4,R@2,RR"
+TABLE = table_of(random_groups(71, 60, grades=(0, 0, 1, 2)))
+
+
+def values(result) -> dict[str, float]:
+    return {line["measure"]: line["value"] for line in result.to_dict()["results"]}
+
+
+def evaluate(source=TABLE, measures=MEASURES, **options):
+    return fe.evaluate(source, **{**ROLES, "item": "item", "measures": measures, **options})
+
+
+def of(*groups: tuple[list[float], list[float]]) -> pa.Table:
+    rows = [(g, y, s) for g, (ys, ss) in enumerate(groups) for y, s in zip(ys, ss, strict=True)]
+    group, label, score = zip(*rows, strict=True)
+    return pa.table({"group": group, "label": label, "score": score, "item": [""] * len(rows)})
+
+
+FALLING = [0.9, 0.8, 0.7]
+ONE_CLASS = of(([1, 0, 0], FALLING), ([0, 0, 0], FALLING), ([1, 1, 1], FALLING))
+
+
+# ---- numbers that the tools themselves gave ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "profile,wanted",
+    [
+        ("catboost", {"GAUC": 1 / 3, "nDCG": 1.0, "AP@3": 2 / 3, "RR": 2 / 3, "R@1": 7 / 9}),
+        ("lightgbm", {"nDCG": 1.0, "AP@3": 1.0}),
+        ("xgboost", {"nDCG": 1.0, "AP@3": 1.0}),
+        ("sklearn", {"nDCG": 2 / 3}),
+        ("torchmetrics", {"GAUC": 1 / 3}),
+        ("din", {"GAUC": 1.0}),
+        ("recbole", {"GAUC": 1.0}),
+    ],
+)
+def test_groups_of_one_class(profile, wanted):
+    result = evaluate(ONE_CLASS, list(wanted), profile=profile)
+    assert {m: result.value(m) for m in wanted} == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    "profile,first,last",
+    [
+        ("xgboost", (1.0, 1.0), (0.5, 1 / 3)),
+        ("lightgbm", (1.0, 1.0), (0.5, 1 / 3)),
+        ("catboost", (0.5, 1 / 3), (0.5, 1 / 3)),
+    ],
+)
+def test_three_tied_rows__the_relevant_one_first_or_last(profile, first, last):
+    for labels, wanted in (([1, 0, 0], first), ([0, 0, 1], last)):
+        result = evaluate(of((labels, [0.5] * 3)), "nDCG@3,AP@3", profile=profile)
+        assert (result.value("nDCG@3"), result.value("AP@3")) == pytest.approx(wanted)
+
+
+def test_three_tied_rows__scikit_learn_averages_their_orders():
+    for labels in ([1, 0, 0], [0, 0, 1]):
+        result = evaluate(of((labels, [0.5] * 3)), "nDCG", profile="sklearn")
+        assert result.value("nDCG") == pytest.approx(0.7103099178571525, abs=1e-12)
+
+
+def test_grades__linear_and_exponential_gains():
+    table = of(([0, 3, 2, 1], [4.0, 3.0, 2.0, 1.0]))
+    wanted = {"sklearn": 0.6979345, "catboost": 0.6979345, "xgboost": 0.6757508}
+    wanted["lightgbm"] = wanted["xgboost"]
+    for profile, value in wanted.items():
+        found = evaluate(table, "nDCG", profile=profile).value("nDCG")
+        assert found == pytest.approx(value, abs=5e-8), profile
+
+
+def test_trec_eval_9__scores_that_float32_cannot_tell_apart_are_tied():
+    table = pa.table(
+        {"group": [1, 1], "label": [1, 0], "score": [1.000000001, 1.0], "item": ["a", "b"]}
+    )
+    assert evaluate(table, "RR", profile="trec_eval_9").value("RR") == 0.5
+    assert evaluate(table, "RR", profile="trec_eval_10").value("RR") == 1.0
+
+
+def test_trec_eval_10__rbp_has_its_persistence():
+    found = evaluate(measures="rbp,rbp_resid", profile="trec_eval_10")
+    wanted = evaluate(
+        measures="RBP(p=0.9),RBPres(p=0.9, tail='if_unjudged')", ties="item", undefined="zero"
+    )
+    assert values(found) == values(wanted)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.float16(), pa.float32()])
+def test_score_type_float32__of_every_score_type(kind):
+    table = TABLE.set_column(3, "score", TABLE["score"].cast(kind, safe=False))
+    assert values(evaluate(table, score_type="float32")) == values(evaluate(table))
+
+
+# ---- a profile is its choices --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profile__is_what_its_choices_are_one_by_one(profile):
+    chosen = PROFILES[profile]
+    asked = [measure(text) for text in MEASURES.split(",")]
+    by_hand = [with_options(m, chosen.options.get(m.name, {})) for m in asked]
+    one_by_one = evaluate(measures=by_hand, **dict(chosen.choices))
+    assert values(evaluate(profile=profile)) == values(one_by_one)
+
+
+def test_option_given_as_its_default__survives_a_profile():
+    def by_trec(one):
+        return evaluate(measures=[one], profile="trec_eval_9").value("nDCG@3")
+
+    def by_hand(gain):
+        one = fe.nDCG(gain=gain) @ 3
+        return evaluate(measures=[one], ties="item", undefined="zero").value(one)
+
+    plain, given = measure("nDCG@3"), measure("nDCG(gain='exp')@3")
+    assert plain == given
+    assert by_trec(plain) == by_hand("linear") != by_hand("exp")
+    pickled = pickle.loads(pickle.dumps(given))  # noqa: S301 - our own
+    for again in (given, given(), given @ 3, copy.copy(given), pickled):
+        assert by_trec(again) == by_hand("exp")
+
+
+@pytest.mark.parametrize(
+    "texts", [("nDCG@3", "nDCG(gain='exp')@3"), ("ndcg(gain='exp')@3", "nDCG@3")]
+)
+def test_option_given_as_its_default__beside_the_profiles__is_a_measure_of_its_own(texts):
+    result = evaluate(measures=",".join(texts), profile="trec_eval_9")
+    assert set(result.measures) == {"nDCG@3", "nDCG(gain='linear')@3"}
+    for gain in ("exp", "linear"):
+        alone = evaluate(measures=f"nDCG(gain='{gain}')@3", profile="trec_eval_9")
+        text = f"nDCG(gain='{gain}')@3"
+        assert result.value(text) == alone.value(text)
+    assert len(evaluate(measures=",".join(texts)).measures) == 1
+
+
+def test_value__of_what_the_profile_replaced__is_not_that_of_another_choice():
+    result = evaluate(measures="nDCG@3", profile="trec_eval_9")
+    assert result.value("nDCG@3") == result.value("nDCG(gain='linear')@3")
+    with pytest.raises(fe.MeasureError, match=r"which holds nDCG\(gain='linear'\)@3"):
+        result.value("nDCG(gain='exp')@3")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profile__names_measures_options_and_choices_that_exist(profile):
+    chosen = PROFILES[profile]
+    assert set(chosen.choices) <= set(DEFAULTS)
+    for name, options in chosen.options.items():
+        known = {param.name: param for param in registry[name].options}
+        for option, value in options.items():
+            assert known[option].read(value) == value
+            assert value != known[option].default, "a choice that changes nothing"
+    for name, value in chosen.choices.items():
+        assert value != DEFAULTS[name], "a choice that changes nothing"
+
+
+def test_choice_that_is_given__wins_over_the_profile():
+    result = evaluate(profile="catboost", ties="input", measures="nDCG(gain={1: 1, 2: 5})@3,RR")
+    assert result.meta.conventions["ties"] == "input"
+    assert result.meta.conventions["profile"] == "catboost"
+    assert "nDCG(gain={1: 1, 2: 5}, ideal='retrieved')@3" in values(result)
+
+
+def test_result__is_found_by_what_was_asked_for():
+    result = evaluate(profile="sklearn", measures="nDCG@3,RR")
+    used = "nDCG(gain='linear', ideal='retrieved')@3"
+    assert result.value("ndcg@3") == result.value(used) == values(result)[used]
+    np.testing.assert_array_equal(result["nDCG@3"], result[used])
+
+
+def test_profile__unknown_name_tells_the_nearest():
+    with pytest.raises(ArgumentError, match=r"profile='catbost'.*Did you mean 'catboost'"):
+        evaluate(profile="catbost")
+
+
+# ---- undefined groups, measure by measure --------------------------------------------------------
+
+
+def test_undefined__text_and_mapping_say_the_same():
+    for given in ("zero,nDCG=one, map=skip", {"*": "zero", "ndcg": "one", "AP": "skip"}):
+        policies = undefined_policies(given)
+        assert policies == {"*": "zero", "nDCG": "one", "AP": "skip"}
+        assert undefined_policies(undefined_text(policies)) == policies
+    mapped = evaluate(ONE_CLASS, "nDCG,AP,R", undefined={"*": "zero", "nDCG": "one", "AP": "skip"})
+    assert values(mapped) == {"nDCG": 1.0, "AP": 1.0, "R": pytest.approx(2 / 3)}
+    assert mapped.meta.conventions["undefined"] == "zero,nDCG=one,AP=skip"
+
+
+@pytest.mark.parametrize(
+    "given,said",
+    [
+        ("skp", "undefined='skp'.*Did you mean 'skip'"),
+        ("skip,nDCG=two", "undefined='two' is not one of"),
+        ("skip,nDGC=one", "'nDGC' is no measure.*'nDCG'"),
+        ("skip,nDCG@10=one", "'nDCG@10' is no measure"),
+        ("", "undefined='' is not one of"),
+        (3, "undefined: must be text or a mapping or None, got 3"),
+        ({"*": None}, "undefined: must be text or a mapping or None, got"),
+        ({5: "skip"}, "undefined: must be text or a mapping or None, got"),
+    ],
+)
+def test_undefined__nonsense_is_refused_in_our_words(given, said):
+    with pytest.raises(ArgumentError, match=said):
+        evaluate(undefined=given)
+
+
+# ---- explain -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_explain__each_choice_moves_what_it_moves_alone(profile):
+    told = explain(TABLE, profile=profile, **ROLES, item="item", measures=MEASURES)
+    chosen = PROFILES[profile]
+    nulls = {name: chosen.choice(name) for name in ("unretrieved", "unjudged")}
+    ours = evaluate(**nulls)
+    theirs = evaluate(profile=profile)
+    for at, (score, text) in enumerate(told.labels):
+        assert score == "score"
+        assert told.ours[at] == ours.value(text)
+        assert told.theirs[at] == theirs.value(text)
+    by_name = {choice.name: choice for choice in told.choices}
+    assert len(by_name) == len(told.choices)
+    if chosen.choice("ties") != "expected":
+        moved = evaluate(ties=chosen.choice("ties"), **nulls)
+        for at, (_, text) in enumerate(told.labels):
+            assert by_name["ties"].moves[at] == pytest.approx(moved.value(text) - ours.value(text))
+
+
+def test_explain__single_class_users_counted_as_zero():
+    told = explain(ONE_CLASS, profile="catboost", **ROLES, measures="GAUC,nDCG")
+    moves = {choice.name: choice.moves for choice in told.choices}
+    assert moves["GAUC single_class"] == pytest.approx((-2 / 3, 0.0))
+    assert moves["undefined nDCG"] == pytest.approx((0.0, 0.0))
+    assert "AP over" not in moves, "not asked for"
+
+
+def test_explain__conventions_that_are_given_hold_on_both_sides():
+    told = explain(TABLE, profile="xgboost", **ROLES, measures="nDCG@3", ties="worst")
+    assert "ties" not in {choice.name for choice in told.choices}
+    both = evaluate(measures="nDCG@3", ties="worst", profile="xgboost")
+    assert told.theirs == (both.value("nDCG@3"),)
+
+
+def test_explain__several_models_and_undefined_values():
+    table = TABLE.append_column("other", pa.array(np.arange(TABLE.num_rows) % 7 / 7))
+    told = explain(
+        table,
+        profile="sklearn",
+        group="group",
+        label="label",
+        score=["score", "other"],
+        measures="nDCG@3,RR",
+    )
+    assert told.labels == tuple(itertools.product(("score", "other"), ("nDCG@3", "RR")))
+    nothing = explain(of(([0, 0], [1.0, 2.0])), profile="sklearn", **ROLES, measures="nDCG")
+    assert (nothing.ours, nothing.theirs) == ((None,), (0.0,))
+    assert "undefined" in str(nothing)
+    assert json.loads(nothing.to_json())["values"][0]["ours"] is None
+
+
+def test_explain__a_stream_is_refused():
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return TABLE.__arrow_c_stream__(requested_schema)
+
+    reader = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches())
+    for stream in (reader, Stream(), "-"):
+        with pytest.raises(ArgumentError, match="can be read only once"):
+            explain(stream, profile="sklearn", **ROLES, measures="RR")
+
+
+def test_explain__names_what_is_not_reproduced():
+    for profile in PROFILES.values():
+        told = explain(TABLE, profile=profile.name, **ROLES, item="item", measures="RR")
+        assert told.to_dict()["differs"] == list(profile.differs)
+        assert all(f"not reproduced: {text}" in str(told) for text in profile.differs)

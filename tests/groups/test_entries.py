@@ -1,0 +1,103 @@
+"""Two ways to find where labelled rows stand agree."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fastrank_eval import evaluate
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.groups.labels import (
+    Entries,
+    entries_by_counting,
+    entries_in_order,
+    find_labelled_rows,
+)
+from fastrank_eval.groups.sort import order_by_score
+
+pytestmark = pytest.mark.kernels
+
+SIZES = {
+    "one row each": [1] * 40,
+    "short": [3, 1, 7, 2, 12, 5] * 9,
+    "around the pass of four": [63, 64, 65, 66, 67, 200],
+    "one group": [3000],
+    "long beside short": [2, 4000, 1, 2500, 3, 70, *[60] * 250],
+}
+
+
+@cache
+def ranked_rows(sizes, kind, levels):
+    """Scores, where groups start, their order, and a number in [0, 1) a row to mark it by."""
+    rng = np.random.default_rng(0)
+    rows = sum(sizes)
+    score = (rng.integers(-levels, levels, rows) / levels).astype(kind)
+    score[rng.random(rows) < 0.1] *= -0.0
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return frozen(score), starts, order_by_score(frozen(score), starts), rng.random(rows)
+
+
+def rows_of(sizes, kind, levels, share):
+    score, starts, order, chance = ranked_rows(tuple(sizes), kind, levels)
+    marks = (chance < share).astype(np.uint8)
+    return score, starts.copy(), order.copy(), frozen(marks)
+
+
+def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
+    """(group, rows above, rows level, row) of each entry; entries that are level, by row."""
+    group = np.repeat(entries.ranked_groups, np.diff(entries.offsets))
+    columns = (group, entries.above, entries.size, entries.row)
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("levels", [1, 30, 10**6])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.05, 0.2])
+@pytest.mark.parametrize("sizes", list(SIZES))
+def test_entries_by_counting__equal_those_of_ordered_rows(sizes, share, levels, kind, skip):
+    score, starts, order, marks = rows_of(SIZES[sizes], kind, levels, share)
+    rows = find_labelled_rows(marks, starts, skip)
+    wanted = entries_in_order(frozen(score[order]), starts, rows, order)
+    found = entries_by_counting(score, starts, rows)
+    labelled = np.add.reduceat(marks, starts[:-1], dtype=np.int64)
+    crowded = int(np.diff(starts)[labelled > 128].sum())
+    if marks.sum() * 4 > len(marks) or crowded * 3 > len(marks):
+        assert found is None, "sorting all rows is faster"
+        return
+    assert found is not None
+    assert np.array_equal(found.ranked_groups, wanted.ranked_groups)
+    assert np.array_equal(found.offsets, wanted.offsets)
+    assert np.array_equal(found.above, wanted.above), "best first, block by block"
+    assert in_one_order(found) == in_one_order(wanted)
+
+
+def test_entries_by_counting__of_densely_labelled_rows_are_left_to_sorting():
+    score, starts, _, marks = rows_of([50, 30], np.float32, 10, 0.9)
+    assert entries_by_counting(score, starts, find_labelled_rows(marks, starts, True)) is None
+
+
+@pytest.mark.parametrize("ties", ["expected", "best", "worst"])
+def test_long_groups__same_values_in_any_order_of_rows(ties):
+    rng = np.random.default_rng(4)
+    sizes = [5000, 20, 3000, 90, 1, 700]
+    user = np.repeat(np.arange(len(sizes)), sizes)
+    label = rng.choice([0, 0, 0, 0, 0, 0, 0, 1, 2, -1], len(user)) * (rng.random(len(user)) < 0.5)
+    log = {"user": user, "grade": label, "score": rng.integers(0, 900, len(user)) / 900}
+    sorted_rows = np.lexsort((-log["score"], user))
+    measures = "GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=2)@10,P@10,R@100"
+    results = [
+        evaluate(
+            {name: column[rows] for name, column in log.items()},
+            group="user",
+            label="grade",
+            score="score",
+            measures=measures,
+            ties=ties,
+        )
+        for rows in (sorted_rows, np.arange(len(user)))
+    ]
+    assert results[0].per_group.equals(results[1].per_group)
+    assert results[0].summary.equals(results[1].summary)

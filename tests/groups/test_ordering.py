@@ -1,0 +1,256 @@
+"""Order inside groups: exact to the last bit, and broken promises named by their row."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrank_eval
+from fastrank_eval import OrderError
+from fastrank_eval.groups.sort import find_order_violation, order_by_score
+from fastrank_eval.groups.ties import order_by_item
+
+NAMES = {"float32": np.float32, "float64": np.float64}
+
+
+def frozen(values: np.ndarray) -> np.ndarray:
+    values.flags.writeable = False
+    return values
+
+
+def by_sorted(score, starts, items=None) -> list[int]:
+    """The same by Python's stable sort; -0.0 == 0.0 there too."""
+    values = score.tolist()
+    rows = list(range(len(score)))
+    order = []
+    for lo, hi in itertools.pairwise(starts.tolist()):
+        here = rows[lo:hi]
+        if items is not None:
+            here.sort(key=lambda row: items[row], reverse=True)
+        order += sorted(here, key=lambda row: -values[row])
+    return order
+
+
+def by_lexsort(score, starts) -> np.ndarray:
+    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return np.lexsort((np.arange(len(score)), -score, group))
+
+
+def starts_of(sizes) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+# ---- order_by_score ------------------------------------------------------------------------------
+
+# Neighbours that share their upper 32 bits, numbers below the normal range, and the ends.
+CLOSE = [1.0 + step * 2.0**-52 for step in range(-3, 4)] + [0.1, 0.1 + 2**-56, -0.1, -0.1 - 2**-56]
+TINY = [0.0, -0.0, 5e-324, -5e-324, 1e-310, -1e-310, 1.4e-45, -1.4e-45, 2.2250738585072014e-308]
+ENDS = [np.inf, -np.inf, 1.7976931348623157e308, -1.7976931348623157e308, 3.4e38, -3.4e38]
+SCORES = st.one_of(
+    st.sampled_from(CLOSE + TINY + ENDS),
+    st.sampled_from([0.25, 0.5]),
+    st.floats(allow_nan=False),
+)
+
+
+@st.composite
+def grouped_scores(draw: st.DrawFn) -> tuple[list[float], np.ndarray]:
+    sizes = draw(st.lists(st.integers(0, 12), min_size=1, max_size=6).filter(any))
+    scores = draw(st.lists(SCORES, min_size=sum(sizes), max_size=sum(sizes)))
+    return scores, starts_of(sizes)
+
+
+@pytest.mark.parametrize("kind", list(NAMES))
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(grouped_scores(), st.randoms(use_true_random=False))
+def test_order__equals_a_stable_sort(kind, drawn, rng):
+    scores, starts = drawn
+    with np.errstate(over="ignore"):
+        score = frozen(np.array(scores).astype(NAMES[kind]))
+    assert order_by_score(score, starts).tolist() == by_sorted(score, starts)
+    numbers = [rng.choice([-(2**63), -1, 0, 7, 2**63 - 1]) for _ in scores]
+    texts = [rng.choice(["", "d9", "d10", "d1", "d\x00"]) for _ in scores]
+    for items in (pa.array(numbers, pa.int64()), pa.array(texts, pa.string())):
+        wanted = by_sorted(score, starts, items.to_pylist())
+        assert order_by_item(score, starts, items.take).tolist() == wanted
+
+
+@pytest.mark.parametrize("kind", list(NAMES))
+def test_order__every_pair_of_special_scores(kind):
+    with np.errstate(over="ignore"):
+        values = np.unique(np.array(CLOSE + TINY[1:] + ENDS).astype(NAMES[kind]))
+    pairs = frozen(np.array(list(itertools.product(values, repeat=2))).ravel())
+    starts = np.arange(0, len(pairs) + 1, 2)
+    assert order_by_score(pairs, starts).tolist() == by_sorted(pairs, starts)
+
+
+@pytest.mark.parametrize("arrange", ["random", "rising", "falling", "two halves"])
+def test_order__long_run_that_shares_its_upper_half(arrange):
+    rng = np.random.default_rng(3)
+    score = 1.0 + np.arange(3000) % 1500 * 2.0**-52
+    score = {
+        "random": rng.permutation(score),
+        "rising": np.sort(score),
+        "falling": np.sort(score)[::-1].copy(),
+        "two halves": score,
+    }[arrange]
+    starts = starts_of([700, 0, 1600, 700])
+    assert (score.view(np.uint64) >> np.uint64(32)).min() == 0x3FF00000
+    assert (order_by_score(frozen(score), starts) == by_lexsort(score, starts)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(NAMES))
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        np.full(1 << 15, 2),  # more groups than 2**14
+        np.full((1 << 18) + 5, 1),  # a group a row
+        np.r_[np.full(1 << 14, 1), 1 << 19, np.full(1 << 14, 3)],  # a group longer than 2**18
+        np.r_[0, 5, np.zeros(1 << 14, np.int64), 5, 0],  # groups without a row
+    ],
+    ids=["many groups", "one row each", "a giant group", "empty groups"],
+)
+def test_order__of_more_groups_or_rows_than_one_packed_key_holds(kind, sizes):
+    starts = starts_of(sizes)
+    rng = np.random.default_rng(9)
+    score = frozen((rng.integers(0, 1 << 16, starts[-1]) / 3).astype(NAMES[kind]))
+    assert (order_by_score(score, starts) == by_lexsort(score, starts)).all()
+
+
+def test_order__leaves_the_scores_alone():
+    score = np.array([1.0, 3.0, 2.0])
+    order = order_by_score(frozen(score.copy()), np.array([0, 3]))
+    assert score[order].tolist() == [3.0, 2.0, 1.0]
+
+
+# ---- find_order_violation ------------------------------------------------------------------------
+
+
+def rises(score, starts) -> list[int]:
+    return [
+        row
+        for lo, hi in itertools.pairwise(starts.tolist())
+        for row in range(lo + 1, hi)
+        if score[row] > score[row - 1]
+    ]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=8),
+    st.lists(st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52, np.inf]), min_size=32, max_size=32),
+    st.sampled_from(list(NAMES)),
+    st.booleans(),
+)
+def test_find_order_violation__is_the_first_rise_inside_a_group(sizes, scores, kind, falling):
+    starts = starts_of(sizes)
+    score = np.array(scores[: starts[-1]], NAMES[kind])
+    if falling:
+        score = score[by_sorted(score, starts)]
+    wanted = rises(score, starts)
+    assert find_order_violation(frozen(score), starts, need_row=True) == (
+        wanted[0] if wanted else -1
+    )
+    assert find_order_violation(frozen(score), starts, need_row=False) == (0 if wanted else -1)
+
+
+# ---- presorted mode ------------------------------------------------------------------------------
+
+SIZES = [1, 4, 2, 9, 1, 3]
+STARTS = starts_of(SIZES)
+ROWS = int(STARTS[-1])
+
+
+def falling_table(**replaced) -> pa.Table:
+    """Scores fall by one from row to row inside each group."""
+    columns = {
+        "group": np.repeat(np.arange(len(SIZES)), SIZES),
+        "label": np.arange(ROWS) % 3 == 1,
+        "score": np.concatenate([np.arange(n, 0, -1.0) for n in SIZES]),
+    }
+    return pa.table({**columns, **replaced})
+
+
+def evaluate(source, **options):
+    roles = {"group": "group", "label": "label", "score": "score", "measures": "GAUC,AP,RR"}
+    return fastrank_eval.evaluate(source, **{**roles, **options})
+
+
+def layouts(table):
+    """The table in every batch size, its chunks cut at every row, and as a stream."""
+    for batch_rows in (*range(1, ROWS + 1), None):
+        yield table, {"batch_rows": batch_rows}
+    for cut in range(1, ROWS):
+        yield pa.concat_tables([table.slice(0, cut), table.slice(cut)]), {}
+    for rows in (1, 3, 7):
+        batches = table.to_batches(max_chunksize=rows)
+        yield pa.RecordBatchReader.from_batches(table.schema, batches), {"batch_rows": rows}
+
+
+@pytest.mark.parametrize("row", [row for row in range(ROWS) if row not in STARTS])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_presorted__broken_order_names_its_row_in_every_layout(row, threads):
+    score = falling_table()["score"].to_numpy().copy()
+    score[row] = score[row - 1] + 0.5
+    for source, options in layouts(falling_table(score=score)):
+        with pytest.raises(OrderError) as refused:
+            evaluate(source, presorted=True, threads=threads, **options)
+        message = str(refused.value)
+        for fragment in ("'score'", f"row {row} ", f"{score[row - 1]}", f"{score[row]}"):
+            assert fragment in message, (options, message)
+
+
+def test_presorted__broken_order_names_its_row_among_rows_without_score():
+    score = falling_table()["score"].to_numpy().copy()
+    missing = np.isin(np.arange(ROWS), [0, 8, 9, 12])
+    score[13] = 7.5  # the last row with a score before it is 11, of 5.0
+    column = pa.array(score, mask=missing)
+    for source, options in layouts(falling_table(score=column)):
+        with pytest.raises(OrderError, match="row 13 "):
+            evaluate(source, presorted=True, unretrieved="allow", **options)
+
+
+def test_presorted__broken_order_names_its_row_where_unjudged_rows_are_dropped():
+    score = falling_table()["score"].to_numpy().copy()
+    score[13] = score[12] + 0.5
+    label = pa.array(np.arange(ROWS) % 3 == 1, mask=np.isin(np.arange(ROWS), [0, 8, 9, 11]))
+    for source, options in layouts(falling_table(score=score, label=label)):
+        with pytest.raises(OrderError, match="row 13 "):
+            evaluate(source, presorted=True, unjudged="drop", **options)
+
+
+def test_presorted__several_breaks_name_one_that_is_there():
+    score = falling_table()["score"].to_numpy().copy()
+    broken = [2, 4, 6, 9, 11, 15, 19]
+    score[broken] += 1.5
+    assert rises(score, STARTS) == broken
+    for source, options in layouts(falling_table(score=score)):
+        with pytest.raises(OrderError) as refused:
+            evaluate(source, order="sorted", **options)
+        assert any(f"row {row} " in str(refused.value) for row in broken), options
+
+
+def test_presorted__second_model_is_checked_too():
+    table = falling_table(other=np.arange(ROWS) * 1.0)
+    with pytest.raises(OrderError, match=r"'other'.*row 2 "):
+        evaluate(table, score=["score", "other"], presorted=True)
+
+
+def test_presorted__sorted_input_gives_the_bits_of_any_other_way():
+    ties = np.minimum(falling_table()["score"].to_numpy(), 3.0)
+    zeros = np.where(ties == 1.0, np.where(np.arange(ROWS) % 2, 0.0, -0.0), ties)
+    for score in (falling_table()["score"].to_numpy(), ties, zeros, -np.inf * np.ones(ROWS)):
+        table = falling_table(score=score)
+        wanted = evaluate(table, order="scattered").per_group
+        for source, options in layouts(table):
+            assert evaluate(source, presorted=True, **options).per_group.equals(wanted), options
+
+
+def test_presorted__contradicts_another_order():
+    assert evaluate(falling_table(), presorted=True, order="sorted").meta.groups == len(SIZES)
+    with pytest.raises(fastrank_eval.ArgumentError, match="presorted"):
+        evaluate(falling_table(), presorted=True, order="grouped")

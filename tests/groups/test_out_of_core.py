@@ -1,0 +1,382 @@
+"""Scattered rows that do not fit memory: the same bits as in memory, and nothing left on disk."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from importlib import import_module
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+import fastrank_eval
+from fastrank_eval import ArgumentError, ColumnError, SpillError
+from fastrank_eval._lib.memory import Budget, memory_budget, parse_bytes
+from fastrank_eval.apps.cli.main import cli
+from tests.engine.test_engine import bits
+from tests.strategies import EVERY_KIND
+from tests.support.signals import default_signals
+
+EVALUATION = import_module("fastrank_eval.engine.run")
+ROWS = 4000
+ROLES = {"group": "group", "label": "label", "score": "score"}
+
+
+@pytest.fixture
+def spill(monkeypatch, tmp_path):
+    """A folder that rows are spilled to, because there is room for none of them."""
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    monkeypatch.setattr(EVALUATION, "memory_budget", lambda *asked: Budget(1 << 28, 0, str(folder)))
+    return folder
+
+
+def numbers_of(rng, rows=ROWS):
+    return rng.integers(0, 300, rows)
+
+
+KEYS = {
+    "int64": lambda n: pa.array(n - 150),
+    "wide int64": lambda n: pa.array(n << 40),
+    "int64 that grows wide": lambda n: pa.array(n + (np.arange(len(n)) > 3000) * 2**33),
+    "int64 at its end": lambda n: pa.array(np.iinfo(np.int64).min + n),
+    "uint64": lambda n: pa.array(n.astype(np.uint64) + np.uint64(2**63 - 150)),
+    "date": lambda n: pa.array(n.astype(np.int32)).view(pa.date32()),
+    "bool": lambda n: pa.array(n % 2 == 0),
+    "string": lambda n: pa.array([f"user {'x' * (i % 97)}{i}" for i in n.tolist()]),
+    "dictionary": lambda n: pa.array([f"user {i}" for i in n.tolist()]).dictionary_encode(),
+    "bytes": lambda n: pa.array([bytes([i % 256, 0, 1 + i // 256]) for i in n.tolist()]),
+    "fixed bytes": lambda n: pa.array([b"%010d" % i for i in n.tolist()], pa.binary(10)),
+    "decimal": lambda n: pa.array(n - 150).cast(pa.decimal128(20)),
+}
+
+
+def log_of(keys, seed=3, **more):
+    rng = np.random.default_rng(seed)
+    rows = len(keys)
+    return pa.table(
+        {
+            "group": keys,
+            "label": pa.array(rng.integers(0, 3, rows).astype(np.int8)),
+            "score": pa.array(rng.integers(0, 30, rows).astype(np.float32) / 8),
+            **more,
+        }
+    )
+
+
+def both(spill, table, measures=EVERY_KIND, **options):
+    """The same rows evaluated on disk and, the room being given back, in memory."""
+    options = {"group": "group", "label": "label", "score": "score", **options}
+    chunked = pa.Table.from_batches(table.to_batches(max_chunksize=700))
+    on_disk = fastrank_eval.evaluate(chunked, measures=measures, **options, order="scattered")
+    assert on_disk.meta.conventions["spilled"] is True
+    assert list(spill.iterdir()) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EVALUATION, "memory_budget", memory_budget)
+        in_memory = fastrank_eval.evaluate(table, measures=measures, **options, order="scattered")
+    assert "spilled" not in in_memory.meta.conventions
+    return on_disk, in_memory
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_spilled_rows__give_the_same_bits_and_keys_of_the_same_type(spill, kind):
+    keys = KEYS[kind](numbers_of(np.random.default_rng(1)))
+    on_disk, in_memory = both(spill, log_of(keys), batch_rows=512, threads=2)
+    assert bits(on_disk) == bits(in_memory)
+    assert on_disk.per_group.schema == in_memory.per_group.schema
+
+
+def test_spilled_rows__of_several_keys_and_models_with_weights(spill):
+    rng = np.random.default_rng(5)
+    keys = KEYS["string"](numbers_of(rng))
+    table = log_of(
+        keys,
+        day=pa.array(rng.integers(0, 3, ROWS)),
+        other=pa.array(rng.random(ROWS)),
+        weight=pa.array(rng.integers(0, 9, ROWS) / 8),
+    )
+    options = {"group": ["group", "day"], "score": ["score", "other"], "weight": "weight"}
+    on_disk, in_memory = both(spill, table, ["GAUC", "AUC"], **options, batch_rows=900)
+    assert bits(on_disk) == bits(in_memory)
+
+
+def test_spilled_rows__carry_fields_beside_group_weights(spill):
+    rng = np.random.default_rng(8)
+    numbers = numbers_of(rng)
+    field = pa.array([None if n % 7 == 0 else f"field {n % 7}" for n in numbers.tolist()])
+    probable = pa.array(rng.integers(0, 30, ROWS) / 30)
+    table = log_of(KEYS["string"](numbers), field=field, often=pa.array(1.0 + numbers), p=probable)
+    measures = ["FieldRCE(field='field')", "GAUC(weight='often')", "ECE(bins=9)"]
+    on_disk, in_memory = both(spill, table, measures, score="p", batch_rows=900)
+    assert bits(on_disk) == bits(in_memory)
+
+
+def test_spilled_rows__that_were_packed_in_words(spill):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(2))))
+    on_disk, in_memory = both(spill, table, per_group=False, batch_rows=900)
+    assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]
+
+
+@pytest.mark.parametrize("ties", ["input", "best", "worst"])
+def test_spilled_rows__under_every_tie_policy(spill, ties):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(6))))
+    on_disk, in_memory = both(spill, table, ["GAUC", "RR", "P@3"], ties=ties, batch_rows=900)
+    assert bits(on_disk) == bits(in_memory)
+
+
+ITEMS = {
+    "strings": lambda n: pa.array([f"item {i}" for i in n.tolist()]),
+    "few strings": lambda n: pa.array([f"item {i % 4}" for i in n.tolist()]),
+    "numbers": lambda n: pa.array(n % 9),
+    "instants": lambda n: pa.array(n * 1000, pa.int64()).cast(pa.timestamp("ms")).cast(pa.date64()),
+    "durations": lambda n: pa.array(n % 50, pa.int64()).cast(pa.duration("s")),
+    "long decimals": lambda n: pa.array(n % 50).cast(pa.decimal128(20)).cast(pa.decimal256(60)),
+}
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("per_group", [True, False])
+def test_spilled_rows__with_ties_by_item(spill, kind, per_group):
+    rng = np.random.default_rng(6)
+    table = log_of(KEYS["int64"](numbers_of(rng)), item=ITEMS[kind](rng.permutation(ROWS)))
+    options = {"ties": "item", "item": "item", "per_group": per_group, "batch_rows": 900}
+    on_disk, in_memory = both(spill, table, ["GAUC", "RR", "AP"], **options)
+    assert on_disk.to_dict()["results"] == in_memory.to_dict()["results"]
+
+
+def test_spilled_rows__without_scores_or_labels(spill):
+    rng = np.random.default_rng(7)
+    table = log_of(KEYS["int64"](numbers_of(rng)))
+    for name in ("label", "score"):
+        missing = pa.array(rng.random(ROWS) < 0.1)
+        # In some stretches only.
+        missing = pa.concat_arrays([pa.array([False] * 2000), missing.slice(2000)])
+        column = pa.chunked_array([pa.array(table[name].to_numpy(), mask=missing.to_numpy(False))])
+        table = table.set_column(table.column_names.index(name), name, column)
+    measures = ["GAUC", "nDCG@3", "AUC", "bpref", "Judged@3"]
+    for unjudged in ("allow", "drop"):
+        nulls = {"unretrieved": "allow", "unjudged": unjudged}
+        on_disk, in_memory = both(spill, table, measures, **nulls, batch_rows=700)
+        assert bits(on_disk) == bits(in_memory)
+
+
+def test_spilled_rows__of_a_stream_that_is_read_once(spill):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(8))))
+    roles = {"group": "group", "label": "label", "score": "score", "measures": "GAUC"}
+    reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=300))
+    result = fastrank_eval.evaluate(reader, **roles, batch_rows=300)
+    assert result.meta.conventions["order"] == "scattered"
+    assert result.meta.rows == ROWS
+
+
+def test_bad_row__found_while_spilling_is_named_and_nothing_is_left(spill):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(9))))
+    scores = table["score"].to_numpy().copy()
+    scores[-1] = np.nan
+    table = table.set_column(2, "score", pa.array(scores))
+    with pytest.raises(ColumnError, match=r"'score'.* is NaN in 1 row.*first in row 3,999"):
+        both(spill, table, batch_rows=500)
+    assert list(spill.iterdir()) == []
+
+
+def test_callback_that_raises__while_spilling_leaves_nothing(spill):
+    def stop(progress):
+        if progress.phase != "reading":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))), progress=stop)
+    assert list(spill.iterdir()) == []
+
+
+def test_disk__with_too_little_room_is_told_before_the_start(spill, monkeypatch):
+    monkeypatch.setattr(
+        "fastrank_eval._lib.files.shutil.disk_usage", lambda folder: SimpleNamespace(free=1000)
+    )
+    with pytest.raises(SpillError, match=r"about .* kB of rows must be spilled.*1 kB free"):
+        both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))))
+
+
+@pytest.mark.slow
+def test_disk__that_fills_up_meanwhile(spill, monkeypatch):
+    monkeypatch.setattr("fastrank_eval.engine.scattered._DISK_SHARE", 1e-9)
+    monkeypatch.setattr("fastrank_eval.groups.external_sort._MIN_MEMORY", 16 << 20)
+    keys = KEYS["int64"](numbers_of(np.random.default_rng(9), 3_000_000))
+    with pytest.raises(SpillError, match=r"is full.*name a folder on another disk"):
+        both(spill, log_of(keys), "GAUC")
+    assert list(spill.iterdir()) == []
+
+
+def test_missing_duckdb__names_the_extra(spill, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(SpillError, match=r"pip install 'fastrank_eval\[outofcore\]'"):
+        both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))))
+    assert list(spill.iterdir()) == []
+
+
+def test_spill_folder__that_is_none(monkeypatch, tmp_path):
+    table = log_of(KEYS["int64"](numbers_of(np.random.default_rng(9))))
+    for folder, told in ((tmp_path / "none", "does not exist"), (tmp_path / "file", "no folder")):
+        (tmp_path / "file").touch()
+        allowed = Budget(1 << 28, 0, str(folder))
+        monkeypatch.setattr(EVALUATION, "memory_budget", lambda *asked, a=allowed: a)
+        with pytest.raises(SpillError, match=told):
+            both(tmp_path, table)
+
+
+KILLED = """
+import sys
+import pyarrow as pa
+import fastrank_eval
+import fastrank_eval.engine.run
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval._lib.memory import Budget
+
+folder = sys.argv[1]
+sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0, folder)
+
+def batches():
+    for lo in range(4):
+        yield pa.record_batch({"u": list(range(99)) * 9, "y": [0] * 891, "s": [0.5] * 891})
+    print("spilling", flush=True)
+    sys.stdin.read()
+
+schema = pa.schema([("u", pa.int64()), ("y", pa.int64()), ("s", pa.float64())])
+source = pa.RecordBatchReader.from_batches(schema, batches())
+fastrank_eval.evaluate(
+    source, group="u", label="y", score="s", measures="GAUC", order="scattered", batch_rows=891
+)
+"""
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT"])
+def test_process__ended_in_the_middle_leaves_no_spill(tmp_path, end):
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import fastrank_eval.results.evaluate\n" + KILLED, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=default_signals,
+    )
+    with process:
+        assert process.stdout.readline() == b"spilling\n"
+        assert list(tmp_path.glob("fastrank-spill-*"))
+        process.send_signal(getattr(signal, end))
+        if end == "SIGINT":
+            process.stdin.close()
+        assert process.wait() != 0
+    # The guard sees the end and removes the folder.
+    deadline = time.monotonic() + 20
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder__left_by_a_machine_that_went_down_is_removed_by_the_next_run(spill):
+    abandoned = spill / "fastrank-spill-1-abc"
+    abandoned.mkdir()
+    (abandoned / "in-use").touch()
+    (abandoned / "rows").write_bytes(b"x" * 100)
+    both(spill, log_of(KEYS["int64"](numbers_of(np.random.default_rng(9)))), "GAUC")
+    assert not abandoned.exists()
+
+
+def test_memory__as_text_and_numbers():
+    sizes = {"4GB": 4 * 10**9, "512 MiB": 512 << 20, "1.5g": 15 * 10**8, 10**9: 10**9}
+    assert {text: parse_bytes(text) for text in sizes} == sizes
+    assert parse_bytes(np.int64(5)) == 5
+    for wrong in ("", "4 pounds", "-1GB", 0, -5, True, "GB", "1e9GB", "9" * 400, 1.5, None):
+        with pytest.raises(ArgumentError, match="is no amount of memory"):
+            parse_bytes(wrong)
+    with pytest.raises(ArgumentError, match="too little"):
+        fastrank_eval.evaluate(
+            {"u": [1], "y": [1], "s": [1]},
+            group="u",
+            label="y",
+            score="s",
+            measures="RR",
+            memory="10MB",
+        )
+
+
+def test_spill_folder__that_is_none_is_told_even_if_rows_would_fit(tmp_path):
+    source = {"group": [1], "label": [1], "score": [1]}
+    with pytest.raises(ArgumentError, match=r"spill_dir='.*nowhere' is no folder"):
+        fastrank_eval.evaluate(source, **ROLES, measures="RR", spill_dir=str(tmp_path / "nowhere"))
+
+
+def test_memory_budget__leaves_room_beside_the_rows_and_is_never_nothing():
+    small, large = memory_budget("256MB", 64, True, None), memory_budget("64GB", 2, True, None)
+    assert small.rows == small.total // 4
+    assert large.total // 2 < large.rows < large.total
+    assert memory_budget(None, 2, False, None).rows > 0
+
+
+@pytest.mark.slow
+def test_command_line__with_little_memory_prints_the_same_numbers(tmp_path):
+    rng = np.random.default_rng(11)
+    rows = 9_000_000
+    log = {
+        "user": rng.integers(0, 400_000, rows),
+        "click": rng.random(rows) < 0.05,
+        "pctr": rng.random(rows, np.float32),
+    }
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "--group", "user", "--label", "click"]
+    arguments += ["--score", "pctr", "--measures", "GAUC,AUC,nDCG@10", "--format", "json"]
+    little = ["--memory", "256MB", "--spill-dir", str(spill)]
+    outcomes = [CliRunner().invoke(cli, [*arguments, *more]) for more in ([], little)]
+    in_memory, on_disk = (json.loads(outcome.stdout) for outcome in outcomes)
+    assert on_disk["results"] == in_memory["results"]
+    assert on_disk["meta"]["conventions"]["spilled"] is True
+    assert "spilled" not in in_memory["meta"]["conventions"]
+    assert list(spill.iterdir()) == []
+
+
+COMMAND = """
+import sys
+import fastrank_eval.engine.run
+from fastrank_eval.__main__ import main
+from fastrank_eval._lib.memory import Budget
+
+sys.modules["fastrank_eval.engine.run"].memory_budget = lambda *asked: Budget(1 << 28, 0, None)
+main()
+"""
+
+
+def test_process__that_has_spilled_ends_without_a_word(tmp_path):
+    table = log_of(KEYS["string"](numbers_of(np.random.default_rng(9))))
+    parquet.write_table(table, tmp_path / "log.parquet")
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "-f", "csv", "-m", "RR"]
+    arguments += ["-g", "group", "-l", "label", "-s", "score", "--order", "scattered"]
+    ended = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments], capture_output=True, check=True
+    )
+    assert ended.stdout.startswith(b"score,by,slice,measure,value")
+    assert ended.stderr == b""
+
+
+def test_command_line__with_an_amount_or_folder_that_is_none(tmp_path):
+    parquet.write_table(pa.table({"u": [1], "y": [1], "s": [1.0]}), tmp_path / "log.parquet")
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "-g", "u", "-l", "y", "-s", "s"]
+    for option, value in (("--memory", "much"), ("--spill-dir", str(tmp_path / "nowhere"))):
+        outcome = CliRunner().invoke(cli, [*arguments, option, value])
+        assert outcome.exit_code == 2
+        assert value in outcome.stderr
+        assert len(outcome.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_spilled_rows__of_predictions_at_a_threshold(spill, weight):
+    weights = pa.array(np.random.default_rng(8).random(ROWS))
+    table = log_of(pa.array(numbers_of(np.random.default_rng(7))), weight=weights)
+    measures = ["GroupPPV(threshold=2)", "GroupMCC(threshold=2)", "FScore(threshold=1.5)", "Lift"]
+    on_disk, in_memory = both(spill, table, measures, weight=weight, batch_rows=900)
+    assert bits(on_disk) == bits(in_memory)

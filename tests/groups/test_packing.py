@@ -1,0 +1,117 @@
+"""Scattered rows packed into single words: the same bits as rows that are not."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastrank_eval
+from fastrank_eval import UndefinedError
+from tests.engine.test_engine import exactly
+from tests.strategies import EVERY_KIND
+
+pytestmark = pytest.mark.kernels
+
+ROLES = {"group": "group", "label": "label", "score": "score", "order": "scattered"}
+ROWS = 1500
+LABELS = {"int8": np.int8, "uint8": np.uint8, "bool": np.bool_}
+SCORES = [0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, 1e-45, -1e-45, 0.25, -7.0, 3e38]
+SPREADS = {
+    "close": lambda n: n - 75,
+    "all in few pieces": lambda n: n * 256 - 20_000,
+    "wide but for a word": lambda n: n * 14_000_000,
+    # Each stretch of rows packs; all of them together span too much.
+    "wide when put together": lambda n: n + np.repeat(np.arange(5) << 40, ROWS // 5),
+    "at the ends of the type": lambda n: np.where(
+        np.arange(ROWS) < ROWS // 2, n + np.iinfo(np.int64).min, np.iinfo(np.int64).max - n
+    ),
+    "some stretches wide": lambda n: np.where(np.arange(ROWS) % 600 < 300, n, n << 40),
+}
+
+
+def log_of(spread, kind="int8", seed=1):
+    rng = np.random.default_rng(seed)
+    label = (rng.random(ROWS) < 0.1).astype(LABELS[kind])
+    if kind == "int8":
+        label = label * rng.integers(0, 4, ROWS).astype(np.int8)
+    return pa.table(
+        {
+            "group": SPREADS[spread](rng.integers(0, 150, ROWS).astype(np.int64)),
+            "label": label,
+            "score": rng.choice(np.array(SCORES, np.float32), ROWS),
+        }
+    )
+
+
+def summary(table, measures=EVERY_KIND, **options) -> list:
+    result = fastrank_eval.evaluate(table, measures=measures, **ROLES, **options)
+    return [{name: exactly(x) for name, x in line.items()} for line in result.to_dict()["results"]]
+
+
+@pytest.mark.parametrize("ties", ["expected", "best", "worst"])
+@pytest.mark.parametrize("spread", SPREADS)
+def test_packed_rows__give_the_same_bits_as_rows_with_numbers(spread, ties):
+    table = log_of(spread)
+    wanted = summary(table, ties=ties, per_group=True)  # row numbers do not fit a word
+    for options in ({"batch_rows": 300}, {"batch_rows": 210, "threads": 3}, {}):
+        assert summary(table, ties=ties, per_group=False, **options) == wanted, options
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_packed_rows__of_every_label_of_one_byte(kind):
+    table = log_of("close", kind)
+    assert summary(table, per_group=False) == summary(table, per_group=True)
+
+
+def test_packed_rows__equal_sorted_rows():
+    table = log_of("close")
+    ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
+    means = ["GAUC", "nDCG@10", "AP", "AUC"]
+    wanted = fastrank_eval.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
+    got = fastrank_eval.evaluate(table, measures=means, per_group=False, **ROLES)
+    assert [got.value(m) for m in means] == [wanted.value(m) for m in means]
+
+
+def test_packed_rows__with_negative_labels():
+    table = log_of("close")
+    table = table.set_column(1, "label", pa.array(table["label"].to_numpy() - np.int8(1)))
+    texts = ["DCG(gain='linear')", "RR", "GAUC"]
+    assert summary(table, texts, per_group=False) == summary(table, texts, per_group=True)
+
+
+@pytest.mark.parametrize("spread", ["close", "at the ends of the type", "wide but for a word"])
+def test_undefined_group__of_packed_rows_is_named_by_its_key(spread):
+    table = log_of(spread)
+    keys, clicks = table["group"].to_numpy(), table["label"].to_numpy()
+    without = {int(key) for key in keys} - {int(key) for key in keys[clicks > 0]}
+    assert without
+    with pytest.raises(UndefinedError, match="is undefined for the group group=") as caught:
+        summary(table, "AP", undefined="error", per_group=False)
+    named = int(str(caught.value).partition("group=")[2].partition(" ")[0])
+    assert named in without
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["integer", "hash", "string"])
+def test_scattered_rows__of_many_blocks_and_stretches(kind):
+    rows = 300_000
+    rng = np.random.default_rng(5)
+    users = np.minimum(rng.zipf(1.3, rows), 40_000)
+    keys = {
+        "integer": pa.array(users),
+        "hash": pa.array((users.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)),
+        "string": pa.array([f"user {user}" for user in users.tolist()]),
+    }[kind]
+    table = pa.table(
+        {
+            "group": keys,
+            "label": (rng.random(rows) < 0.05).astype(np.int8),
+            "score": (rng.integers(0, 1000, rows) / 8).astype(np.float32),
+        }
+    )
+    means = ["GAUC", "nDCG@10", "AP", "AUC"]
+    ordered = table.sort_by([("group", "ascending"), ("score", "descending")])
+    wanted = fastrank_eval.evaluate(ordered, measures=means, **{**ROLES, "order": "sorted"})
+    for options in ({"per_group": False}, {"batch_rows": 100_000, "threads": 2}):
+        got = fastrank_eval.evaluate(table, measures=means, **ROLES, **options)
+        assert got.meta.groups == wanted.meta.groups
+        assert [got.value(m) for m in means] == [wanted.value(m) for m in means]

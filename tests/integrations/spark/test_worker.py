@@ -1,0 +1,56 @@
+"""A partition, without Spark: kernels are compiled once a worker, and kept for others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import pyarrow as pa
+import fastrank_eval as fe
+from fastrank_eval.integrations.spark import worker
+from fastrank_eval.integrations.spark.worker import Task
+
+options = {"group": ["user"], "label": "click", "score": "old", "measures": ["GAUC"]}
+names = ("user", "click", "old")
+task = Task(options, "user", 64, (), 1, names, {}, False, False, fe.__version__)
+worker._partition_number = lambda: 0
+rows = pa.table([[1, 1, 2, 2], [0, 1, 1, 0], [0.1, 0.4, 0.2, 0.3]], names=names)
+for _ in range(3):
+    (reply,) = worker.partition_state(task, iter(rows.to_batches()))
+    told = reply.to_pylist()[0]
+    assert told["fault"] is None and told["rows"] == 4, told
+    print(told["compiled"])
+"""
+
+
+@pytest.mark.slow
+def test_kernels__are_compiled_once_a_worker_and_found_by_the_next(
+    tmp_path: Path, kernel_cache: Path
+) -> None:
+    folder = tmp_path / "kernels"
+    # Kernels of AUC are compiled again, the others are there: all of them take half a minute.
+    shutil.copytree(kernel_cache, folder, ignore=shutil.ignore_patterns("auc._auc-*", "*.tmp.*"))
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    compiled = [
+        [
+            int(line)
+            for line in subprocess.run(
+                [sys.executable, "-c", SCRIPT],
+                env=environment,
+                cwd=Path(__file__).parents[3],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=300,
+            ).stdout.split()
+        ]
+        for _ in range(2)
+    ]
+    assert compiled[0][0] > 0
+    assert compiled == [[compiled[0][0], 0, 0], [0, 0, 0]]

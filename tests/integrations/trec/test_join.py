@@ -1,0 +1,258 @@
+"""A run beside its judgements: every pair once, matched by key, and evaluated as trec_eval does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrank_eval as fe
+from fastrank_eval import ArgumentError, SourceError
+from fastrank_eval.integrations.trec.pairs import PairIndex, PairTable, drop_duplicates
+from fastrank_eval.trec import Joined, join, read_qrels, read_run
+from tests.reference_columns import EXACT
+
+pytestmark = pytest.mark.kernels
+
+OPTIONS = {
+    "group": "query",
+    "item": "doc",
+    "label": "grade",
+    "unretrieved": "allow",
+    "unjudged": "allow",
+}
+Dicts = dict[str, dict[str, float]]
+
+
+def rows(table: pa.Table) -> list[tuple]:
+    return list(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
+
+
+def joined_plainly(runs: dict[str, Dicts], qrels: Dicts, complete: bool) -> list[tuple]:
+    """The oracle: dicts of dicts, looked up one by one."""
+    queries = list(dict.fromkeys(query for run in runs.values() for query in run if run[query]))
+    judged = [query for query in qrels if qrels[query]]
+    queries = [query for query in queries if query in judged]
+    if complete:
+        queries += [query for query in judged if not any(run.get(query) for run in runs.values())]
+    found = []
+    for query in queries:
+        lists = [run.get(query, {}) for run in runs.values()]
+        grades = qrels[query]
+        found += [
+            (query, doc, *(docs.get(doc) for docs in lists), grades.get(doc))
+            for doc in dict.fromkeys(doc for docs in [*lists, grades] for doc in docs)
+        ]
+    return found
+
+
+NUMBERS = st.integers(-2, 3)
+IDS = st.sampled_from(["1", "2", "10", "é", "1 "])
+DICTS = st.dictionaries(IDS, st.dictionaries(IDS, NUMBERS, max_size=5), max_size=5)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(DICTS, DICTS, st.booleans())
+def test_join__of_a_run__holds_each_pair_once_in_order(run, qrels, complete):
+    found = join(run or b"", qrels, complete=complete)
+    assert rows(found.table) == joined_plainly({"score": run}, qrels, complete)
+    asked = {query for query in run if run[query]}
+    judged = {query for query in qrels if qrels[query]}
+    assert found.scores == ("score",)
+    assert found.queries == len(judged if complete else asked & judged)
+    assert found.only_in_run == len(asked - judged)
+    assert found.only_in_qrels == len(judged - asked)
+    assert found.unanswered == {"score": len(judged - asked) * complete}
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(DICTS, min_size=2, max_size=3), DICTS, st.booleans())
+def test_join__of_several_runs__gives_each_a_column(runs, qrels, complete):
+    named = {f"run {i}": run for i, run in enumerate(runs)}
+    found = join(
+        {name: read_run(run) for name, run in named.items()}, read_qrels(qrels), complete=complete
+    )
+    expected = joined_plainly(named, qrels, complete)
+    # Only the order of documents that the first run lacks and a later one has is by the runs.
+    assert sorted(rows(found.table), key=repr) == sorted(expected, key=repr)
+    assert [query for query, *_ in rows(found.table)] == [query for query, *_ in expected]
+    assert found.scores == tuple(named)
+    queries = {query for query, *_ in expected}
+    assert found.unanswered == {
+        name: sum(not run.get(query) for query in queries) for name, run in named.items()
+    }
+
+
+def test_join__of_scattered_lines__makes_queries_contiguous_and_keeps_their_order():
+    run = b"2 Q0 c 1 1 t\n1 Q0 b 1 5 t\n2 Q0 a 1 9 t\n1 Q0 a 1 7 t\n"
+    table = join(run, b"1 0 z 1\n2 0 a 1\n1 0 a 2\n").table
+    assert rows(table) == [
+        ("2", "c", 1.0, None),
+        ("2", "a", 9.0, 1),
+        ("1", "b", 5.0, None),
+        ("1", "a", 7.0, 2),
+        ("1", "z", None, 1),
+    ]
+    assert [str(kind) for kind in table.schema.types] == ["string", "string", "double", "int64"]
+
+
+def test_join__compares_ids_as_text__whatever_their_type():
+    qrels = pa.table({"query": [1, 1], "doc": ["a", "01"], "grade": [1, 1]})
+    found = join(b"01 Q0 a 1 1 t\n1 Q0 1 1 1 t\n1 Q0 a 1 1 t\n", qrels)
+    assert rows(found.table) == [("1", "1", 1.0, None), ("1", "a", 1.0, 1), ("1", "01", None, 1)]
+    assert (found.queries, found.only_in_run) == (1, 1)
+
+
+def test_join__pairs_that_read_alike_when_run_together__are_told_apart():
+    found = join({"1": {"23": 1.0}, "12": {"3": 2.0}}, {"12": {"3": 1}, "1": {"3": 1}})
+    assert rows(found.table) == [("1", "23", 1.0, None), ("1", "3", None, 1), ("12", "3", 2.0, 1)]
+
+
+def test_join__grades_that_are_no_integers__stay():
+    assert rows(join({"1": {"a": 1.0}}, b"1 0 a 0.5\n").table) == [("1", "a", 1.0, 0.5)]
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_join__of_nothing__has_its_columns(complete):
+    found = join(b"", b"", complete=complete)
+    assert found.table.column_names == ["query", "doc", "score", "grade"]
+    assert found == Joined(found.table, ("score",), 0, 0, 0, {"score": 0})
+    assert rows(join(b"", b"1 0 a 1\n").table) == []
+
+
+def test_join__a_table_or_a_dict_of_columns__is_one_run():
+    columns = {"query": ["1"], "doc": ["a"], "score": [1.0]}
+    for run in (pa.table(columns), {name: np.array(column) for name, column in columns.items()}):
+        assert rows(join(run, {"1": {"a": 1}}).table) == [("1", "a", 1.0, 1)]
+
+
+def test_join__names_of_runs__must_be_free():
+    with pytest.raises(ArgumentError, match="cannot be called 'grade'"):
+        join({"grade": b"1 Q0 a 1 1 t\n"}, b"")
+    with pytest.raises(ArgumentError, match="No run is given"):
+        join({}, b"")
+
+
+def test_join__of_a_table_with_a_pair_twice__is_an_error():
+    twice = pa.table({"query": ["1", "1"], "doc": ["a", "a"], "score": [1.0, 2.0]})
+    with pytest.raises(SourceError, match="Query '1' has document 'a' twice"):
+        join(twice, b"1 0 a 1\n")
+
+
+def test_join__of_more_rows_than_a_batch__keeps_them_all(monkeypatch):
+    monkeypatch.setattr("fastrank_eval.integrations.trec.join._BATCH_ROWS", 3)
+    run = {str(query): {f"d{i}": float(-i) for i in range(4)} for query in range(5)}
+    qrels = {str(query): {"d1": 1, "x": 1} for query in range(5)}
+    found = join(run, qrels)
+    assert rows(found.table) == joined_plainly({"score": run}, qrels, complete=False)
+    assert found.table["doc"].num_chunks > 1
+
+
+# ---- whatever the hash ---------------------------------------------------------------------------
+
+
+def keyed(pairs: list[tuple[str, str]]) -> PairTable:
+    queries, docs = zip(*pairs, strict=True)
+    table = pa.table({"query": queries, "doc": docs, "score": np.arange(float(len(pairs)))})
+    return PairTable(table, "score", [(np.zeros(len(pairs), np.uint64), np.zeros(1, np.int64))])
+
+
+PAIRS = [("1", "23"), ("12", "3"), ("1", "2"), ("1", ""), ("12", "23"), ("1", "é")]
+
+
+def test_find__where_all_hashes_are_equal__compares_pairs():
+    queries = ["1", "12"]
+    codes = np.array([queries.index(query) for query, _ in PAIRS], np.int32)
+    docs = pa.array([doc for _, doc in PAIRS], pa.large_string())
+    asked = [*PAIRS[::-1], ("3", "2"), ("1", "231"), ("1", "22")]
+    wanted = [queries.index(query) if query in queries else -1 for query, _ in asked]
+    numbers, doc = np.array(wanted, np.int32), pa.array([doc for _, doc in asked])
+    pairs = PairIndex(codes, 3, docs, np.zeros(len(PAIRS), np.uint64))
+    found = pairs.find(numbers, doc, np.zeros(len(asked), np.uint64))
+    assert found.tolist() == [5, 4, 3, 2, 1, 0, -1, -1, -1]
+    # Slices that do not begin at their buffers.
+    found = pairs.find(numbers[2:5], doc.slice(2, 3), np.zeros(3, np.uint64))
+    assert found.tolist() == [3, 2, 1]
+    nobody = pairs.find(np.full(2, 2, np.int32), doc[:2], np.zeros(2, np.uint64))
+    assert nobody.tolist() == [-1, -1], "a query without a pair"
+
+
+def test_repeats__where_all_hashes_are_equal__are_equal_pairs_only():
+    unique = keyed(PAIRS)
+    assert drop_duplicates(unique, "error", lambda one, other: "") is unique
+    twice = keyed([*PAIRS, ("12", "3")])
+    kept = drop_duplicates(twice, "last", lambda one, other: "").table
+    assert kept["score"].to_pylist() == [0.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    with pytest.raises(SourceError, match="'12' has document '3' twice: 1 and 6"):
+        drop_duplicates(twice, "error", lambda one, other: f"{one} and {other}")
+
+
+# ---- evaluated -----------------------------------------------------------------------------------
+
+MEASURES = {
+    "AP": "te_l1_map",
+    "nDCG(gain='linear')": "te_l1_ndcg",
+    "nDCG(gain='linear')@10": "te_l1_ndcg_cut_10",
+    "P@10": "te_l1_P_10",
+    "RR": "te_l1_recip_rank",
+    "R@100": "te_l1_recall_100",
+}
+
+
+def test_trec_eval_files__joined_and_evaluated__are_trec_evals_values(shared_data: Path):
+    folder = shared_data / "trec_eval"
+    found = join(folder / "results.test", folder / "qrels.test")
+    result = fe.evaluate(
+        found.table, **OPTIONS, score="score", ties="item", order="grouped", measures=list(MEASURES)
+    )
+    expected = pq.read_table(folder / "trec_eval_results_test.expected_per_query.parquet")
+    assert result.per_group["query"].to_pylist() == [str(q) for q in expected["query"].to_pylist()]
+    for ours, theirs in MEASURES.items():
+        np.testing.assert_allclose(result[ours], expected[theirs].to_numpy(), rtol=EXACT)
+    assert (found.queries, found.only_in_run, found.only_in_qrels) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["adhoc_351_450_bm25", "web2011"])
+def test_trec_runs__joined_and_evaluated__are_trec_evals_values(shared_data: Path, name):
+    folder = shared_data / "trec_runs"
+    run = pq.read_table(folder / f"{name}.run.parquet")
+    # trec_eval 9, which computed the values, holds scores as float32.
+    single = run["score"].cast(pa.float32(), safe=False)
+    run = run.set_column(run.column_names.index("score"), "score", single)
+    qrels = read_qrels(folder / f"{name}.qrels.parquet", grade="rel")
+    found = join(run, qrels)
+    result = fe.evaluate(
+        found.table,
+        **OPTIONS,
+        score="score",
+        ties="item",
+        undefined="zero",
+        measures=list(MEASURES),
+    )
+    expected = pq.read_table(folder / f"{name}.expected_per_query.parquet")
+    where = {str(query): row for row, query in enumerate(expected["query"].to_pylist())}
+    expected = expected.take([where[query] for query in result.per_group["query"].to_pylist()])
+    assert found.queries == len(where)
+    for ours, theirs in MEASURES.items():
+        np.testing.assert_allclose(
+            np.nan_to_num(result[ours]), expected[theirs].to_numpy(), rtol=EXACT, atol=EXACT
+        )
+
+
+def test_several_runs__evaluated__have_the_values_of_each_by_itself():
+    qrels = {"1": {"a": 1, "b": 0, "z": 2}, "2": {"c": 1}}
+    runs = {
+        "one": {"1": {"a": 3.0, "u": 2.0, "b": 1.0}, "2": {"x": 2.0, "c": 1.0}},
+        "two": {"1": {"v": 3.0, "z": 2.0, "a": 2.0}, "2": {"c": 1.0}},
+    }
+    measures = ["AP", "nDCG", "P@10", "RR", "ERR"]
+    both = fe.evaluate(join(runs, qrels).table, **OPTIONS, score=list(runs), measures=measures)
+    for name, run in runs.items():
+        alone = fe.evaluate(join(run, qrels).table, **OPTIONS, score="score", measures=measures)
+        for measure in measures:
+            assert both[name, measure].tolist() == alone[measure].tolist(), (name, measure)

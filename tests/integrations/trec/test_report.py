@@ -1,0 +1,359 @@
+"""What trec_eval prints, line for line, and the options it takes."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from pyarrow import parquet
+
+from fastrank_eval import ArgumentError
+from fastrank_eval.apps.cli.main import cli
+from fastrank_eval.integrations.trec.report import report_lines
+from fastrank_eval.trec import read_qrels, read_run, trec_report
+
+pytestmark = pytest.mark.kernels
+
+RUN = b"""q2 Q0 d1 1 0.5 ours
+q2 Q0 d2 2 0.5 ours
+q2 Q0 d3 3 0.25 ours
+q10 Q0 d1 1 3 ours
+q10 Q0 d4 2 2 ours
+q10 Q0 d9 3 1 ours
+q10 Q0 d2 4 0 ours
+q7 Q0 d1 1 1 ours
+"""
+QRELS = b"""q2 0 d1 1
+q2 0 d2 0
+q10 0 d2 2
+q10 0 d4 12
+q10 0 d5 1
+q10 0 d1 -1
+q3 0 d1 1
+"""
+
+
+def report(run: bytes = RUN, qrels: bytes = QRELS, **options):
+    return trec_report(read_run(run), read_qrels(qrels), **{"version": 9, **options})
+
+
+def summary(**options) -> dict[str, object]:
+    return report(**options).to_dict()["queries"]["all"]
+
+
+# ---- trec_eval's own outputs ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version,suffix", [(10, ""), (9, ".v9.0.4")])
+@pytest.mark.parametrize(
+    "arguments,name",
+    [((), "out.test"), (("-m", "all_trec"), "out.test.a"), (("-qm", "all_trec"), "out.test.aq")],
+)
+def test_its_own_test__comes_out_identical(shared_data, version, suffix, arguments, name):
+    folder = shared_data / "trec_eval"
+    files = [str(folder / "qrels.test"), str(folder / "results.test")]
+    outcome = run_trec(*arguments, "--as", str(version), *files)
+    assert outcome.stdout == (folder / f"{name}{suffix}").read_text()
+
+
+# ---- queries -------------------------------------------------------------------------------------
+
+
+def test_queries__of_both_files__in_order_of_their_bytes():
+    found = report(measures=["num_q", "num_ret", "map"])
+    assert found.queries == ("q10", "q2")
+    assert summary(measures=["num_q", "num_ret"]) == {"num_q": 2, "num_ret": 7}
+
+
+def test_judged_query_that_the_run_lacks():
+    with pytest.raises(ArgumentError, match="lacks 1 judged queries, which trec_eval 10 refuses"):
+        report(version=10)
+    ten = report(version=10, complete=True, measures=["num_q", "map"])
+    assert ten.queries == ("q10", "q2", "q3"), "version 10 prints it"
+    nine = report(complete=True, measures=["num_q", "map"])
+    assert nine.queries == ("q10", "q2"), "version 9 counts it only"
+    assert ten.summary == nine.summary
+    assert nine.summary[0] == 3
+    assert nine.summary[1] == pytest.approx(report(measures=["map"]).summary[0] * 2 / 3)
+
+
+def test_no_query_in_common__is_an_error():
+    with pytest.raises(ArgumentError, match="no query has both"):
+        report(qrels=b"q99 0 d1 1")
+
+
+# ---- documents -----------------------------------------------------------------------------------
+
+
+def test_tied_documents__rank_by_id_descending():
+    found = report(measures=["relstring.2", "recip_rank"])
+    assert found.by_query[found.queries.index("q2")] == (0.5, "'01'")
+
+
+def test_relstring__a_sign_for_each_kind_of_grade():
+    qrels = b"q 0 a 0\nq 0 b 9\nq 0 c 10\nq 0 d -1\nq 0 e -2\nq 0 f -3\n"
+    run = b"".join(b"q Q0 %c 0 %d t\n" % (name, -i) for i, name in enumerate(b"abcdefg"))
+    (values,) = report(run, qrels, measures=["relstring"]).by_query
+    assert values == ("'09>...-'",), "a negative grade: in the pool, and not judged"
+    text = report(run, qrels, measures=["relstring.3", "map"]).to_text(single=True)
+    assert "relstring_3           \tq\t'09>'\n" in text
+    assert text.count("relstring") == 1
+    assert [line.name for line in report_lines(["relstring.10"])] == ["relstring_10"]
+
+
+def test_level__is_the_least_relevant_grade():
+    for level, wanted in ((1, 4), (2, 2), (12, 1), (13, 0)):
+        assert summary(measures=["num_rel"], level=level) == {"num_rel": wanted}
+    assert summary(measures=["ndcg"], level=2) == summary(measures=["ndcg"])
+    for level in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ArgumentError, match=f"-l {level:g}: .* above 0"):
+            summary(level=level)
+
+
+def test_level__rndcg_of_a_query_without_a_document_of_that_level_is_0():
+    run, qrels = b"q Q0 c 1 3 t\nq Q0 b 2 2 t\nq Q0 a 3 1 t\n", b"q 0 a 1\nq 0 b 1\nq 0 c 0\n"
+    found = report(run, qrels, measures=["Rndcg"], level=2)
+    assert found.to_text(single=True) == "".join(
+        f"Rndcg                 \t{query}\t0.0000\n" for query in ("q", "all")
+    )
+    assert report(run, qrels, measures=["Rndcg"]).summary[0] == pytest.approx(0.38685281)
+    graded = qrels.replace(b"a 1", b"a 2")
+    assert report(run, graded, measures=["Rndcg"], level=2).summary[0] > 0
+
+
+def test_most__cuts_every_list_first():
+    cut = summary(measures=["num_ret", "num_rel", "num_rel_ret", "map", "set_P"], most=2)
+    first_two = b"".join(
+        line for line in RUN.splitlines(keepends=True) if line.split()[2] in (b"d1", b"d2", b"d4")
+    ).replace(b"q10 Q0 d2 4 0 ours\n", b"")
+    assert cut == summary(
+        run=first_two, measures=["num_ret", "num_rel", "num_rel_ret", "map", "set_P"]
+    )
+    assert cut["num_ret"] == 4
+    found = report(measures=["relstring"], most=1)
+    assert dict(zip(found.queries, found.by_query, strict=True)) == {
+        "q10": ("'.'",),
+        "q2": ("'0'",),
+    }
+    with pytest.raises(ArgumentError, match="-M 0"):
+        report(most=0)
+
+
+def test_judged_only__leaves_out_the_others():
+    assert summary(measures=["num_ret"], judged_only=True) == {"num_ret": 4}
+    found = report(measures=["relstring", "recip_rank"], judged_only=True)
+    assert found.by_query == ((1.0, "'>2'"), (0.5, "'01'")), "d1 of q10 has a negative grade"
+    ten = report(measures=["unj.5"], version=10, complete=True, judged_only=True)
+    assert ten.summary == (0.0,)
+
+
+def test_judged_only__among_the_first_documents():
+    run = b"q Q0 a 0 9 t\nq Q0 b 0 8 t\nq Q0 c 0 7 t\nq Q0 d 0 6 t\n"
+    qrels = b"q 0 b 0\nq 0 d 1\n"
+    for most, wanted in ((1, "''"), (2, "'0'"), (3, "'0'"), (4, "'01'")):
+        found = report(run, qrels, measures=["relstring"], judged_only=True, most=most)
+        assert found.by_query == ((wanted,),)
+        assert found.queries == ("q",), "it was answered, though nothing of it is left"
+
+
+def test_run_of_several_tags__is_called_as_its_last_line():
+    assert summary(run=RUN + b"q2 Q0 d9 4 0 other\n", measures=["runid"]) == {"runid": "other"}
+
+
+# ---- measures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "requests,wanted",
+    [
+        (["P.10,5,5", "map"], ["map", "P_5", "P_10"]),
+        (["P.7", "P.3"], ["P_7"]),
+        (["P.7", "P"], ["P_7"]),
+        (["P.30,7", "official"], ["map", "P_7", "P_30"]),
+    ],
+)
+def test_measures__in_the_order_of_trec_eval_and_as_first_given(requests, wanted):
+    names = [line.name for line in report_lines(requests)]
+    assert [name for name in names if name == "map" or name.startswith("P_")] == wanted
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("version,lines", [(9, 93), (10, 98)])
+def test_all_trec__has_a_line_for_each_of_its_own(version, lines):
+    found = report_lines(["all_trec"], version)
+    assert len([line for line in found if line.summary]) == lines + 1
+    assert len({line.name for line in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    "request_,said",
+    [
+        ("mapp", r"no measure 'mapp'\. Did you mean 'map'"),
+        ("P.x", r"'P\.x': parameters are whole numbers"),
+        ("P.0", "whole numbers of at least 1"),
+        ("P.", "whole numbers"),
+        ("map.5", "takes no parameters"),
+        ("iprec_at_recall.-1", "parameters are numbers"),
+        ("", "no measure ''"),
+        ("relstring.5,10", "has one length"),
+        ("set_F.x", r"one number, what recall is worth, as in 'set_F\.2\.0'"),
+        ("utility.1,-1,0,1", "four numbers, the last of them 0"),
+        ("utility.1", "four numbers"),
+        ("rbp.0.8", r"a persistence between 0 and 1, as in 'rbp\.p=0\.8'"),
+        ("rbp_resid.p=1", "a persistence"),
+        ("P.5x", "whole numbers of at least 1"),
+        ("P.0.9", "whole numbers of at least 1"),
+        ("11pt_avg..5,.25", r"must be ascending recall levels from 0 to 1, as in '11pt_avg\.\.25"),
+        ("11pt_avg.1.5", "recall levels from 0 to 1"),
+        ("11pt_avg.", "recall levels"),
+        ("ndcg.1", r"must be gains of at least 0, each of one grade .* as in 'ndcg\.1=3,2=9'"),
+        ("ndcg.1=3,1=4", "each of one grade"),
+        ("ndcg.x=3", "each of one grade"),
+        ("G.1=-1", "gains of at least 0"),
+        ("Rndcg.0=1", "grade above 0"),
+        ("ndcg_rel.1=inf", "gains of at least 0"),
+    ],
+)
+def test_measure__nonsense_is_refused(request_, said):
+    with pytest.raises(ArgumentError, match=said):
+        report_lines([request_])
+    with pytest.raises(ArgumentError, match="trec_eval 9 has no measure 'rbp'"):
+        report_lines(["rbp"], 9)
+
+
+def test_parameters__name_their_lines_as_trec_eval_does():
+    names = [line.name for line in report_lines(["iprec_at_recall.0.5,.75", "Rprec_mult.2"])]
+    assert names == ["iprec_at_recall_0.50", "iprec_at_recall_0.75", "Rprec_mult_2.00"]
+    (level,) = report_lines(["iprec_at_recall.0.125"])
+    assert (level.name, str(*level.measures)) == ("iprec_at_recall_0.12", "IPrec(recall=0.125)")
+
+
+@pytest.mark.parametrize(
+    "request_,name,ours",
+    [
+        ("set_F.2.0", "set_F_2.0", "F(alpha=0.3333333333333333)"),
+        ("set_F.1", "set_F_1", "F(alpha=0.5)"),
+        ("utility.2,-1,-0.5,0", "utility_2,-1,-0.5,0", "Utility(rel_ret=2, rel_missed=-0.5)"),
+        ("rbp.p=0.8", "rbp_p=0.8", "RBP"),
+        ("rbp_resid.p=0.5", "rbp_resid_p=0.5", "RBPres(p=0.5, tail='if_unjudged')"),
+    ],
+)
+def test_parameters__of_one_line__stand_in_its_name_as_given(request_, name, ours):
+    (line,) = report_lines([request_, request_.partition(".")[0]])
+    assert (line.name, str(*line.measures)) == (name, ours)
+
+
+@pytest.mark.parametrize(
+    "request_,names",
+    [
+        ("11pt_avg..25,.5,.75", ["11pt_avg_.25,.5,.75"]),
+        ("ndcg.1=3,2=9,4=4.5", ["ndcg_1=3,2=9,4=4.5"]),
+        ("ndcg_cut.10,20,23.4", ["ndcg_cut_10", "ndcg_cut_20", "ndcg_cut_23"]),
+    ],
+)
+def test_parameters__of_its_sample_outputs__are_taken(request_, names):
+    assert [line.name for line in report_lines([request_])] == names
+
+
+@pytest.mark.parametrize("root", ["ndcg", "ndcg_rel", "Rndcg", "G"])
+def test_gains__of_some_grades__the_others_gain_their_grade(root):
+    run = {"q": {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0, "e": 0.5}}
+    qrels = {"q": {"a": 1, "b": 5, "c": 2, "d": 0, "e": -1, "f": 3}}
+    gained = {"q": {"a": 3, "b": 5, "c": 9, "d": 0, "e": -1, "f": 3}}
+    found = trec_report(run, qrels, measures=[f"{root}.1=3,2=9,7=0.5"])
+    assert found.to_dict()["queries"]["all"] == {
+        f"{root}_1=3,2=9,7=0.5": trec_report(run, gained, measures=[root]).summary[0]
+    }
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "ours.run").write_bytes(RUN)
+    (tmp_path / "other.run.gz").write_bytes(gzip.compress(RUN.replace(b"ours", b"other")))
+    (tmp_path / "qrels").write_bytes(QRELS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_trec(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["trec", *arguments], catch_exceptions=False)
+
+
+def test_command__several_runs_one_by_one(folder):
+    outcome = run_trec(
+        "--as", "9", "-m", "runid", "-m", "num_ret", "qrels", "ours.run", "other.run.gz"
+    )
+    assert outcome.stdout.splitlines() == [
+        "runid                 \tall\tours",
+        "num_ret               \tall\t7",
+        "runid                 \tall\tother",
+        "num_ret               \tall\t7",
+    ]
+
+
+def test_command__single_queries_with_and_without_the_summary(folder):
+    both = run_trec("--as", "9", "-q", "-m", "map", "qrels", "ours.run").stdout.splitlines()
+    assert [line.split("\t")[1] for line in both] == ["q10", "q2", "all"]
+    alone = run_trec("--as", "9", "-n", "-m", "map", "qrels", "ours.run").stdout.splitlines()
+    assert alone == both[:2]
+
+
+def test_command__columns_and_programs(folder):
+    parquet.write_table(read_run(RUN), "ours.parquet")
+    parquet.write_table(read_qrels(QRELS), "qrels.parquet")
+    arguments = ("--as", "9", "-q", "-m", "all_trec")
+    text = run_trec(*arguments, "qrels", "ours.run").stdout
+    assert run_trec(*arguments, "qrels.parquet", "ours.parquet").stdout == text
+    told = json.loads(run_trec(*arguments, "-f", "json", "qrels", "ours.run").stdout)
+    sheet = run_trec(
+        *arguments, "-f", "csv", "qrels", "ours.run", "other.run.gz"
+    ).stdout.splitlines()
+    assert sheet[0] == "run,measure,query,value"
+    assert len(sheet) == 1 + 2 * len(text.splitlines())
+    assert told[0]["run"] == "ours"
+    assert told[0]["queries"]["q2"]["recip_rank"] == 0.5
+    assert told[0]["queries"]["all"]["num_ret"] == 7
+
+
+def test_command__duplicates__as_told(folder):
+    (folder / "twice.run").write_bytes(RUN + b"q2 Q0 d3 4 0.75 ours\n")
+    refused = run_trec("--as", "9", "-m", "recip_rank", "qrels", "twice.run")
+    assert refused.exit_code == 2
+    assert "'twice.run', line 3 and line 9" in refused.stderr
+    assert "(--duplicates)" in refused.stderr
+    arguments = ("--as", "9", "-q", "-m", "relstring", "qrels", "twice.run")
+    first, most = (
+        run_trec("--duplicates", which, *arguments).stdout.splitlines()[1]
+        for which in ("first", "max")
+    )
+    assert first.endswith("\tq2\t'01-'")
+    assert most.endswith("\tq2\t'-01'")
+
+
+@pytest.mark.parametrize(
+    "arguments,said",
+    [
+        (("qrels", "ours.run"), "pass -c to count them as 0, or --as 9"),
+        (("-m", "nothing", "qrels", "ours.run"), "no measure 'nothing'"),
+        (("--as", "9", "ours.run", "qrels"), "6 fields where qrels lines have 4"),
+        (("--as", "9", "qrels", "ours.run", "none.run"), "none.run"),
+    ],
+)
+def test_command__refuses_in_one_line(folder, arguments, said):
+    outcome = run_trec(*arguments)
+    assert outcome.exit_code == 2
+    (line,) = outcome.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert said in line
+
+
+def test_dicts__as_pytrec_eval_takes_them():
+    run = read_run({"q": {"a": 1.0, "b": 2.0}})
+    found = trec_report(run, read_qrels({"q": {"a": 1}}), measures=["runid", "map"])
+    assert found.to_dict()["queries"] == {"all": {"runid": "run", "map": 0.5}}
+    assert pa.types.is_string(run["query"].type)

@@ -1,0 +1,83 @@
+"""Keys as words and back, and that words are equal exactly where keys are."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrank_eval.io.keys import MAX_INLINE_BYTES, KeyEncoder
+
+pytestmark = pytest.mark.kernels
+
+INTERVAL = pa.month_day_nano_interval()
+BYTES = st.binary(max_size=12) | st.binary(
+    min_size=MAX_INLINE_BYTES - 2, max_size=MAX_INLINE_BYTES + 4
+)
+KEYS = {
+    "int8": (pa.int8(), st.integers(-128, 127)),
+    "uint64": (pa.uint64(), st.integers(0, 2**64 - 1)),
+    "bool": (pa.bool_(), st.booleans()),
+    "date": (pa.date32(), st.dates()),
+    "timestamp": (pa.timestamp("us"), st.datetimes()),
+    "decimal": (pa.decimal128(38), st.integers(-(10**37), 10**37)),
+    "long decimal": (pa.decimal256(70), st.integers(-(10**69), 10**69)),
+    "interval": (INTERVAL, st.tuples(*[st.integers(-9, 9)] * 3)),
+    "3 bytes": (pa.binary(3), st.binary(min_size=3, max_size=3)),
+    "10 bytes": (pa.binary(10), st.binary(min_size=10, max_size=10)),
+    "no bytes": (pa.binary(0), st.just(b"")),
+    "string": (pa.string(), st.text(max_size=30)),
+    "large string": (pa.large_string(), st.text(max_size=80)),
+    "bytes": (pa.binary(), BYTES),
+    "large bytes": (pa.large_binary(), BYTES),
+    "bytes like fillings": (pa.binary(), st.text("\0\x01\x7f").map(str.encode)),
+}
+
+
+def padded(words: list[np.ndarray], width: int) -> list[tuple[int, ...]]:
+    """Words of each key, filled up with zeros."""
+    rows = zip(*(word.tolist() for word in words), strict=True)
+    return [row + (0,) * (width - len(row)) for row in rows]
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_words__tell_keys_apart_and_turn_back_into_them(kind, data):
+    type_, values = KEYS[kind]
+    keys = pa.array(data.draw(st.lists(values, min_size=2, max_size=20)), type_)
+    cut = data.draw(st.integers(1, len(keys) - 1))
+    column = KeyEncoder("key", type_)
+    # In two stretches, the second of them a slice that does not begin at its buffers.
+    stretches = [keys.slice(0, cut), keys.slice(cut)]
+    words = [[word.copy() for word in column.words(part)] for part in stretches]
+    for part, of_part in zip(stretches, words, strict=True):
+        back = column.keys(of_part)
+        back.validate(full=True)
+        assert back.type == part.type
+        assert back.equals(part)
+    width = max(map(len, words))
+    texts = [row for of_part in words for row in padded(of_part, width)]
+    for (a, left), (b, right) in itertools.combinations(enumerate(texts), 2):
+        assert (left == right) == keys[a].equals(keys[b])
+    if len(words[0]) < width:
+        filled = [*words[0], *[np.zeros(cut, np.int64)] * (width - len(words[0]))]
+        assert column.keys(filled).equals(stretches[0])
+
+
+def test_words__of_one_word_for_keys_that_count_as_integers():
+    integers = [pa.int8(), pa.uint64(), pa.bool_(), pa.date32(), pa.duration("ns"), pa.time32("s")]
+    assert all(KeyEncoder("key", kind).integer for kind in integers)
+    others = [pa.string(), pa.binary(4), pa.decimal128(3), INTERVAL]
+    assert not any(KeyEncoder("key", kind).integer for kind in others)
+
+
+def test_words__of_a_string_at_the_end_of_its_buffer():
+    text = b"abcdefghijk"
+    keys = pa.Array.from_buffers(
+        pa.binary(), 2, [None, pa.py_buffer(np.array([0, 3, 11], np.int32)), pa.py_buffer(text)]
+    )
+    column = KeyEncoder("key", pa.binary())
+    assert column.keys(column.words(keys)).to_pylist() == [b"abc", b"defghijk"]

@@ -1,0 +1,180 @@
+"""What may be opened, how columns are asked for, and standard input."""
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError
+from fastrank_eval.io import open_source, require_columns
+from tests.support.source_files import (
+    COLUMNS,
+    TABLE,
+    failure,
+    read,
+    write_file,
+    write_ipc,
+    write_stream,
+)
+
+pytestmark = pytest.mark.no_kernels
+
+
+@pytest.mark.parametrize("value", [3, None, {1, 2}, object(), 2.5])
+def test_open_source__not_a_source(value: object) -> None:
+    with pytest.raises(SourceError, match="Cannot read rows from"):
+        open_source(value)
+
+
+def test_require_columns__names_role_near_match_and_what_exists() -> None:
+    with pytest.raises(ColumnError) as caught:
+        require_columns(TABLE.schema, ["user", "clik"], role="label", source="a.parquet")
+    assert str(caught.value) == (
+        "label: no column 'clik' in a.parquet. Did you mean 'click'? Columns: user, click, score."
+    )
+
+
+def test_require_columns__long_lists_are_cut() -> None:
+    schema = pa.schema([(f"c{i}", pa.int8()) for i in range(50)])
+    with pytest.raises(ColumnError, match=r"c19, and 30 more\.$"):
+        require_columns(schema, ["missing"])
+
+
+def test_batches__unknown_column_is_reported_at_the_call() -> None:
+    with pytest.raises(ColumnError, match=r"no column 'users' in pyarrow\.Table"):
+        open_source(TABLE).batches(["users"])
+
+
+def test_batches__column_name_that_occurs_twice() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "b", "a"])
+    for given in (table, table.to_batches()[0], table.to_reader()):
+        source = open_source(given)
+        with pytest.raises(ColumnError, match="'a' occurs 2 times"):
+            source.batches(["a"])
+        assert read(source, "b") == {"b": [2]}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv"])
+def test_files__column_name_that_occurs_twice(tmp_path: Path, suffix: str) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], ["a", "b", "a"])
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(table, path)
+    elif suffix == "arrow":
+        write_ipc(path, table)
+    else:
+        pa.csv.write_csv(table, path)
+    source = open_source(path)
+    with pytest.raises(ColumnError, match="'a' occurs 2 times"):
+        source.batches(["a"])
+    assert read(source, "b") == {"b": [2]}
+
+
+def test_format__unknown_or_out_of_place() -> None:
+    with pytest.raises(ArgumentError, match="Did you mean 'parquet'"):
+        open_source("x", format="parket")
+    with pytest.raises(ArgumentError, match="applies to files"):
+        open_source(TABLE, format="csv")
+    with pytest.raises(ArgumentError, match="standard input"):
+        open_source("-", format="parquet")
+
+
+class Piped:
+    def __init__(self, content: bytes, terminal: bool = False) -> None:
+        self.buffer = io.BytesIO(content)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def test_standard_input__arrow_stream_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Piped(write_stream(TABLE)))
+    source = open_source("-")
+    assert source.name == "standard input"
+    assert not source.rereadable
+    assert read(source, "score", "click") == {k: COLUMNS[k] for k in ("score", "click")}
+    with pytest.raises(SourceError, match="only once"):
+        source.batches(["click"])
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 100, 0.5, 0.7, 0.9])
+def test_standard_input__truncated(monkeypatch: pytest.MonkeyPatch, cut: float) -> None:
+    whole = write_stream(TABLE)
+    size = cut if isinstance(cut, int) else int(len(whole) * cut) | 1
+    monkeypatch.setattr(sys, "stdin", Piped(whole[:size]))
+    assert "Cannot read standard input" in failure("-")
+
+
+NO_MARKER = write_stream(pa.table({"x": [1, 2, 4294967295]}), rows=1)[:-8]  # looks like one
+
+
+def test_standard_input__without_its_end_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Piped(NO_MARKER))
+    message = failure("-")
+    assert "Cannot read standard input: the Arrow stream has no end-of-stream marker" in message
+    assert "allow_unfinished=True (--allow-unfinished)" in message
+    monkeypatch.setattr(sys, "stdin", Piped(NO_MARKER))
+    assert read(open_source("-", allow_unfinished=True), "x") == {"x": [1, 2, 4294967295]}
+    monkeypatch.setattr(sys, "stdin", Piped(NO_MARKER[:-3]))  # within a batch: no option for that
+    assert "Cannot read standard input" in failure("-", allow_unfinished=True)
+
+
+@pytest.mark.parametrize("name", ["x.arrow", "x.arrows", "x.arrow.gz"])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_stream_file__without_its_end_marker(tmp_path: Path, name: str, legacy: bool) -> None:
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=legacy)
+    writer = pa.ipc.new_stream(sink, TABLE.schema, options=options)
+    writer.write_table(TABLE)
+    unfinished = sink.getvalue()
+    writer.close()
+    for content in (unfinished, sink.getvalue()):
+        packed = gzip.compress(content) if name.endswith(".gz") else content
+        (tmp_path / name).write_bytes(packed)
+        found = read(open_source(tmp_path, allow_unfinished=True), "score")
+        assert found == {"score": COLUMNS["score"]}
+        if content is unfinished:
+            assert f"{name}': the Arrow stream has no end-of-stream marker" in failure(tmp_path)
+        else:
+            assert read(open_source(tmp_path), "score") == found
+
+
+def test_allow_unfinished__that_is_no_flag() -> None:
+    with pytest.raises(ArgumentError, match="allow_unfinished: must be True or False, got 'yes'"):
+        open_source("-", allow_unfinished="yes")  # type: ignore[arg-type]
+
+
+def test_standard_input__not_an_arrow_stream(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for kind in ("parquet", "csv", "ipc file"):
+        content = write_file(tmp_path / "x", kind).read_bytes()
+        monkeypatch.setattr(sys, "stdin", Piped(content))
+        assert "Pipe in an Arrow IPC stream" in failure("-")
+
+
+def test_standard_input__nothing_piped(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stdin in (None, Piped(b"", terminal=True)):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert "Nothing is piped" in failure("-")
+
+
+def test_stream_behind_another__is_refused_and_not_left_out(tmp_path: Path) -> None:
+    table = pa.table({"g": [1, 1], "l": [0, 1], "s": [0.1, 0.2]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    once = sink.getvalue().to_pybytes()
+    for name, behind in (("two", once), ("odd", b"garbage")):
+        (tmp_path / f"{name}.arrows").write_bytes(once + behind)
+        with pytest.raises(fe.SourceError, match="bytes follow the end-of-stream marker"):
+            fe.evaluate(
+                str(tmp_path / f"{name}.arrows"), group="g", label="l", score="s", measures="AUC"
+            )

@@ -1,0 +1,226 @@
+"""Tables, readers, datasets, frames and arrays give the same rows, or a clear error."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.dataset
+import pytest
+
+from fastrank_eval._lib.errors import ColumnError, SourceError
+from fastrank_eval.io import open_source
+from tests.support.source_files import COLUMNS, TABLE, read, write_parquet
+
+pytestmark = pytest.mark.no_kernels
+
+
+class OneArray:
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return pa.record_batch(COLUMNS).__arrow_c_array__(requested_schema)
+
+
+class OneStream:
+    """A stream that is no container: what it gave is gone."""
+
+    def __init__(self) -> None:
+        self.reader = TABLE.to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self.reader.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "make,rows,rereadable",
+    [
+        (lambda: TABLE, 4, True),
+        (lambda: pa.record_batch(COLUMNS), 4, True),
+        (lambda: TABLE.to_reader(max_chunksize=3), None, False),
+        (lambda: pa.dataset.dataset(TABLE), None, True),
+        (lambda: pa.dataset.dataset(TABLE).filter(pa.compute.field("user") > 0), None, True),
+        (lambda: pd.DataFrame(COLUMNS), None, True),
+        (lambda: pl.DataFrame(COLUMNS), None, True),
+        (lambda: duckdb.from_arrow(TABLE), None, True),
+        (lambda: duckdb.from_arrow(TABLE).to_arrow_reader(), None, False),
+        (OneArray, 4, True),
+        (OneStream, None, False),
+        (lambda: {name: np.array(values) for name, values in COLUMNS.items()}, 4, True),
+        (lambda: COLUMNS, 4, True),
+        (lambda: {name: pd.Series(values) for name, values in COLUMNS.items()}, 4, True),
+        (lambda: {name: pl.Series(values) for name, values in COLUMNS.items()}, 4, True),
+    ],
+)
+def test_open_source__object_in_memory(
+    make: Callable[[], object], rows: int | None, rereadable: bool
+) -> None:
+    source = open_source(make())
+    assert source.schema.names == list(COLUMNS)
+    assert source.rows == rows
+    assert source.rereadable is rereadable
+    assert read(source, "score", "user") == {
+        "score": COLUMNS["score"],
+        "user": COLUMNS["user"],
+    }
+    if rereadable:
+        assert read(source, "click") == {"click": COLUMNS["click"]}
+    else:
+        with pytest.raises(SourceError, match="only once"):
+            source.batches(["click"])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_open_source__strings_of_the_real_libraries(library: str) -> None:
+    data = {"user": ["u1", "u1", "é"], "score": [1.0, 2.0, 3.0]}
+    make: dict[str, Callable[[], object]] = {
+        "pandas": lambda: pd.DataFrame(data),
+        "polars": lambda: pl.DataFrame(data),
+        "duckdb": lambda: duckdb.from_arrow(pa.table(data)),
+    }
+    source = open_source(make[library]())
+    assert source.name.startswith(library)
+    assert read(source, "user") == {"user": data["user"]}
+
+
+def test_table__chunks_come_as_they_are_without_copy_or_empty_ones() -> None:
+    chunks = [pa.array([1.0, 2.0, 3.0]), pa.array([], pa.float64()), pa.array([4.0])]
+    table = pa.table({"a": pa.chunked_array(chunks), "b": pa.chunked_array(chunks)})
+    batches = list(open_source(table).batches(["b"]))
+    assert [batch.num_rows for batch in batches] == [3, 1]
+    assert batches[0].column(0).buffers()[1].address == chunks[0].buffers()[1].address
+
+
+def test_reader__of_zero_rows_gives_no_batch() -> None:
+    reader = pa.RecordBatchReader.from_batches(TABLE.schema, [TABLE.schema.empty_table()][:0])
+    assert list(open_source(reader).batches(["user"])) == []
+
+
+def test_reader__error_of_its_producer_keeps_its_cause() -> None:
+    def produce() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch(COLUMNS)
+        raise OSError("socket closed")
+
+    source = open_source(pa.RecordBatchReader.from_batches(TABLE.schema, produce()))
+    batches = source.batches(["user"])
+    next(batches)
+    with pytest.raises(SourceError, match=r"RecordBatchReader.*socket closed") as caught:
+        next(batches)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_stream_object__export_that_fails_is_named() -> None:
+    with pytest.raises(SourceError, match=r"pandas\.DataFrame"):
+        open_source(pd.DataFrame({"x": [1, "a", b"c"]}))
+    with pytest.raises(SourceError, match=r"polars\.Series"):
+        open_source(pl.Series([1, 2]))
+
+
+def test_duckdb__failure_while_reading_is_a_source_error() -> None:
+    relation = duckdb.sql("select case when range < 5000 then 1 else error('bad row') end as x "
+                          "from range(10000)")  # fmt: skip
+    with pytest.raises(SourceError, match="bad row"):
+        list(open_source(relation).batches(["x"]))
+
+
+def test_mapping__contiguous_numbers_are_wrapped_not_copied() -> None:
+    score = np.array([0.5, 0.25])
+    [batch] = open_source({"score": score, "user": np.array([1, 2], np.int32)}).batches(["score"])
+    assert batch.column(0).buffers()[1].address == score.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "array,values",
+    [
+        (np.arange(6)[::2], [0, 2, 4]),
+        (np.arange(6)[::-2], [5, 3, 1]),
+        (np.arange(6.0).reshape(3, 2)[:, 1], [1.0, 3.0, 5.0]),
+        (np.array([1, 2, 3], ">i4"), [1, 2, 3]),
+        (np.array([1.5, np.inf, -0.0], np.float16), [1.5, np.inf, -0.0]),
+        (np.array([True, False, True]), [True, False, True]),
+        (np.array(["a", "bc", ""]), ["a", "bc", ""]),
+        (np.array([b"a", b"bc", b"d"]), [b"a", b"bc", b"d"]),
+        (np.array(["a", None, "c"], object), ["a", None, "c"]),
+        (np.ma.array([1, 2, 3], mask=[False, True, False]), [1, None, 3]),
+        (pa.chunked_array([[1], [2, 3]]), [1, 2, 3]),
+        ([1, None, 3], [1, None, 3]),
+    ],
+)
+def test_mapping__array_kinds(array: Any, values: list[Any]) -> None:
+    assert read(open_source({"x": array}), "x") == {"x": values}
+
+
+def test_mapping__nan_stays_nan() -> None:
+    [batch] = open_source({"x": np.array([np.nan, 1.0])}).batches(["x"])
+    assert batch.column(0).null_count == 0
+
+
+@pytest.mark.parametrize(
+    "arrays,message",
+    [
+        ({"a": np.arange(3), "b": np.arange(2)}, "Column 'b' has 2 rows, but column 'a' has 3"),
+        ({"a": np.zeros((2, 2))}, r"Column 'a' has shape \(2, 2\)"),
+        ({"a": np.array(1)}, r"Column 'a' has shape \(\)"),
+        ({"a": np.array([1j])}, "Column 'a' .*complex128"),
+        ({"a": np.array([1, "x"], object)}, "Column 'a' .*object"),
+        ({"a": 5}, "Column 'a' is int"),
+        ({"a": "text"}, "Column 'a' is str"),
+        ({3: np.arange(3)}, "Column name 3 is int"),
+    ],
+)
+def test_mapping__bad_array_is_named(arrays: dict[Any, Any], message: str) -> None:
+    with pytest.raises(ColumnError, match=message):
+        open_source(arrays)
+
+
+def test_mapping__empty() -> None:
+    with pytest.raises(SourceError, match="no column"):
+        open_source({})
+
+
+def test_dataset__names_the_file_that_fails(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a" / "part-0.parquet", [1])
+    path = write_parquet(tmp_path / "a" / "part-1.parquet", [2])
+    dataset = pa.dataset.dataset(tmp_path / "a")
+    assert read(open_source(dataset), "x") == {"x": [1, 2]}
+    path.write_bytes(path.read_bytes()[:10])
+    with pytest.raises(SourceError, match=r"part-1\.parquet"):
+        read(open_source(dataset), "x")
+
+
+def test_dataset__partition_columns_in_order(tmp_path: Path) -> None:
+    for day in (2, 1):
+        write_parquet(tmp_path / f"day={day}" / "x.parquet", [day * 10])
+    dataset = pa.dataset.dataset(tmp_path, partitioning="hive")
+    assert read(open_source(dataset), "x", "day") == {"x": [10, 20], "day": [1, 2]}
+
+
+def test_batches__a_list_is_read_again_and_an_iterator_once() -> None:
+    table = pa.table({"user": [1, 1, 2], "click": [0, 1, 1]})
+    batches = table.to_batches(max_chunksize=2)
+    listed, once = open_source([*batches, table]), open_source(iter([table.slice(0, 0), *batches]))
+    for source, rows in ((listed, 6), (once, 3)):
+        assert sum(batch.num_rows for batch in source.batches(["click"])) == rows
+    assert sum(batch.num_rows for batch in listed.batches(["user"])) == 6
+    with pytest.raises(SourceError, match="can be read only once and was read before"):
+        once.batches(["user"])
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (iter([]), "yields no batch, so its columns are not known"),
+        (iter(["a.parquet"]), "yields str: pass RecordBatches or Tables"),
+        ([pa.table({"user": [1]}), 3], "yields int"),
+        (
+            [pa.table({"user": [1]}), pa.table({"user": ["a"]})],
+            r"a batch has the columns user \(string\), and the first one user \(int64\)",
+        ),
+    ],
+)
+def test_batches__that_do_not_fit__are_refused(given: object, told: str) -> None:
+    with pytest.raises(SourceError, match=told):
+        list(open_source(given).batches(["user"]))

@@ -1,0 +1,142 @@
+"""Group and item columns of CSV and TSV files are text, exactly as written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, MergeError, SourceError
+from fastrank_eval.trec import read_run
+
+USERS = ["007", "7", " 7", "7.0", "1", "true", "0x10", "16", "TRUE", "1e1", "10", "2026-11-19"]
+ASKED: dict[str, Any] = {
+    "group": "user", "label": "click", "score": "pctr", "measures": "GAUC", "threads": 1
+}  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two rows of each user."""
+    return write(tmp_path / "log.csv", USERS)
+
+
+def write(path: Path, users: list[str], between: str = ",") -> Path:
+    lines = [["user", "click", "pctr"]]
+    for user in users:
+        lines += [[user, "1", "0.5"], [user, "0", "0.25"]]
+    path.write_text("".join(between.join(line) + "\n" for line in lines))
+    return path
+
+
+def numbered(path: Path) -> Path:
+    """A Parquet file of users that are integers."""
+    pq.write_table(pa.table({"user": [7, 7], "click": [1, 0], "pctr": [0.5, 0.25]}), path)
+    return path
+
+
+def users_of(source: object, **options: Any) -> list[Any]:
+    return fe.evaluate(source, **{**ASKED, **options}).per_group.column("user").to_pylist()
+
+
+@pytest.mark.parametrize("users", [USERS, ["007", "7"], ["1", "true"], ["16", "0x10"]])
+def test_groups__differ_where_their_text_does(tmp_path: Path, users: list[str]) -> None:
+    for name, between in (("x.csv", ","), ("x.tsv", "\t")):
+        path = write(tmp_path / name, users, between)
+        assert users_of(path) == users
+        assert users_of(fe.open_source(path)) == users
+        assert users_of(fe.open_source(path, where="click >= 0"), where="pctr > 0") == users
+
+
+def test_groups__of_several_columns__are_all_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("user,day,click,pctr\n1,01,1,0.5\n1,1,0,0.5\n01,1,0,0.5\n")
+    table = fe.evaluate(path, **{**ASKED, "group": ["user", "day"]}).per_group
+    assert table.select(["user", "day"]).to_pydict() == {
+        "user": ["1", "1", "01"], "day": ["01", "1", "1"]
+    }  # fmt: skip
+
+
+def test_groups__are_the_same_wherever_the_text_is_cut(tmp_path: Path) -> None:
+    # Beyond the sample that types come from, and over several blocks of the reader.
+    users = [f"{i:06d}" for i in range(170_000)] + ["x7", "07"]
+    path = write(tmp_path / "x.csv", users)
+    assert path.stat().st_size > 4 << 20
+    assert users_of(path) == users
+
+
+def test_groups__null_empty_and_quoted(tmp_path: Path) -> None:
+    for text in ("", "NULL", "null", "\\N"):
+        with pytest.raises(ColumnError, match="group column 'user' is null in 2 row"):
+            users_of(write(tmp_path / "x.csv", ["7", text]))
+    with pytest.raises(ColumnError, match="drop these rows, or in a CSV file quote the value"):
+        users_of(write(tmp_path / "x.csv", ["7", "null"]))
+    quoted = write(tmp_path / "x.csv", ['""', '"NULL"', '"007"', '" a,b"'])
+    assert users_of(quoted) == ["", "NULL", "007", " a,b"]
+
+
+def test_items__tie_in_the_order_of_their_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("user,item,click,pctr\n1,9,1,0.5\n1,10,0,0.5\n")
+    result = fe.evaluate(path, **{**ASKED, "measures": "RR"}, item="item", ties="item")
+    assert result.value("RR") == 1.0  # '9' stands before '10' in descending order of text
+
+
+def test_slices__are_of_the_type_that_the_column_has(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("user,slot,click,pctr\n1,3,1,0.5\n1,12,0,0.5\n")
+    assert [v.slice for v in fe.evaluate(path, **ASKED, by="slot:10").values if v.by] == [
+        "slot<10", "slot>=10"
+    ]  # fmt: skip
+
+
+def test_folders__of_numbers_with_zeros_before_them__are_not_one_group(tmp_path: Path) -> None:
+    for user in ("7", "007"):
+        (tmp_path / f"user={user}").mkdir()
+        table = pa.table({"click": [1, 0], "pctr": [0.5, 0.25]})
+        pq.write_table(table, tmp_path / f"user={user}" / "x.parquet")
+    assert sorted(users_of(tmp_path)) == ["007", "7"]
+
+
+@pytest.mark.parametrize("where", ["user = 7", "user in (7, 8)", "user between 1 and 7"])
+def test_where__with_a_number__names_the_remedy(log: Path, where: str) -> None:
+    with pytest.raises(ArgumentError, match=r"'user' is string, and .* Write '[17]' in single qu"):
+        users_of(log, where=where)
+    assert users_of(log, where="user = '7'") == ["7"]
+    with pytest.raises(ArgumentError, match="quotes, which compares text: '10' is less than '9'"):
+        users_of(log, where="user > 9")
+    with pytest.raises(ArgumentError, match="Write 'true' in single quotes"):
+        users_of(log, where="user = true")
+    with pytest.raises(ArgumentError, match="values of its type: 'user' is string"):
+        users_of(log, where=pc.field("user") == 7)
+
+
+def test_join__with_integer_keys__names_the_remedy(log: Path, tmp_path: Path) -> None:
+    other = numbered(tmp_path / "other.parquet")
+    remedy = "Group and item columns of CSV and TSV files are text: cast the integers to string"
+    with pytest.raises(SourceError, match=f"'user' is int64 in .*other.*{remedy}"):
+        users_of([str(log), str(other)])
+    ours, theirs = (
+        fe.evaluate(path, **ASKED, keep_state=True, keep_groups=True) for path in (log, other)
+    )
+    with pytest.raises(ArgumentError, match=f"which are string in one .* int64 in .*{remedy}"):
+        ours.compare(theirs)
+    with pytest.raises(ArgumentError, match=remedy):
+        ours.state.compare(theirs.state)
+    with pytest.raises(MergeError, match=f"group key 'user' differs: int64 and string.*{remedy}"):
+        ours.state.merge(theirs.state)
+    again = fe.evaluate(log, **ASKED, where="user in ('7', '007')")
+    assert ours.compare(again).joined["both"] == 2
+
+
+def test_trec__ids_of_csv_files_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("query,doc,score\n007,1,0.5\n7,01,0.5\n")
+    table = read_run(path, format="csv")
+    assert table.column("query").to_pylist() == ["007", "7"]
+    assert table.column("doc").to_pylist() == ["1", "01"]

@@ -1,0 +1,314 @@
+"""Standard errors of measures of all rows, groups being independent clusters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numba import config
+from scipy import stats
+
+import fastrank_eval
+from fastrank_eval._lib.arrow import frozen
+from fastrank_eval.engine.ungrouped import states_of
+from fastrank_eval.groups.chunk import Chunk, Scored
+from fastrank_eval.groups.labels import Labels
+from fastrank_eval.io.columns import Columns
+from fastrank_eval.measures import measure
+from fastrank_eval.measures.clustered_sums import Confusion
+from fastrank_eval.measures.decisions import Decision
+from fastrank_eval.measures.pooled import ClusteredMeasure, SummedMeasure
+from tests.measures.test_pooled import CASES, WEIGHTED_CASES, WEIGHTS, evaluate, probable_groups
+from tests.oracles.means import carriers, degrees_of
+from tests.oracles.measures import Row
+from tests.oracles.pooled import oracle_of
+from tests.strategies import POOLED_VARIANTS
+from tests.support.tables import table_of
+
+pytestmark = pytest.mark.kernels
+
+TEXTS = tuple(
+    text
+    for texts in POOLED_VARIANTS.values()
+    for text in texts
+    if isinstance(measure(text), ClusteredMeasure)
+)
+WITHOUT = tuple(
+    text
+    for text in itertools.chain(*POOLED_VARIANTS.values())
+    if text not in TEXTS and "clustered" not in text
+)
+
+
+def test_measures_with_an_error__are_those_of_sums():
+    assert {measure(text).name for text in TEXTS} == {
+        *("LogLoss", "NE", "RIG", "Brier", "PCOC", "Bias", "MAE", "MSE", "RMSE"),
+        *("PPV", "NPV", "TPR", "FNR", "TNR", "FPR", "FScore", "Accuracy", "ErrorRate"),
+        *("BalancedAccuracy", "MCC"),
+    }
+
+
+# ---- the gradient --------------------------------------------------------------------------------
+
+SUMS = {"loss": 21.0, "weight": 60.5, "positive": 17.25, "predicted": 19.5, "deviation": 8.5}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_gradient__equals_finite_differences(text):
+    of = measure(text)
+    if isinstance(of, SummedMeasure):
+        sums = {name: SUMS.get(name, 0.0) for name in of.terms}
+        found = of.gradient(sums)
+        assert set(found) <= set(of.terms[: len(of.terms) - of.detail_terms])
+
+        def value(at) -> float:
+            return of.from_sums(at).value
+    else:
+        assert isinstance(of, Decision)
+        sums = {"tp": 21.0, "fp": 9.5, "fn": 13.0, "tn": 40.25}
+        cells = Confusion(*(np.array([cell]) for cell in sums.values()))
+        slopes = of.slopes(cells, of.chosen)
+        found = {name: slope[0] for name, slope in zip(sums, slopes, strict=True)}
+
+        def value(at) -> float:
+            return of.from_confusion(Confusion(*map(np.atleast_1d, at.values())), of.chosen)[0]
+
+    for name, at in sums.items():
+        step = 1e-5 * max(at, 1.0)
+        rise = value({**sums, name: at + step}) - value({**sums, name: at - step})
+        assert found.get(name, 0.0) == pytest.approx(rise / (2 * step), rel=1e-6, abs=1e-9), name
+    # Rows counted twice change no value: the gradient is square to the sums.
+    assert sum(found.get(name, 0.0) * at for name, at in sums.items()) == pytest.approx(0, abs=1e-9)
+
+
+# ---- the error, from the definition of the measure -----------------------------------------------
+
+
+def by_weighing(text: str, groups: Sequence[Sequence[Row]]) -> tuple[float, int]:
+    """The variance from what a little more and a little less weight of each group does."""
+    held = [
+        group for group in groups if any(row.score is not None and row.weight > 0 for row in group)
+    ]
+    squares, step = [], 1e-4
+    for at in range(len(held)):
+        ends = []
+        for factor in (1 + step, 1 - step):
+            weighed = [row._replace(weight=row.weight * factor) for row in held[at]]
+            ends.append(
+                oracle_of(text, list(itertools.chain(*held[:at], weighed, *held[at + 1 :])))
+            )
+        squares.append(((ends[0] - ends[1]) / (2 * step)) ** 2)
+    many = len(held)
+    error = math.sqrt(many / (many - 1) * math.fsum(squares)) if many > 1 else math.nan
+    return error, many
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("case", [*CASES, *WEIGHTED_CASES])
+def test_error__is_what_weighing_each_group_tells(case):
+    groups = (CASES | WEIGHTED_CASES)[case][:33]
+    weight = "weight" if case in WEIGHTED_CASES else None
+    for line in evaluate(table_of(groups), TEXTS, weight=weight):
+        if math.isnan(line.value):
+            assert math.isnan(line.se), line
+            assert line.caution is None
+            continue
+        if measure(line.measure).name == "RMSE" and line.value == 0:
+            assert line.se == 0
+            continue
+        wanted, clusters = by_weighing(line.measure, groups)
+        sizes = np.array([len(group) for group in groups])
+        carrying = carriers(sizes.tolist())
+        assert line.effective_groups == pytest.approx(min(carrying, clusters), rel=1e-12), line
+        if clusters < 2:
+            assert (math.isnan(line.se), line.caution) == (True, "one_group"), line
+            continue
+        # A mean of differences of second order beside.
+        assert line.se == pytest.approx(wanted, rel=2e-6, abs=1e-9), line
+        reach = stats.t.ppf(0.975, degrees_of(carrying, clusters)) * line.se
+        assert line.ci_low == pytest.approx(line.value - reach, rel=1e-9, abs=1e-12)
+        assert line.ci_high == pytest.approx(line.value + reach, rel=1e-9, abs=1e-12)
+        assert line.caution == ("few_groups" if line.effective_groups < 40 else None)
+
+
+def clicks(groups: int, seed: int, giant: int = 0) -> dict[str, np.ndarray]:
+    """Users of differing sizes and tastes, one of them of as many rows as asked."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 16, groups)
+    sizes[groups // 2] += giant
+    chance = rng.beta(1, 6, sizes.sum())
+    taste = np.exp(np.repeat(rng.normal(-0.08, 0.4, groups), sizes))
+    return {
+        "group": np.repeat(np.arange(groups), sizes),
+        "label": (rng.random(len(chance)) < np.minimum(chance * taste, 1)).astype(np.int8),
+        "score": chance,
+        "w": rng.integers(0, 4, len(chance)) / 3,
+    }
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_error__equals_the_sandwich_of_a_regression_on_a_constant(weight, kind):
+    """A group of more rows than are added at a time is among them."""
+    log = clicks(300, 1, giant=0 if config.DISABLE_JIT else 70_000)
+    log["score"] = log["score"].astype(kind)
+    p, y = log["score"].astype(np.float64), log["label"]
+    w = np.ones(len(p)) if weight is None else log["w"]
+    rows = {
+        "LogLoss": -np.log(np.where(y == 1, p, 1 - p)),
+        "Brier": (p - y) ** 2,
+        "Bias": p - y,
+        "Accuracy": (p >= 0.5) == y,
+    }
+    found = {line.measure: line for line in evaluate(pa.table(log), [*rows, "PCOC"], weight=weight)}
+
+    def meat(residual) -> float:
+        scores = np.bincount(log["group"], w * residual)
+        clusters = np.count_nonzero(np.bincount(log["group"], w))
+        return math.sqrt(clusters / (clusters - 1) * math.fsum(scores**2))
+
+    for text, term in rows.items():
+        error = meat(term - np.average(term, weights=w)) / w.sum()
+        assert found[text].se == pytest.approx(error, rel=1e-9), text
+    ratio = np.sum(w * p) / np.sum(w * y)
+    assert found["PCOC"].se == pytest.approx(meat(p - ratio * y) / np.sum(w * y), rel=1e-9)
+
+
+# ---- what it must not depend on ------------------------------------------------------------------
+
+
+def told(result) -> dict[str, tuple]:
+    return {
+        v.measure: (v.value.hex(), v.se.hex(), v.ci_low.hex(), v.ci_high.hex(), v.effective_groups)
+        for v in result
+    }
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_error__has_the_same_bits_in_any_order_batches_and_threads(weight):
+    groups = probable_groups(31, 300, weights=WEIGHTS, unretrieved=0.1)
+    table = table_of(groups)
+    once = told(evaluate(table, TEXTS, weight=weight, threads=1))
+    assert not any("nan" in numbers for numbers in once.values())
+    shuffled = table.take(random.Random(7).sample(range(table.num_rows), table.num_rows))  # noqa: S311
+    for source in (table, shuffled):
+        for threads, rows in ((1, 100), (3, 64), (2, 1 << 20)):
+            again = evaluate(source, TEXTS, weight=weight, threads=threads, batch_rows=rows)
+            assert told(again) == once, (threads, rows)
+
+
+def test_error__of_states_merged__is_that_of_all_rows():
+    log = clicks(200, 2)
+    texts = ["LogLoss", "MCC(threshold=0.2)", "PCOC"]
+
+    def state_of(of, first, last):
+        at = np.searchsorted(log["group"], [first, last])
+        rows = slice(*at)
+        label, score = (frozen(log[name][rows].copy()) for name in ("label", "score"))
+        sizes = np.bincount(log["group"][rows] - first, minlength=last - first)
+        chunk = Chunk(
+            Columns(0, (), label, (score,), (None,), None, None, ()),
+            np.append(0, np.cumsum(sizes)),
+        )
+        state = of.new_state(False, 1)
+        of.add_rows(state, Scored.of(chunk, 0, Labels.of(label, chunk.starts, True)))
+        return state
+
+    for text in texts:
+        of = measure(text)
+        whole, merged = state_of(of, 0, 200), of.new_state(False, 1)
+        for first, last in ((120, 200), (0, 1), (1, 120)):
+            merged.merge(state_of(of, first, last))
+        assert of.pooled_value(merged, map) == of.pooled_value(whole, map)
+        assert of.pooled_value(whole, map).clusters == 200
+
+
+# ---- edges ---------------------------------------------------------------------------------------
+
+
+def test_groups_without_weight_or_score__are_no_clusters():
+    groups = [[Row(0.5, 1), Row(0.25, 0)], [Row(0.75, 1), Row(0.5, 0)]]
+    texts = ["LogLoss", "PCOC", "PPV", "Brier"]
+    once = told(evaluate(table_of(groups), texts, weight="weight"))
+    weightless = [*groups, [Row(0.5, 1, 0.0), Row(0.5, 0, 0.0)]]
+    assert told(evaluate(table_of(weightless), texts, weight="weight")) == once
+    lost = [*groups, [Row(None, 1), Row(None, 0)]]
+    assert told(evaluate(table_of(lost), texts)) == told(evaluate(table_of(groups), texts))
+
+
+def test_one_group__has_no_error():
+    for line in evaluate(table_of([[Row(0.5, 1), Row(0.25, 0)]]), ["LogLoss", "PPV", "RMSE"]):
+        assert (math.isnan(line.se), line.caution) == (True, "one_group")
+
+
+def test_values_that_no_group_could_move__have_no_error_to_speak_of():
+    groups = [[Row(1.0, 1), Row(0.0, 0)]] * 40
+    for line in evaluate(table_of(groups), ["RMSE", "MSE", "MCC", "PPV", "FScore", "PCOC"]):
+        assert (line.se, line.ci_low, line.ci_high) == (0, line.value, line.value), line
+
+
+def test_policy_for_undefined_values__leaves_no_error():
+    groups = [[Row(0.25, 0), Row(0.5, 0)], [Row(0.75, 0)]]
+    for line in evaluate(table_of(groups), ["PCOC", "TPR", "NE"], undefined="zero"):
+        assert (line.value, math.isnan(line.se), line.caution) == (0, True, "pooled")
+
+
+@pytest.mark.parametrize("text", WITHOUT)
+def test_other_measures_of_all_rows__say_that_they_have_no_error(text):
+    (line,) = evaluate(table_of(CASES["many scores"]), [text])
+    assert (math.isnan(line.se), line.caution) == (True, "pooled")
+
+
+def test_rows_without_groups__have_values_and_no_error():
+    log = {name: values for name, values in clicks(50, 3).items() if name != "group"}
+    for options in ({}, {"weight": "w"}):
+        of = [measure(text) for text in ("LogLoss", "Bias", "MCC(threshold=0.3)")]
+        states = states_of(log, of, label="label", score="score", **options)["score"]
+        grouped = evaluate(pa.table(clicks(50, 3)), [str(m) for m in of], **options)
+        for m, state, line in zip(of, states, grouped, strict=True):
+            found = m.pooled_value(state, map)
+            assert (found.value, math.isnan(found.se), found.clusters) == (line.value, True, 0)
+
+
+# ---- what is promised ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="1.6 million rows, too many for Python loops")
+def test_intervals__cover_the_truth_as_often_as_they_say():
+    """1000 samples of 200 users each; the truth is the value of all 200,000 users."""
+    samples, users = 1000, 200
+    log = clicks(samples * users, seed=4)
+    log["sample"] = log["group"] // users
+    measures = ["LogLoss", "PCOC", "NE", "Brier", "Accuracy(threshold=0.2)"]
+    options = {"group": "group", "label": "label", "score": "score", "measures": measures}
+    result = fastrank_eval.evaluate(log, **options, by="sample", per_group=False)
+    # Slices have the bits of their rows alone.
+    lines = [line for line in result if line.by == "sample"]
+    assert len(lines) == samples * len(measures)
+    covered = dict.fromkeys(measures, 0)
+    for line in lines:
+        covered[line.measure] += line.ci_low <= result.value(line.measure) <= line.ci_high
+    for text, count in covered.items():
+        assert 0.935 <= count / samples <= 0.965, (text, count / samples)
+
+
+def test_chunk_without_a_scored_row__is_no_cluster() -> None:
+    # What lies in memory where nothing was added must not pass for a group.
+    log = {
+        "group": np.repeat(np.arange(40), 2),
+        "label": np.tile([0, 1], 40),
+        "score": [None if row >= 40 else row / 64 for row in range(80)],
+    }
+    options = {"group": "group", "label": "label", "score": "score", "unretrieved": "allow"}
+    for rows in (4, 80):
+        for line in fastrank_eval.evaluate(
+            log, measures="Brier,LogLoss,PCOC,MAE", batch_rows=rows, threads=1, **options
+        ):
+            assert line.effective_groups == 20, (rows, line.measure)

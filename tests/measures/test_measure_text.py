@@ -1,0 +1,513 @@
+"""A measure is a value whose text is its identity; text that makes no sense is refused."""
+
+import copy
+import pickle
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrank_eval
+from fastrank_eval import AP, AUC, GAUC, RR, F, IPrec, MeasureError, P, nDCG
+from fastrank_eval.measures import Measure, measure, parse_measures, registry
+from fastrank_eval.measures.user_models import UserModel
+
+pytestmark = pytest.mark.no_kernels
+
+# ---- any measure of the registry -----------------------------------------------------------------
+
+POSITIVE = st.one_of(
+    st.integers(1, 10**6), st.floats(0, 1e12, exclude_min=True), st.sampled_from([0.1, 1e-300])
+)
+SHARE = st.one_of(st.just(1), st.floats(0, 1, exclude_min=True))
+GRADE = st.one_of(st.integers(-5, 100), st.floats(-1e6, 1e6))
+TABLE = st.dictionaries(GRADE.filter(bool), GRADE, min_size=1, max_size=4)
+COLUMN = st.text(min_size=1, max_size=8) | st.sampled_from(["a'b", 'a"b', "a'b\",c", "x\\", "a,b)"])
+WORTH = st.integers(-9, 9) | st.floats(-1e100, 1e100)
+VALUES: dict[str, st.SearchStrategy] = {
+    "rel": POSITIVE,
+    "short": st.sampled_from(["k", "length"]),
+    "weight": st.sampled_from(["uniform", "impressions", "positives", "pairs"]) | COLUMN,
+    "beta": st.floats(0.01, 100) | st.integers(1, 9),
+    "alpha": st.none() | SHARE,
+    "over": st.sampled_from(["relevant", "retrieved"]),
+    "interpolated": st.booleans(),
+    "gain": st.sampled_from(["exp", "linear"]) | TABLE,
+    "discount": st.sampled_from(["log2"]),
+    "base": st.integers(2, 20) | st.floats(1.001, 50),
+    "ideal": st.sampled_from(["judged", "retrieved"]),
+    "max_grade": st.integers(1, 1000) | st.floats(0.5, 1000),
+    "stop": st.sampled_from(["grade", "label"]),
+    "normalize": st.booleans(),
+    "single_class": st.sampled_from([None, "skip", 0, 0.5, 1, "error"]),
+    "min_rows": st.integers(0, 10**9),
+    "min_positives": st.integers(0, 10**9),
+    "max_fpr": st.none() | SHARE,
+    "se": st.sampled_from([None, "delong", "clustered"]),
+    "interpolation": st.sampled_from(["davis", "linear"]),
+    "p": st.floats(0, 1, exclude_min=True, exclude_max=True),
+    "patience": SHARE,
+    "depth": st.just("lists") | st.integers(1, 10**7),
+    "tail": st.sampled_from(["always", "if_unjudged"]),
+    "T": st.integers(1, 9) | st.floats(0.5, 1e6),
+    "mult": st.integers(1, 9) | st.floats(0.01, 100),
+    "recall": st.sampled_from([0, 1]) | st.floats(0, 1),
+    "rounding": st.sampled_from(["nearest", "up"]),
+    "sampling_rate": SHARE,
+    "clamp": st.just("type") | st.floats(0, 0.5, exclude_min=True, exclude_max=True),
+    "threshold": st.floats(-1e3, 1e3) | st.integers(-5, 5),
+    "top": SHARE,
+    "background": st.just("slice") | st.floats(0, 1, exclude_min=True, exclude_max=True),
+    "bins": st.integers(2, 10**6),
+    "by": st.sampled_from(["width", "count"]),
+    "statistic": st.sampled_from(["range", "max"]),
+    "field": COLUMN,
+    "smoothing": st.integers(0, 9) | st.floats(0, 100),
+    "rel_ret": WORTH,
+    "nonrel_ret": WORTH,
+    "rel_missed": WORTH,
+    "nonrel_missed": WORTH,
+}
+NEED_OPTION = {
+    "IPrec": ("recall",),
+    "ECE": ("bins",),
+    "MCE": ("bins",),
+    "FieldRCE": ("field",),
+    "FieldECE": ("field",),
+}
+NEED_CUTOFF = ("SDCG", "NERR8", "NERR9", "BPM")
+
+
+UNIT_GAIN = st.sampled_from(["binary", "label"]) | st.dictionaries(
+    GRADE.filter(bool), st.floats(0, 1), min_size=1, max_size=4
+)
+
+
+@st.composite
+def measures(draw: st.DrawFn) -> Measure:
+    kind = registry[draw(st.sampled_from(sorted(registry)))]
+    options = {
+        param.name: draw(VALUES[param.name]) for param in kind.options if draw(st.booleans())
+    }
+    if issubclass(kind, UserModel) and "gain" in options:
+        options["gain"] = draw(UNIT_GAIN)
+    if kind.needs_subtopics:
+        options |= {name: draw(VALUES["p"]) for name in ("alpha", "beta") if name in options}
+    elif options.get("alpha") is not None:
+        options.pop("beta", None)
+    for needed in NEED_OPTION.get(kind.name, ()):
+        options.setdefault(needed, draw(VALUES[needed]))
+    if kind.name == "nDCG":
+        options.pop("max_grade", None)
+        if options.get("gain") in (None, "exp", "linear") and draw(st.booleans()):
+            options |= {"ideal": "perfect", "max_grade": draw(VALUES["max_grade"])}
+    if kind.name == "AUC":
+        kept = draw(st.sampled_from(["max_fpr", "se", "bins"]))
+        options = {name: options[name] for name in options if name in ("rel", kept)}
+    if kind.name in ("DCG", "nDCG") and draw(st.booleans()):
+        options["discount"] = "jarvelin"
+    found = kind(**options)
+    if kind.takes_cutoff and (kind.name in NEED_CUTOFF or draw(st.booleans())):
+        found = found @ draw(st.integers(1, 10**6))
+        if kind.name in ("AP", "GMAP") and draw(st.booleans()):
+            found = found(over="min")
+    return found
+
+
+text_law = settings(max_examples=200, deadline=None, derandomize=True)
+
+
+def test_registry__every_option_has_a_strategy_here():
+    assert {param.name for kind in registry.values() for param in kind.options} <= set(VALUES)
+
+
+@text_law
+@given(measures())
+def test_text__reads_back_as_the_same_measure(m):
+    again = measure(str(m))
+    assert again == m
+    assert type(again) is type(m)
+    assert (str(again), hash(again), again.cutoff) == (str(m), hash(m), m.cutoff)
+    assert again.chosen == m.chosen
+    assert repr(m) == str(m)
+
+
+@text_law
+@given(st.lists(measures(), min_size=1, max_size=4))
+def test_list_of_texts__is_split_only_between_measures(several):
+    assert parse_measures(",".join(map(str, several))) == tuple(dict.fromkeys(several))
+    assert parse_measures(several) == tuple(dict.fromkeys(several))
+    assert parse_measures([" , ".join(map(str, several)), several[0]]) == tuple(
+        dict.fromkeys(several)
+    )
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(measures())
+def test_copies__are_equal_and_hash_alike(m):
+    pickled = pickle.loads(pickle.dumps(m))  # noqa: S301
+    for again in (copy.copy(m), copy.deepcopy(m), pickled, m(), measure(m)):
+        assert again == m
+        assert hash(again) == hash(m)
+        assert again.chosen == m.chosen
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.text(max_size=20) | st.text(alphabet="nDCGAP@10(){}[]=:,.' -*rel_", max_size=20))
+def test_any_text__is_read_or_refused_in_our_words(text):
+    try:
+        found = measure(text)
+    except MeasureError:
+        return
+    assert measure(str(found)) == found
+
+
+# ---- spelling ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spelling,canonical",
+    [
+        ("MAP", "AP"),
+        ("map@10", "AP@10"),
+        ("MRR@5", "RR@5"),
+        ("recip_rank", "RR"),
+        ("HR@10", "Success@10"),
+        ("HitRate@10", "Success@10"),
+        ("hit@3", "Success@3"),
+        ("success_10", "Success@10"),
+        ("Precision@5", "P@5"),
+        ("P_10", "P@10"),
+        ("set_P", "P"),
+        ("Recall@5", "R@5"),
+        ("recall_10", "R@10"),
+        ("set_recall", "R"),
+        ("F1@5", "F@5"),
+        ("ndcg@10", "nDCG@10"),
+        ("NDCG", "nDCG"),
+        ("ndcg_cut_10", "nDCG@10"),
+        ("NDCG_CUT_20", "nDCG@20"),
+        ("map_cut_100", "AP@100"),
+        ("relative_P_5", "RelP@5"),
+        ("set_relative_P", "RelP"),
+        ("set_map", "SetAP"),
+        ("gm_map", "GMAP"),
+        ("num_ret", "NumRet"),
+        ("num_rel_ret", "NumRelRet"),
+        ("utility", "Utility"),
+        ("ndcg_rel", "nDCGrel"),
+        ("Rndcg", "RnDCG"),
+        ("bing", "binG"),
+        ("11pt_avg", "IPrec11"),
+        ("11PT_AVG", "IPrec11"),
+        ("iprec_at_recall_0.00", "IPrec(recall=0)"),
+        ("iprec_at_recall_0.10", "IPrec(recall=0.1)"),
+        ("iprec_at_recall_1.00", "IPrec(recall=1)"),
+        ("IPrec@0.1", "IPrec(recall=0.1)"),
+        ("IPrec(rel=2)@0.5", "IPrec(recall=0.5, rel=2)"),
+        ("Rprec_mult_0.20", "Rprec(mult=0.2)"),
+        ("Rprec_mult_1.00", "Rprec"),
+        ("Rprec", "Rprec"),
+        ("rprec", "Rprec"),
+        ("gauc", "GAUC"),
+        ("auc", "AUC"),
+        ("err@20", "ERR@20"),
+        ("nERR@20", "ERR(normalize=True)@20"),
+        ("nerr(max_grade=3)", "ERR(max_grade=3, normalize=True)"),
+        ("pfound(patience=0.85)@10", "pFound@10"),
+        ("RBP(p=0.80)", "RBP"),
+        ("rbp(gain={2: 1, 1: 0.5})", "RBP(gain={1: 0.5, 2: 1})"),
+        ("inst(T=2.0)", "INST(T=2)"),
+        (" nDCG ( gain = 'linear' ) @ 10 ", "nDCG(gain='linear')@10"),
+        ('nDCG(gain="linear")@10', "nDCG(gain='linear')@10"),
+        ("nDCG(base=3, discount='jarvelin')", "nDCG(discount='jarvelin', base=3)"),
+        ("nDCG(gain={3: 7, 1: 1.0, 2: 2.5})", "nDCG(gain={1: 1, 2: 2.5, 3: 7})"),
+        ("DCG(gain={-1: -2, 1: 1})", "DCG(gain={-1: -2, 1: 1})"),
+        ("P(rel=1)@3", "P@3"),
+        ("P(rel=1.0)@3", "P@3"),
+        ("P(rel=2.0)@3.0", "P(rel=2)@3"),
+        ("P(rel=0.5)", "P(rel=0.5)"),
+        ("GAUC(weight='impressions')", "GAUC"),
+        ("GAUC(weight='uniform')", "GAUC(weight='uniform')"),
+        ("RR(weight='uniform')", "RR"),
+        ("RR(weight='spend')", "RR(weight='spend')"),
+        ("GAUC(single_class=0.5, rel=2)", "GAUC(rel=2, single_class=0.5)"),
+        ("GAUC(single_class=1.0)", "GAUC(single_class=1)"),
+        ("GAUC(single_class=None)", "GAUC"),
+        ("ERR(max_grade=4, normalize=False)@10", "ERR@10"),
+        ("AUC(max_fpr=0.25)", "AUC(max_fpr=0.25)"),
+        ("AP(over='min')@10", "AP(over='min')@10"),
+        ("F(beta=2)@5", "F(beta=2)@5"),
+        ("P()", "P"),
+    ],
+)
+def test_spelling__prints_as_ours(spelling, canonical):
+    assert str(measure(spelling)) == canonical
+
+
+def test_spelling__every_one_a_class_lists_is_read():
+    for name, kind in registry.items():
+        for spelling in (name, *kind.spellings):
+            for case in (spelling, spelling.lower(), spelling.upper()):
+                if name == "IPrec":
+                    assert measure(f"{case}@0.5") == kind(0.5), case
+                elif name in NEED_OPTION:
+                    options = {"bins": 15} if name in ("ECE", "MCE") else {"field": "a,b"}
+                    inside = ", ".join(f"{key}={given!r}" for key, given in options.items())
+                    assert measure(f"{case}({inside})") == kind(**options), case
+                elif name in NEED_CUTOFF:
+                    assert measure(f"{case}@5") == kind() @ 5, case
+                else:
+                    assert measure(case) == kind(), case
+
+
+def test_spelling__one_that_sets_options__is_the_measure_with_them():
+    for kind in registry.values():
+        for spelling, preset in kind.presets.items():
+            for case in (spelling, spelling.lower(), spelling.upper()):
+                assert measure(case) == kind(**preset), case
+                for option, value in preset.items():
+                    with pytest.raises(MeasureError, match=f"already says {option}=.*{kind.name}"):
+                        measure(f"{case}({option}={value!r})")
+
+
+def test_operators__build_what_the_text_says():
+    assert nDCG @ 10 == measure("nDCG@10")
+    assert nDCG(gain="linear") @ 10 == measure("nDCG(gain='linear')@10")
+    assert (nDCG @ 10)(gain="linear") == measure("nDCG(gain='linear')@10")
+    assert nDCG(gain={2: 3, 1: 1})(discount="jarvelin") == measure(
+        "nDCG(gain={1: 1, 2: 3}, discount='jarvelin')"
+    )
+    assert (P(rel=2) @ 5) @ 10 == measure("P(rel=2)@10")
+    assert P(rel=2)(rel=1) == P
+    assert RR(weight="w") != RR
+    assert P @ np.int64(3) == P @ 3
+    assert P(rel=np.float32(2)) == P(rel=2)
+    assert IPrec @ 0.1 == measure("IPrec(recall=0.1)")
+    assert (IPrec @ 0.1)(rel=2) @ 0.3 == measure("IPrec(rel=2)@0.3")
+    assert AP(rel=2).rel == 2
+    assert (F(beta=0.5) @ 3).cutoff == 3
+
+
+def test_operators__options_may_come_before_the_cutoff_they_need():
+    assert AP(over="min") @ 10 == measure("AP(over='min')@10")
+
+
+def test_value__cannot_be_changed_and_has_no_other_attribute():
+    with pytest.raises(AttributeError):
+        nDCG.cutoff = 10
+    with pytest.raises(AttributeError):
+        nDCG.gain = "linear"
+    with pytest.raises(AttributeError, match="grain"):
+        _ = nDCG.grain
+
+
+def test_value__is_usable_as_a_key():
+    kept = {nDCG @ 10: 1, measure("ndcg_cut_10"): 2, nDCG @ 5: 3}
+    assert kept == {nDCG @ 10: 2, nDCG @ 5: 3}
+    assert nDCG != "nDCG"
+
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text,nearest",
+    [
+        ("nDGC@10", "nDCG"),
+        ("GUAC", "GAUC"),
+        ("Recal@5", "R"),
+        ("sucess", "Success"),
+        ("MAPP", "AP"),
+        ("Rprecc", "Rprec"),
+    ],
+)
+def test_unknown_measure__names_the_nearest(text, nearest):
+    with pytest.raises(MeasureError, match=rf"(?s){text.partition('@')[0]}.*'{nearest}'"):
+        measure(text)
+
+
+def test_unknown_measure__far_from_all_lists_the_known():
+    with pytest.raises(MeasureError, match=r"Known: .*GAUC.*nDCG"):
+        measure("zzzzzz")
+
+
+@pytest.mark.parametrize("cutoff", [0, -1, 2.5, True, "10", float("nan"), float("inf"), [1]])
+def test_cutoff__that_is_no_whole_number_of_at_least_one(cutoff):
+    with pytest.raises(MeasureError, match="cutoff"):
+        _ = P @ cutoff
+    with pytest.raises(MeasureError):
+        measure(f"P@{cutoff!r}")
+
+
+@pytest.mark.parametrize("plain", [GAUC, AUC, registry["Rprec"]()])
+def test_cutoff__of_a_measure_without_one(plain):
+    with pytest.raises(MeasureError, match=f"{plain.name} takes no cutoff"):
+        _ = plain @ 10
+    with pytest.raises(MeasureError, match="without @10"):
+        measure(f"{plain}@10")
+
+
+@pytest.mark.parametrize(
+    "text,fragments",
+    [
+        ("P(gain='exp')@3", ["P has no option 'gain'", "rel", "short"]),
+        ("nDCG(discont='log2')", ["'discont'", "Did you mean 'discount'?"]),
+        ("P(rel=0)", ["P", "rel=0", "above 0"]),
+        ("P(rel=-1)", ["rel=-1"]),
+        ("P(rel='1')", ["rel='1'", "number"]),
+        ("P(rel=True)", ["rel=True", "number"]),
+        ("P(rel=1e400)", ["rel=inf", "finite"]),
+        ("P(short='kk')", ["short='kk'", "'length'"]),
+        ("F(beta=0)", ["beta=0"]),
+        ("F(alpha=1.5)", ["alpha=1.5"]),
+        ("F(beta=2, alpha=0.2)", ["beta", "alpha", "not both"]),
+        ("AP(over='min')", ["needs a cutoff"]),
+        ("AP(over='all')", ["over='all'", "'retrieved'"]),
+        ("AP(interpolated=1)", ["interpolated=1"]),
+        ("nDCG(gain='cubic')", ["gain='cubic'"]),
+        ("nDCG(gain={})", ["gain={}"]),
+        ("nDCG(gain={1: 'a'})", ["gain", "number"]),
+        ("nDCG(gain={0: 1, 1: 2})", ["grade 0"]),
+        ("nDCG(base=1)", ["base=1"]),
+        ("nDCG(ideal='perfect')", ["max_grade"]),
+        ("nDCG(max_grade=3)", ["ideal='perfect'"]),
+        ("nDCG(ideal='perfect', max_grade=3, gain={1: 1})", ["max_grade=3", "gain table"]),
+        ("ERR(max_grade=0)", ["max_grade=0"]),
+        ("ERR(stop='click')", ["stop='click'", "'label'"]),
+        ("pFound(patience=1.5)", ["patience=1.5", "above 0", "at most 1"]),
+        ("RBP(p=1)", ["p=1", "above 0", "below 1"]),
+        ("RBP(p=0)", ["p=0", "above 0", "below 1"]),
+        ("RBP(gain='exp')", ["gain='exp'", "'binary'", "'label'"]),
+        ("RBP(gain=[1])", ["gain=[1]", "'binary'", "{grade: gain}"]),
+        ("RBP(gain={1: 2})", ["gain={1: 2}", "at least 0", "at most 1"]),
+        ("SDCG", ["needs a cutoff"]),
+        ("NERR9", ["needs a cutoff"]),
+        ("BPM(T=2)", ["needs a cutoff"]),
+        ("INSQ(T=0)", ["T=0", "above 0"]),
+        ("INST(T=0.4)", ["T=0.4", "at least 0.5"]),
+        ("IPrec", ["needs a recall level", "IPrec@0.1"]),
+        ("IPrec@1.5", ["recall=1.5", "at most 1"]),
+        ("IPrec(recall=0.2)@0.1", ["given twice", "@0.1"]),
+        ("IPrec(recall='all')", ["recall='all'"]),
+        ("IPrec(recall=0.2, rounding='down')", ["rounding='down'", "'nearest'"]),
+        ("IPrec11@5", ["IPrec11 takes no cutoff"]),
+        ("Rprec(mult=0)", ["mult=0", "above 0"]),
+        ("GMAP(over='min')", ["GMAP(over='min')", "needs a cutoff"]),
+        ("Utility(rel_ret=1e101)", ["rel_ret=1e+101", "at most"]),
+        ("GAUC(single_class=0.7)", ["single_class=0.7", "0.5"]),
+        ("GAUC(min_rows=-1)", ["min_rows=-1"]),
+        ("GAUC(min_rows=2.5)", ["min_rows=2.5", "whole"]),
+        ("AUC(max_fpr=0)", ["max_fpr=0"]),
+        ("AUC(max_fpr=1.1)", ["max_fpr=1.1"]),
+        ("AUC(weight='pairs')", ["AUC has no option 'weight'"]),
+        ("RR(weight='')", ["weight=''", "column"]),
+        ("RR(weight=3)", ["weight=3"]),
+        ("P(1)", ["cannot read", "P(1)"]),
+        ("P(*[1])", ["cannot read"]),
+        ("P(**{'rel': 1})", ["cannot read"]),
+        ("P(rel=x)", ["cannot read"]),
+        ("P(rel=1", ["cannot read"]),
+        ("P@", ["cannot read"]),
+        ("P@@5", ["cannot read"]),
+        ("P@5@6", ["cannot read"]),
+        ("P.x", ["cannot read"]),
+        ("lambda: 0", ["cannot read"]),
+        ("", ["cannot read"]),
+        ("P\x00", ["cannot read"]),
+        ("(" * 500 + "P", ["cannot read"]),
+    ],
+)
+def test_bad_text__says_what_is_wrong(text, fragments):
+    with pytest.raises(MeasureError) as refused:
+        measure(text)
+    for fragment in fragments:
+        assert fragment in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "P@" + "9" * 400,
+        "P(rel=" + "9" * 400 + ")",
+        "nDCG(gain=(1, 2))",
+        "nDCG(gain=((1, 2, 3),))",
+        "P(self=1)",
+        "P(_cutoff=5)",
+        "P(rel=1, rel=2)",
+    ],
+    ids=lambda text: text[:16],
+)
+def test_hostile_text__is_refused_in_our_words(text):
+    with pytest.raises(MeasureError):
+        measure(text)
+
+
+@pytest.mark.parametrize("nothing", ["", " , ", []])
+def test_no_measure_at_all__lists_the_known(nothing):
+    with pytest.raises(MeasureError, match=r"no measure given.*GAUC"):
+        parse_measures(nothing)
+
+
+@pytest.mark.parametrize("thing", [3, None, b"P", ["P"]])
+def test_something_else__is_no_measure(thing):
+    with pytest.raises(MeasureError, match=type(thing).__name__):
+        measure(thing)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"{name}@{2**52}" for name in ("P", "R", "AP", "RR", "Success", "DCG", "nDCG")),
+        f"AP(over='min')@{2**52}",
+        f"nDCG(ideal='perfect', max_grade=3)@{2**52}",
+        f"ERR(max_grade=1000)@{2**52}",
+        f"SDCG@{2**52}",
+        f"BPM@{2**52}",
+        f"RBP(p=1e-300)@{2**52}",
+        f"RBP(p={1 - 2**-53!r})@{2**52}",
+        f"INSQ(T=1e-300)@{2**52}",
+        "INSQ(T=1e9)",
+        "pFound(patience=1e-320)",
+        f"GAUC(min_rows={2**52})",
+        "F(beta=1e200)",
+        "F(beta=1e10)",
+        "F(beta=1e-200)",
+        "F(alpha=1e-320)",
+        "R(rel=1e308)",
+        "Rprec(mult=1e-300)",
+        f"Rprec(mult={2**20})",
+        f"RelP@{2**52}",
+        "Utility(rel_ret=1e100, nonrel_ret=-1e100)",
+        "GMAP(rel=2)@1",
+        "nDCGrel(gain={1: 1e308, 2: 1e308})",
+        "RnDCG(gain={1: 1e-308, 2: 1e308})",
+    ],
+)
+def test_extreme_option__gives_a_value_in_range_or_a_clear_error(text):
+    source = {"g": [1, 1, 1], "l": [0, 1, 2], "s": [0.3, 0.2, 0.1]}
+    try:
+        result = fastrank_eval.evaluate(source, group="g", label="l", score="s", measures=text)
+    except MeasureError:
+        return
+    low, high = measure(text).range
+    (line,) = result.to_dict()["results"]
+    assert line["value"] is None or low <= line["value"] <= high
+    assert line["groups_used"] + sum(line["dropped"].values()) == 1
+
+
+@pytest.mark.parametrize(
+    "grade, remedy", [(7, "as in ERR(max_grade=7)"), (5000, "map the labels to a scale")]
+)
+def test_err__grade_above_the_scale__gets_a_remedy_that_works(grade, remedy):
+    log = {"g": [1, 1], "l": [0, grade], "s": [0.1, 0.2]}
+    with pytest.raises(MeasureError, match=re.escape(remedy)):
+        fastrank_eval.evaluate(log, group="g", label="l", score="s", measures="ERR")
+
+
+def test_measure__endless_text__is_not_repeated_whole():
+    with pytest.raises(MeasureError) as refused:
+        measure("(" * 5000)
+    assert len(str(refused.value)) < 300

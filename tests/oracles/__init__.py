@@ -1,0 +1,1 @@
+"""Plain definitions to compare the engine with, slow and obvious."""

@@ -1,0 +1,212 @@
+"""What measures of probability are by definition: plain Python over a list of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from tests.oracles.measures import Row, is_relevant
+
+Outcome = tuple[float, float, float]  # probability, 1 or 0, weight
+
+
+def recalibrated(p: float, rate: float) -> float:
+    """A probability where all negatives are there, of a model that saw a share of them."""
+    return p / (p + (1 - p) / rate) if rate != 1 else p
+
+
+def outcomes(rows: Sequence[Row], rel: float, rate: float) -> list[Outcome]:
+    return [
+        (recalibrated(row.score, rate), float(is_relevant(row.label, rel)), row.weight)
+        for row in rows
+        if row.score is not None
+    ]
+
+
+def total(values: Iterable[float]) -> float:
+    return math.fsum(values)
+
+
+def weight(rows: Sequence[Outcome]) -> float:
+    return total(w for _, _, w in rows)
+
+
+def of_outcomes(value: Callable[..., float | str]) -> Callable[..., float | str]:
+    """A measure of rows of some weight, as a function of their outcomes."""
+
+    def oracle(rows: Sequence[Row], rel: float = 1, sampling_rate: float = 1, **options: Any):
+        found = outcomes(rows, rel, sampling_rate)
+        return value(found, **options) if weight(found) else "zero_weight"
+
+    return oracle
+
+
+def mean(rows: Sequence[Outcome], value: Callable[[float, float], float]) -> float:
+    return total(w * value(p, y) for p, y, w in rows) / weight(rows)
+
+
+@of_outcomes
+def brier(rows: Sequence[Outcome]) -> float:
+    return mean(rows, lambda p, y: (p - y) ** 2)
+
+
+@of_outcomes
+def bias(rows: Sequence[Outcome]) -> float:
+    return mean(rows, lambda p, y: p - y)
+
+
+@of_outcomes
+def pcoc(rows: Sequence[Outcome]) -> float | str:
+    clicks = total(w * y for _, y, w in rows)
+    return total(w * p for p, _, w in rows) / clicks if clicks else "no_relevant"
+
+
+def of_numbers(value: Callable[[float], float], after: Callable[[float], float] = float):
+    def oracle(rows: Sequence[Row]) -> float | str:
+        scored = [row for row in rows if row.score is not None]
+        weights = total(row.weight for row in scored)
+        if not weights:
+            return "zero_weight"
+        terms = (row.weight * value(row.score - (row.label or 0)) for row in scored)
+        return after(total(terms) / weights)
+
+    return oracle
+
+
+# ---- bins ----------------------------------------------------------------------------------------
+
+
+def in_bins(rows: Sequence[Outcome], bins: int | None, by: str = "width") -> list[list[Outcome]]:
+    """Rows of each bin that has some weight; without a number, of each probability."""
+    rows = sorted(row for row in rows if row[2])
+
+    def of_width(p: float) -> int:
+        return max(j for j in range(bins) if p >= j / bins)
+
+    def of_count(p: float) -> int:
+        below = weight([row for row in rows if row[0] < p])
+        level = weight([row for row in rows if row[0] == p])
+        middle = (below + level / 2) / weight(rows)
+        return min(math.floor(bins * middle + 1e-9), bins - 1)
+
+    if bins is None:
+        key: Callable[[Outcome], Hashable] = lambda row: row[0]  # noqa: E731
+    else:
+        of = of_width if by == "width" else of_count
+        key = lambda row: of(row[0])  # noqa: E731
+    return [list(found) for _, found in groupby(rows, key)]
+
+
+def gap(rows: Sequence[Outcome]) -> float:
+    return abs(total(w * (p - y) for p, y, w in rows))
+
+
+@of_outcomes
+def ece(rows: Sequence[Outcome], bins: int, by: str = "width") -> float:
+    return total(gap(found) for found in in_bins(rows, bins, by)) / weight(rows)
+
+
+@of_outcomes
+def mce(rows: Sequence[Outcome], bins: int, by: str = "width") -> float:
+    return max(gap(found) / weight(found) for found in in_bins(rows, bins, by))
+
+
+def predicted(rows: Sequence[Outcome]) -> float:
+    return mean(rows, lambda p, _: p)
+
+
+def observed(rows: Sequence[Outcome]) -> float:
+    return mean(rows, lambda _, y: y)
+
+
+@of_outcomes
+def reliability(rows: Sequence[Outcome], bins: int | None = None, by: str = "width") -> float:
+    terms = [
+        weight(found) * (predicted(found) - observed(found)) ** 2
+        for found in in_bins(rows, bins, by)
+    ]
+    return total(terms) / weight(rows)
+
+
+@of_outcomes
+def resolution(rows: Sequence[Outcome], bins: int | None = None, by: str = "width") -> float:
+    rate = observed(rows)
+    terms = [weight(found) * (observed(found) - rate) ** 2 for found in in_bins(rows, bins, by)]
+    return total(terms) / weight(rows)
+
+
+@of_outcomes
+def uncertainty(rows: Sequence[Outcome]) -> float:
+    return observed(rows) * mean(rows, lambda _, y: 1 - y)
+
+
+# ---- without bins --------------------------------------------------------------------------------
+
+
+@of_outcomes
+def ecce(rows: Sequence[Outcome], statistic: str = "range") -> float:
+    differences = [0.0] + [
+        total(w * (y - q) for q, y, w in rows if q <= p) / weight(rows)
+        for p in sorted({p for p, _, _ in rows})
+    ]
+    if statistic == "max":
+        return max(map(abs, differences))
+    return max(differences) - min(differences)
+
+
+# ---- fields --------------------------------------------------------------------------------------
+
+
+def by_item(rows: Sequence[Row], rel: float, rate: float) -> list[list[Outcome]]:
+    items = sorted({row.item for row in rows})
+    found = [outcomes([row for row in rows if row.item == item], rel, rate) for item in items]
+    return [of_item for of_item in found if weight(of_item)]
+
+
+def field_ece(
+    rows: Sequence[Row], field: str, rel: float = 1, sampling_rate: float = 1
+) -> float | str:
+    values = by_item(rows, rel, sampling_rate)
+    if not values:
+        return "zero_weight"
+    return total(map(gap, values)) / total(map(weight, values))
+
+
+def field_rce(
+    rows: Sequence[Row],
+    field: str,
+    smoothing: float = 0.01,
+    rel: float = 1,
+    sampling_rate: float = 1,
+) -> float | str:
+    values = by_item(rows, rel, sampling_rate)
+    if not values:
+        return "zero_weight"
+    held = [
+        (weight(found), gap(found), total(w * (y + smoothing) for _, y, w in found))
+        for found in values
+    ]
+    held = [terms for terms in held if terms[2]]
+    if not held:
+        return "no_relevant"
+    return total(w * g / clicks for w, g, clicks in held) / total(w for w, _, _ in held)
+
+
+PROBABILITY_ORACLES: dict[str, Callable[..., float | str]] = {
+    "Brier": brier,
+    "Bias": bias,
+    "PCOC": pcoc,
+    "MAE": of_numbers(abs),
+    "MSE": of_numbers(lambda d: d**2),
+    "RMSE": of_numbers(lambda d: d**2, math.sqrt),
+    "ECE": ece,
+    "MCE": mce,
+    "Reliability": reliability,
+    "Resolution": resolution,
+    "Uncertainty": uncertainty,
+    "ECCE": ecce,
+    "FieldECE": field_ece,
+    "FieldRCE": field_rce,
+}

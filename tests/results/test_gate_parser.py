@@ -1,0 +1,293 @@
+"""Gates as texts: what they read as, what is refused and where, that a tree's text is the tree."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.measures import measure, registry
+from fastrank_eval.measures.base import aliases
+from fastrank_eval.measures.parser import names_measure, text_with_options
+from fastrank_eval.results.gate_parser import (
+    COUNTS,
+    FIELDS,
+    KEYWORDS,
+    And,
+    Compare,
+    Condition,
+    Count,
+    Function,
+    Negative,
+    Not,
+    Number,
+    Operation,
+    Or,
+    Quantity,
+    Term,
+    parse,
+    terms_of,
+)
+
+pytestmark = pytest.mark.no_kernels
+
+GAUC, AUC = Term("GAUC"), Term("AUC")
+
+# ---- what a text means ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text,tree",
+    [
+        ("GAUC < 0.6", Compare("<", GAUC, Number(0.6))),
+        ("gauc VALUE<.6", Compare("<", GAUC, Number(0.6))),
+        (
+            "GAUC delta_ci_low < -0.001",
+            Compare("<", Term("GAUC", "delta_ci_low"), Negative(Number(0.001))),
+        ),
+        ("0.6 >= GAUC", Compare(">=", Number(0.6), GAUC)),
+        ("GAUC == 1", Compare("=", GAUC, Number(1))),
+        ("GAUC <> 1", Compare("!=", GAUC, Number(1))),
+        ("rows < 1E+3", Compare("<", Count("rows"), Number(1000))),
+        ("pctr:AUC > 1.", Compare(">", Term("AUC", score="pctr"), Number(1))),
+        ('"odd ""n""" : AUC > 1', Compare(">", Term("AUC", score='odd "n"'), Number(1))),
+        ("P:P@5 > 1", Compare(">", Term("P@5", score="P"), Number(1))),
+        ("abs:AUC > 1", Compare(">", Term("AUC", score="abs"), Number(1))),
+        ("AUC[slot=1,ad=9] > 1", Compare(">", Term("AUC", slice="slot=1,ad=9"), Number(1))),
+        ("AUC [ @rows 1-4 ] > 1", Compare(">", Term("AUC", slice="@rows 1-4"), Number(1))),
+        ('AUC["a]""b"] > 1', Compare(">", Term("AUC", slice='a]"b'), Number(1))),
+        ("AUC[*] > 1", Compare(">", Term("AUC", slice=None), Number(1))),
+        ('AUC["*"] > 1', Compare(">", Term("AUC", slice="*"), Number(1))),
+        ("AUC[all] > 1", Compare(">", AUC, Number(1))),
+        ("nDCG(gain='exp')@10 < 1", Compare("<", Term("nDCG(gain='exp')@10"), Number(1))),
+        ("P_10-0.1<1", Compare("<", Operation("-", Term("P@10"), Number(0.1)), Number(1))),
+        ("alpha-nDCG @ 5 < 1", Compare("<", Term("alpha_nDCG@5"), Number(1))),
+        ("ERR-IA@5 < 1", Compare("<", Term("ERR_IA@5"), Number(1))),
+        ("11pt_avg < 1", Compare("<", Term("IPrec11"), Number(1))),
+        ("iprec_at_recall_0.10 < 1", Compare("<", Term("IPrec(recall=0.1)"), Number(1))),
+        (
+            "nDCG(gain={1: 1, 2: 3}, base=2) < 1",
+            Compare("<", Term("nDCG(gain={1: 1, 2: 3}, base=2)"), Number(1)),
+        ),
+        ("GAUC-AUC < 1", Compare("<", Operation("-", GAUC, AUC), Number(1))),
+        (
+            "1 - GAUC - AUC / 2 * 3 < 1",
+            Compare(
+                "<",
+                Operation(
+                    "-",
+                    Operation("-", Number(1), GAUC),
+                    Operation("*", Operation("/", AUC, Number(2)), Number(3)),
+                ),
+                Number(1),
+            ),
+        ),
+        (
+            "max(GAUC, AUC) - abs(-GAUC) < +1",
+            Compare(
+                "<",
+                Operation(
+                    "-", Function("max", (GAUC, AUC)), Function("abs", (Negative(GAUC),))
+                ),
+                Number(1),
+            ),
+        ),
+        (
+            "GAUC < 1 or GAUC < 2 AND not (AUC < 3 or (AUC + 1) < 4)",
+            Or(
+                (
+                    Compare("<", GAUC, Number(1)),
+                    And(
+                        (
+                            Compare("<", GAUC, Number(2)),
+                            Not(
+                                Or(
+                                    (
+                                        Compare("<", AUC, Number(3)),
+                                        Compare("<", Operation("+", AUC, Number(1)), Number(4)),
+                                    )
+                                )
+                            ),
+                        )
+                    ),
+                )
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_parse__reads(text: str, tree: Condition) -> None:
+    assert parse(text) == tree
+    assert parse(str(tree)) == tree
+
+
+def test_parse__every_spelling_of_every_measure__is_the_measure() -> None:
+    for name in [*registry, *aliases, "P_5", "unj_3", "Rprec_mult_0.2", "alpha-DCG", "nERR-IA"]:
+        assert names_measure(name), name
+        text = f"{name}(bins=15)" if name.lower() in aliases and "ce" in name.lower() else name
+        try:
+            expected = measure(text)
+        except ValueError:  # a measure that lacks an option it needs, or does not know this one
+            with pytest.raises(ArgumentError, match="at character 1: "):
+                parse(f"{text} < 1")
+            continue
+        (term,) = terms_of(parse(f"{text} < 1"))
+        assert isinstance(term, Term)
+        assert measure(term.measure) == expected
+        assert measure(term.measure).given == expected.given
+
+
+def test_words__of_the_grammar__name_no_measure() -> None:
+    assert not {*FIELDS, *COUNTS, *KEYWORDS, "abs", "min", "max"} & set(aliases)
+
+
+def test_parse__option_given_as_its_default__stays_given() -> None:
+    (term,) = terms_of(parse("nDCG(gain='exp') < 1"))
+    assert isinstance(term, Term)
+    assert term.measure == text_with_options(measure("nDCG(gain='exp')")) != str(measure("nDCG"))
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text,complaint",
+    [
+        ("", "expected a measure, a number, rows, .* at character 1, found the end"),
+        ("GACU < 1", "at character 1, found GACU. Did you mean 'GAUC'?"),
+        ("GAUC vlue < 1", "at character 6, found vlue. Did you mean 'value'?"),
+        ("GAUC xyzzy < 1", "found xyzzy. Fields are value, se, "),
+        ("GAUC AUC < 1", "expected a field or a comparison at character 6, found AUC"),
+        ("rwos < 1", "found rwos. Did you mean 'rows'?"),
+        ("a:rows < 1", "expected a measure at character 3, found rows"),
+        ("a:GACU < 1", "at character 3, found GACU. Did you mean 'GAUC'?"),
+        ("nDCG(gain='xp') < 1", "at character 1: nDCG: option gain='xp' is not one of"),
+        ("1 < P@0", "at character 5: P@0: a cutoff"),
+        ("GAUC", "expected a comparison (=, !=, <, <=, >, >=) at character 5, found the end"),
+        ("not GAUC", "expected a comparison .* at character 9"),
+        ("(GAUC)", "expected a comparison .* at character 7"),
+        ("GAUC < 1 and AUC", "expected a comparison .* at character 17"),
+        ("GAUC or AUC < 1", "expected a comparison .* at character 6, found or"),
+        ("0 < GAUC < 1", "expected 'and', 'or' or the end at character 10, found <"),
+        ("(GAUC < 1) + 1 < 2", "expected 'and', 'or' or the end at character 12, found +"),
+        ("1 + (GAUC < 1) < 2", "expected a number or a measure at character 5, found ("),
+        ("1 < (GAUC < 1)", "expected a number or a measure at character 5"),
+        ("-(GAUC < 1) < 2", "expected a number or a measure at character 2"),
+        ("min(1, (GAUC < 1)) < 2", "expected a number or a measure at character 8"),
+        ("abs(GAUC, 1) < 2", "expected ')' at character 9, found ,"),
+        ("max(GAUC 1) < 2", "expected ',' or ')' at character 10"),
+        ("abs GAUC < 2", "expected '(' after abs at character 5"),
+        ("(GAUC < 1", "expected ')', 'and', 'or' or a comparison at character 10, found the end"),
+        ("GAUC < 1)", "expected 'and', 'or' or the end at character 9, found )"),
+        ("GAUC[] < 1", "expected a slice such as [slot=1], or [*] for every slice at character 5"),
+        ("GAUC[slot=1 < 1", "expected a closing ] for the one at character 5"),
+        ('"pctr:GAUC < 1', 'expected a closing " for the one at character 1'),
+        ('"pctr" < 1', "expected ':' and a measure after the score column at character 8, found <"),
+        ("not:GAUC < 1", "at character 4, found :"),
+        ("P@5:GAUC < 1", "expected a score column before the colon at character 1"),
+        ("GAUC < 0x10", "expected a measure, a number or an operator at character 8"),
+        ("GAUC < 1_000", "expected a measure, a number or an operator at character 8"),
+        ("GAUC < 1e999", "expected a number that a double holds at character 8, found 1e999"),
+        ("GAUC < nan", "at character 8, found nan"),
+        ("GAUC < 'x'", "expected a measure, a number or an operator at character 8"),
+        ("GAUC; rows", "character 5. Names of other signs"),
+        ("1 < 2", "nothing in it is of a result. Name a measure"),
+        ("not " * 40 + "GAUC < 1", "at most 30 nested parentheses and nots"),
+        ("(" * 5000, "at most 30 nested parentheses and nots"),
+        ("GAUC < 1" + " + 1" * 200, "at most 100 of + - * /"),
+        ("-" * 5000, "at most 30 "),
+    ],
+)  # fmt: skip
+def test_parse__refuses__and_tells_where(text: str, complaint: str) -> None:
+    with pytest.raises(ArgumentError) as error:
+        parse(text)
+    pattern = ".*".join(re.escape(part) for part in complaint.split(".*"))
+    assert re.search(pattern, str(error.value)), str(error.value)
+    assert len(str(error.value)) < 800
+
+
+# ---- laws ----------------------------------------------------------------------------------------
+
+NAMES = st.text(min_size=1, max_size=5) | st.sampled_from(["pctr", "P", "not", "abs", "all", "*"])
+MEASURES = st.sampled_from(
+    ["GAUC", "P@5", "nDCG(gain='exp')@10", "nDCG(gain={1: 1, 2: 3})", "GAUC(weight='a)\"b\\\\')"]
+).map(lambda text: text_with_options(measure(text)))
+SLICES = st.none() | st.just("all") | NAMES | st.sampled_from(["slot=1", "a]b", '"', '"a"', " x "])
+NUMBERS = st.floats(0, allow_nan=False, allow_infinity=False).map(Number)
+LEAVES: st.SearchStrategy[Quantity] = (
+    NUMBERS
+    | st.builds(Term, MEASURES, st.sampled_from(FIELDS), st.none() | NAMES, SLICES)
+    | st.sampled_from(COUNTS).map(Count)
+)
+
+
+def _quantities(inner: st.SearchStrategy[Quantity]) -> st.SearchStrategy[Quantity]:
+    return (
+        st.builds(Negative, inner)
+        | st.builds(Operation, st.sampled_from("+-*/"), inner, inner)
+        | st.builds(Function, st.just("abs"), st.tuples(inner))
+        | st.builds(
+            Function,
+            st.sampled_from(["min", "max"]),
+            st.lists(inner, min_size=1, max_size=3).map(tuple),
+        )
+    )
+
+
+def _conditions(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
+    parts = st.lists(inner, min_size=2, max_size=3).map(tuple)
+    return st.builds(Not, inner) | st.builds(And, parts) | st.builds(Or, parts)
+
+
+QUANTITIES = st.recursive(LEAVES, _quantities, max_leaves=6)
+CONDITIONS: st.SearchStrategy[Condition] = st.recursive(
+    st.builds(Compare, st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), QUANTITIES, QUANTITIES),
+    _conditions,
+    max_leaves=5,
+).filter(lambda tree: any(True for _ in terms_of(tree)))
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(CONDITIONS)
+def test_text__of_a_tree__reads_as_the_tree(tree: Condition) -> None:
+    assert parse(str(tree)) == tree
+
+
+PIECES = st.sampled_from([
+    "GAUC", "AUC", "P@5", "nDCG(gain=", "'exp')", "P-IA", "alpha-nDCG", "11pt_avg", "pctr", "and",
+    "or", "not", "abs(", "min(", "max(", "(", ")", ",", ":", "[slot=1]", "[*]", "[", "]", '"',
+    '"a"', "'", "rows", "groups", "value", "delta", "se", "<", "<=", ">", ">=", "=", "==", "!=",
+    "<>", "+", "-", "*", "/", "0.5", "1e-3", ".5", "1e999", "0x1", "1_0", "@", "\\", "#", "{", "}",
+    "é", "_", "²", "\x00", "½",
+])  # fmt: skip
+GARBAGE = st.lists(PIECES | st.text(max_size=3), max_size=14).flatmap(
+    lambda parts: st.sampled_from(["", " "]).map(lambda glue: glue.join(parts))
+)
+
+
+@settings(max_examples=800, deadline=None, derandomize=True)
+@given(GARBAGE)
+def test_parse__anything__is_a_gate_or_an_argument_error(text: str) -> None:
+    try:
+        tree = parse(text)
+    except ArgumentError:
+        return
+    assert parse(str(tree)) == tree
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(CONDITIONS, st.data())
+def test_parse__a_gate_with_a_sign_changed__raises_nothing_else(
+    tree: Condition, data: st.DataObject
+) -> None:
+    text = str(tree)
+    at = data.draw(st.integers(0, len(text)))
+    width = data.draw(st.integers(0, 3))
+    changed = text[:at] + data.draw(st.text(max_size=2)) + text[at + width :]
+    try:
+        again = parse(changed)
+    except ArgumentError:
+        return
+    assert parse(str(again)) == again

@@ -1,0 +1,276 @@
+"""Gates: what results do not pass, and what they are told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.results.gate_parser import FIELDS, VALUE_FIELDS
+from fastrank_eval.results.gates import judge
+
+pytestmark = pytest.mark.no_kernels
+
+ROWS = {
+    "user": [1, 1, 1, 2, 2, 3],
+    "click": [1, 0, 0, 0, 1, 0],
+    "pctr": [0.9, 0.5, 0.1, 0.8, 0.7, 0.3],
+    "other": [0.1, 0.5, 0.9, 0.7, 0.8, 0.3],
+}
+GAUC = fe.MeasureValue("pctr", "all", "GAUC", 0.6, 3, 2, {"all_negative": 1}, 5 / 6, 1.0, se=0.1)
+AUC = replace(GAUC, measure="AUC", value=0.7, se=math.nan, caution="pooled")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A line of a comparison: what gates read of one."""
+
+    score: str
+    delta: float
+    delta_ci_low: float
+    slice: str = "all"
+    measure: str = "GAUC"
+    groups_used: int = 50
+    groups: int = 60
+    p_adjusted: float | None = None
+    wins: int = 20
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+def evaluated(**options: Any) -> fe.Result:
+    given = {"group": "user", "label": "click", "score": ["pctr", "other"], "measures": "GAUC,AUC"}
+    return fe.evaluate(ROWS, **{**given, **options})
+
+
+def verdict(
+    condition: str, *lines: Any, **options: Any
+) -> list[tuple[str, str | None, str | None]]:
+    found = judge([condition], lines or [GAUC, AUC], **{"rows": 6, "groups": 3, **options})
+    assert bool(found) == found.passed == (not found.failures)
+    assert all(line.startswith("gate failed: ") for line in str(found).splitlines() if not found)
+    return [(failure.kind, failure.score, failure.slice) for failure in found.failures]
+
+
+# ---- what holds, and what does not ---------------------------------------------------------------
+
+HOLDS, PASSED = [("holds", "pctr", None)], []  # type: ignore[var-annotated]
+
+
+@pytest.mark.parametrize(
+    "condition,expected",
+    [
+        ("GAUC < 0.6", PASSED),
+        ("GAUC <= 0.6", HOLDS),
+        ("GAUC = 0.6", HOLDS),
+        ("GAUC != 0.6", PASSED),
+        ("GAUC > 0.5", HOLDS),
+        ("GAUC >= 0.61", PASSED),
+        ("GAUC se >= 0.1", HOLDS),
+        ("GAUC groups = 3 and GAUC groups_used = 2", HOLDS),
+        ("GAUC dropped_share > 1 / 3 - 1e-12", HOLDS),
+        ("GAUC rows_share < 0.9 and GAUC positives_share = 1", HOLDS),
+        ("GAUC < AUC - 0.05", HOLDS),
+        ("abs(GAUC - AUC) > 0.2", PASSED),
+        ("min(GAUC, AUC) = GAUC and max(GAUC, AUC) = AUC", HOLDS),
+        ("-GAUC * 2 + 1 < -0.1", HOLDS),
+        ("GAUC / AUC < 0.8", PASSED),
+        ("not GAUC > 0.5", PASSED),
+        ("GAUC > 0.9 or AUC > 0.6 and not AUC > 0.8", HOLDS),
+        ("rows < 7", [("holds", None, None)]),
+        ("groups < 3", PASSED),
+        ("pctr:GAUC > 0.5", [("holds", None, None)]),
+    ],
+)
+def test_judge__of_a_condition(condition: str, expected: list[Any]) -> None:
+    assert verdict(condition) == expected
+
+
+def test_judge__no_score_named__fails_for_any_model_and_keeps_models_together() -> None:
+    other = [replace(GAUC, score="other", value=0.4), replace(AUC, score="other", value=0.3)]
+    lines = [GAUC, AUC, *other]
+    assert verdict("GAUC > 0.3", *lines) == [*HOLDS, ("holds", "other", None)]
+    assert verdict("GAUC < 0.5", *lines) == [("holds", "other", None)]
+    assert verdict("GAUC < 0.5 and AUC > 0.6", *lines) == PASSED
+    assert verdict("GAUC < pctr:GAUC", *lines) == [("holds", "other", None)]
+    assert verdict("other:GAUC < pctr:GAUC", *lines) == [("holds", None, None)]
+
+
+def test_judge__slices__named_every_and_against_the_whole() -> None:
+    lines = [
+        GAUC,
+        replace(GAUC, slice="slot=1", value=0.5),
+        replace(GAUC, slice="slot=2", value=0.7),
+    ]
+    assert verdict("GAUC[slot=1] < GAUC[slot=2] - 0.1", *lines) == HOLDS
+    assert verdict("GAUC[*] < 0.65", *lines) == [("holds", "pctr", "slot=1")]
+    assert verdict("GAUC[*] < GAUC - 0.05", *lines) == [("holds", "pctr", "slot=1")]
+    assert verdict("pctr:GAUC[*] > 0", *lines) == [("holds", None, s) for s in ("slot=1", "slot=2")]
+    assert verdict("GAUC[*] < 0.65 and GAUC[*] > 0.6", *lines) == PASSED
+
+
+@pytest.mark.parametrize(
+    "line,condition",
+    [
+        (replace(GAUC, value=0.6 - 2**-53), "GAUC < 0.6"),
+        (replace(GAUC, value=0.59999999), "GAUC < 0.6"),
+    ],
+)
+def test_failure__shows_the_digits_that_decide(line: fe.MeasureValue, condition: str) -> None:
+    (failure,) = judge([condition], [line], rows=6, groups=3).failures
+    assert failure.detail == repr(line.value)
+    assert str(failure) == f"GAUC value < 0.6: pctr: {line.value!r}"
+
+
+def test_failure__of_several_numbers__names_them() -> None:
+    found = judge(["GAUC < 0.65 and AUC < 0.8 and rows > 1"], [GAUC, AUC], rows=6, groups=3)
+    text = "GAUC value < 0.65 and AUC value < 0.8 and rows > 1"
+    assert str(found) == f"gate failed: {text}: pctr: GAUC value 0.6, AUC value 0.7, rows 6"
+
+
+# ---- what cannot be told -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition,kind,text",
+    [
+        ("GAUC[slot=1] < 0", "unknown_slice", "the result has no slice 'slot=1'"),
+        ("GAUC[al] < 0", "unknown_slice", "Did you mean 'all'?"),
+        ("GAUC[*] < 0", "unknown_slice", "the result has no slices"),
+        ("RR < 0", "not_computed", "RR is none of the measures GAUC, AUC"),
+        ("ptcr:GAUC < 0", "unknown_score", "'ptcr' is none of 'pctr'. Did you mean 'pctr'?"),
+        ("AUC se < 0", "undefined", "se of AUC is undefined (1 all_negative, pooled)"),
+        ("GAUC effective_groups < 0", "undefined", "effective_groups of GAUC is undefined"),
+        ("GAUC delta < 0", "no_baseline", "GAUC has no delta: there is no baseline"),
+        ("GAUC / (GAUC - GAUC) < 0", "undefined", "is no finite number"),
+        ("1e308 * 10 * GAUC < 0", "undefined", "1e+308 * 10 is no finite number"),
+        ("GAUC * 0 + 1e308 * 10 - 1e308 * 10 < 0", "undefined", "1e+308 * 10 is no finite number"),
+    ],
+)
+def test_judge__what_cannot_be_told__fails_whatever_stands_around_it(
+    condition: str, kind: str, text: str
+) -> None:
+    for whole in (
+        condition, f"not {condition}", f"GAUC > 5 and {condition}", f"GAUC > 5 and not {condition}",
+        f"GAUC > 5 or not ({condition} or GAUC > 5)",
+    ):  # fmt: skip
+        (failure,) = judge([whole], [GAUC, AUC], rows=6, groups=3).failures
+        assert failure.kind == kind
+        assert text in failure.detail
+
+
+def test_judge__no_group_behind_a_number__fails() -> None:
+    empty = replace(GAUC, groups_used=0, dropped={"all_negative": 3})
+    for name in ("value", "groups", "dropped_share", "groups_used"):
+        (failure,) = judge([f"GAUC {name} < -1"], [empty], rows=6, groups=3).failures
+        assert failure.kind == "no_groups"
+        assert failure.detail == "no group stands behind GAUC (3 all_negative)"
+    sliced = replace(empty, slice="slot=1")
+    assert verdict("GAUC[*] < 0", GAUC, sliced) == [("no_groups", "pctr", "slot=1")]
+    assert verdict("rows > 9", GAUC, rows=0, groups=0) == [("no_groups", None, None)]
+
+
+def test_judge__value_missing_for_one_slice__fails() -> None:
+    lines = [GAUC, replace(GAUC, slice="slot=1"), replace(AUC, slice="slot=2")]
+    assert verdict("GAUC[*] < 0", *lines) == [("undefined", "pctr", "slot=2")]
+
+
+def test_judge__nothing_at_all__fails() -> None:
+    found = judge(["GAUC < 0"], [], rows=0, groups=0)
+    assert [failure.detail for failure in found.failures] == ["the result has no values"]
+    assert not judge(["rows < 0"], [], rows=0, groups=0)
+
+
+def test_judge__no_gate__is_refused() -> None:
+    with pytest.raises(ArgumentError, match="no gate is given"):
+        evaluated().check()
+    with pytest.raises(ArgumentError, match="fail_if: must be text or a Gate, got 3;"):
+        evaluated().check(3)  # type: ignore[arg-type]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(FIELDS),
+    st.sampled_from([math.nan, math.inf, -math.inf, None]),
+    st.sampled_from(["{} < 0", "not {} < 0", "{} = {}", "not {} != {}", "abs({}) >= 0 or rows > 0",
+                     "min({}, 0) > 1", "max(0, {}) < -1", "0 * {} > 1", "1 / {} > 5"]),
+)  # fmt: skip
+def test_judge__nan_infinity_or_nothing__never_passes(
+    name: str, number: float | None, condition: str
+) -> None:
+    class Bare:
+        score, slice, measure = "pctr", "all", "GAUC"
+
+    line = Bare()
+    setattr(line, name, number)
+    if name == "dropped_share":
+        line.groups, line.groups_used = 0, 0  # type: ignore[attr-defined]
+    text = condition.replace("{}", f"GAUC {name}")
+    assert not judge([text], [line], rows=6, groups=3, baseline="base")
+
+
+# ---- comparisons ---------------------------------------------------------------------------------
+
+
+def test_judge__comparison__is_meant_for_each_candidate() -> None:
+    values = [
+        replace(GAUC, score=name, value=at) for name, at in (("base", 0.6), ("a", 0.61), ("b", 0.5))
+    ]
+    lines = [*values, Compared("a", 0.01, -0.001), Compared("b", -0.1, -0.2)]
+    options = {"baseline": "base"}
+    assert verdict("GAUC delta_ci_low < -0.01", *lines, **options) == [("holds", "b", None)]
+    assert verdict("a:GAUC delta_ci_low < -0.01", *lines, **options) == PASSED
+    assert verdict("GAUC < 0.55 and GAUC delta < 0", *lines, **options) == [("holds", "b", None)]
+    assert verdict("GAUC > 0.55", *lines, **options) == [("holds", s, None) for s in ("base", "a")]
+    assert verdict("GAUC wins < 10 or base:GAUC < 0", *lines, **options) == PASSED
+    assert verdict("base:GAUC delta < 0", *lines, **options) == [("no_baseline", None, None)]
+    assert verdict("GAUC mdd > 0", *lines, **options) == [("undefined", s, None) for s in "ab"]
+    assert verdict("a:GAUC p_adjusted > 0", *lines, **options) == [("undefined", None, None)]
+    assert verdict("GAUC delta < 0", values[0], **options) == [("no_baseline", None, None)]
+    empty = Compared("a", 0.01, 0.0, groups_used=0)
+    assert verdict("GAUC delta < 0", empty, **options) == [("no_groups", "a", None)]
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+def test_check__of_a_result__reads_its_lines() -> None:
+    result = evaluated()
+    assert result.check("GAUC < 0.3", fe.gate("rows < 6")).passed
+    found = result.check("GAUC < 0.5", "auc[all] dropped_share > 0", "RR < 0")
+    assert str(found).splitlines() == [
+        "gate failed: GAUC value < 0.5: other: 0.4",
+        "gate failed: RR value < 0: RR is none of the measures GAUC, AUC",
+    ]
+    for line in result:  # every field of a value is told as the result has it
+        for name in set(VALUE_FIELDS) - {"dropped_share"}:
+            number = getattr(line, name)
+            whole = 0 if math.isnan(number) else number
+            found = result.check(f"{line.score}:{line.measure} {name} != {whole!r}")
+            assert [failure.kind for failure in found.failures] == ["undefined"] * math.isnan(
+                number
+            )
+
+
+def test_check__measure_that_a_profile_changed__is_found_by_either_name() -> None:
+    result = evaluated(
+        measures="nDCG,LogLoss", profile="gdeval", ties="expected", sampling_rate=0.5
+    )
+    assert "LogLoss(sampling_rate=0.5)" in result.measures
+    assert result.check("LogLoss < 0", "LogLoss(sampling_rate=0.5) < 0").passed
+    for text in (*result.measures, "nDCG"):
+        assert result.check(f"{text} < 0").passed, text
+    given = result.check("LogLoss(sampling_rate=1) < 0")
+    assert [failure.kind for failure in given.failures] == ["not_computed"]
+
+
+def test_check__of_classes__reads_their_averages() -> None:
+    columns = {"kind": ["a", "b", "a"], "p": [0.9, 0.2, 0.4], "q": [0.1, 0.8, 0.6]}
+    found = fe.evaluate_classes(columns, label="kind", measures="PPV", scores={"a": "p", "b": "q"})
+    assert found.check("PPV[macro] < 0.5").passed
+    assert not found.check("PPV[macro] > 0.5")

@@ -1,0 +1,175 @@
+"""Two spellings of one measure under a profile: each name that was requested answers for itself."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastrank_eval as fe
+from fastrank_eval.results.state import State
+from tests.support.nightly_runs import kept, nightly
+
+#: Grades whose exponential and linear gains give other values of nDCG.
+LOG = {
+    "q": [1, 1, 1, 2, 2, 2, 3, 3, 3],
+    "label": [3, 1, 0, 0, 2, 1, 1, 0, 2],
+    "old": [0.1, 0.4, 0.2, 0.3, 0.1, 0.2, 0.3, 0.2, 0.1],
+    "new": [0.3, 0.4, 0.2, 0.3, 0.4, 0.2, 0.1, 0.2, 0.3],
+}
+EXP = "nDCG(gain='exp')"
+#: As CatBoost takes gains and ideals, with each choice written out.
+ALL_GIVEN = "nDCG(gain='exp', ideal='judged')"
+
+
+def evaluate(
+    measures: str | list[str], score: str | list[str] = "old", **options: Any
+) -> fe.Result:
+    return fe.evaluate(
+        LOG, group="q", label="label", score=score, measures=measures, profile="catboost", **options
+    )
+
+
+def alone(name: str, score: str = "old") -> float:
+    return evaluate(name, score).value(name)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["nDCG", EXP],
+        [EXP, "nDCG"],
+        [EXP, "nDCG(ideal='retrieved')"],
+        ["nDCG", ALL_GIVEN],
+        [ALL_GIVEN, EXP, "nDCG"],
+        ["GAUC", "GAUC(weight='impressions', single_class=None)"],
+    ],
+)
+def test_value__of_each_name_requested__does_not_depend_on_the_others(names: list[str]) -> None:
+    result = evaluate(names)
+    again = State.from_bytes(evaluate(names, keep_state=True).state.to_bytes()).result()
+    for name in names:
+        assert result.value(name) == alone(name) == again.value(name)
+        assert result[name].tolist() == evaluate(name)[name].tolist()
+    requested = json.loads(result.to_json())["meta"]["requested"]
+    lines = {line["measure"]: line["value"] for line in result.to_dict()["results"]}
+    assert {name: lines[requested.get(name, name)] for name in names} == {
+        name: alone(name) for name in names
+    }
+
+
+def test_gate__on_a_measure__does_not_depend_on_what_else_is_requested() -> None:
+    between = (alone("nDCG") + alone(EXP)) / 2
+    sign = "<" if alone("nDCG") < between else ">"
+    fails, passes = f"nDCG {sign} {between}", f"{EXP} {sign} {between}"
+    for names in (["nDCG", EXP], [EXP, "nDCG"]):
+        assert not evaluate(names).check(fails)
+        assert evaluate(names).check(passes)
+    assert not evaluate("nDCG").check(fails)
+    (failure,) = evaluate(EXP).check(fails).failures
+    assert failure.kind == "not_computed"
+
+
+def test_value__of_a_name_that_was_not_requested__is_refused() -> None:
+    with pytest.raises(fe.MeasureError, match="nDCG was not part"):
+        evaluate(EXP).value("nDCG")
+    # Options that the profile leaves alone make no other measure.
+    assert evaluate("nDCG").value("nDCG(discount='log2')") == alone("nDCG")
+
+
+def compare(names: list[str]) -> fe.Comparison:
+    return fe.compare(
+        LOG, group="q", label="label", score=["old", "new"], baseline="old", measures=names,
+        profile="catboost", by="q:2",
+    )  # fmt: skip
+
+
+def test_compare__each_name_requested__answers_for_itself() -> None:
+    names = ["nDCG", ALL_GIVEN, EXP]
+    found = compare(names)
+    requested = found.to_dict()["meta"]["requested"]
+    lines = {(v["measure"], v["slice"]): v for v in found.to_dict()["comparisons"]}
+    for name in names:
+        line, mine = found.find(name), compare([name])
+        assert (line.base_value, line.value) == (alone(name), alone(name, "new"))
+        assert lines[requested[name], "all"]["value"] == line.value
+        assert found.movers(name).equals(mine.movers(name))
+        assert [v.delta for v in found.slice_movers(name)] == [
+            v.delta for v in mine.slice_movers(name)
+        ]
+        parts = found.decompositions["new", requested[name], "q:2"]
+        for part in (found.decomposition(name), mine.decomposition(name)):
+            assert (part.before, part.after, part.within) == (
+                parts.before,
+                parts.after,
+                parts.within,
+            )
+        between = (line.value + line.base_value) / 2
+        sign = "<" if line.value < between else ">"
+        assert not found.check(f"new:{name} {sign} {between}")
+        assert found.check(f"old:{name} {sign} {between}")
+    kept = evaluate(names, score=["old", "new"])
+    again = kept.compare(baseline="old")
+    assert [again.find(name).delta for name in names] == [found.find(name).delta for name in names]
+
+
+def test_rela_impr__of_each_name_requested__is_its_own() -> None:
+    given = "GAUC(weight='impressions', single_class=None)"
+    result = evaluate(["GAUC", given], score=["old", "new"])
+    for name in ("GAUC", given):
+        by_hand = fe.rela_impr(alone(name, "old"), alone(name, "new"))
+        assert result.rela_impr(name, "old", "new") == pytest.approx(by_hand, nan_ok=True)
+
+
+def test_report__names_that_are_texts_of_others__says_which_line_is_which() -> None:
+    wanted = "nDCG is nDCG(gain='linear', ideal='retrieved')"
+    for text in (
+        repr(evaluate(["nDCG", ALL_GIVEN])),
+        evaluate(["nDCG", ALL_GIVEN]).to_markdown(),
+        repr(compare(["nDCG", ALL_GIVEN])),
+        compare(["nDCG", ALL_GIVEN]).to_markdown(),
+    ):
+        assert "requested: " in text
+        assert wanted in text
+        assert f"{ALL_GIVEN} is nDCG" in text
+    assert "requested:" not in repr(evaluate("nDCG"))
+
+
+@pytest.mark.parametrize("order", [["nDCG", ALL_GIVEN], [ALL_GIVEN, "nDCG"]])
+def test_nightly__gates_on_each_name__do_not_depend_on_the_other(
+    order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Path("2026-11-19.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([LOG, *zip(*LOG.values(), strict=True)])
+    between = (alone("nDCG") + alone(ALL_GIVEN)) / 2
+    sign = "<" if alone("nDCG") < between else ">"
+    gates = [f"{name} {sign} {between}" for name in ("nDCG", ALL_GIVEN)]
+    Path("nightly.toml").write_text(
+        f"""
+title = "Names"
+[source]
+path = "{{date}}.csv"
+[columns]
+group = "q"
+label = "label"
+[models]
+scores = ["old"]
+[evaluate]
+measures = {json.dumps(order)}
+profile = "catboost"
+[gates]
+fail_if = {json.dumps(gates)}
+"""
+    )
+    found = nightly("nightly.toml", "--date", "2026-11-19")
+    assert found.exit_code in (1, 3), found.output
+    (night,) = kept()
+    assert [gate.passed for gate in night.gates] == [False, True]
+    requested = night.conventions["requested"]
+    values = {value.measure: value.value for value in night.values}
+    assert isinstance(requested, dict)
+    assert {name: values[requested[name]] for name in order} == {n: alone(n) for n in order}

@@ -1,0 +1,372 @@
+"""Result: tables, JSON, CSV, markdown and print, from values written by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, MeasureError
+from fastrank_eval.engine.records import MeasureValue, Meta
+from fastrank_eval.measures import measure
+from fastrank_eval.results.result import Result
+
+NAN = math.nan
+
+
+def one_result(
+    scores: tuple[str, ...] = ("pctr",),
+    per_group: pa.Table | None = None,
+    groups: int = 12_000,
+    rows: int = 240_000,
+    conventions: dict[str, object] | None = None,
+    seconds: float = 0.5,
+) -> Result:
+    values = [
+        entry
+        for score in scores
+        for entry in (
+            MeasureValue(score, "all", "GAUC", 0.7123456789, groups, groups - 4000,
+                         {"all_negative": 3990, "few_rows": 10}, 0.61234, 1.0),
+            MeasureValue(score, "all", "AUC", NAN, groups, 0, {"single_class": groups}, 0.0, NAN,
+                         "pooled"),
+            MeasureValue(score, "all", "ERR(max_grade=1)@10", 0.0557653, groups, groups, {},
+                         0.99999, 0.00001),
+        )
+    ]  # fmt: skip
+    meta = Meta("1.2", rows, groups, conventions or {"ties": "expected", "weight": None}, seconds)
+    return Result(values, per_group, meta, scores, ["GAUC", "AUC", "ERR(max_grade=1)@10"])
+
+
+def on_terminal(result: Result, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(result)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+# ---- access by name ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", ["GAUC", "gauc", " GAUC ", measure("GAUC")])
+def test_value__any_spelling__is_found(spelling: str) -> None:
+    assert one_result().value(spelling) == 0.7123456789
+
+
+def test_value__undefined__is_nan() -> None:
+    assert math.isnan(one_result().value("AUC"))
+
+
+def test_value__several_scores__needs_the_score() -> None:
+    result = one_result(("model_a", "model_b"))
+    assert result.value("GAUC", "model_b") == result.value("GAUC", score="model_a")
+    with pytest.raises(ArgumentError, match="'model_a', 'model_b'"):
+        result.value("GAUC")
+    with pytest.raises(ArgumentError, match="Did you mean 'model_a'"):
+        result.value("GAUC", "model_A")
+
+
+def test_value__measure_not_evaluated__lists_those_that_were() -> None:
+    with pytest.raises(MeasureError, match=r"RR@10 was not part.* GAUC, AUC, ERR"):
+        one_result().value("RR@10")
+
+
+def test_per_group_values__undefined_group__is_nan() -> None:
+    table = pa.table(
+        {"user": ["a", "b"], "rows": [3, 1], "positives": [1, 0]}
+        | {"GAUC": [0.25, None], "ERR(max_grade=1)@10": [0.5, 0.0]}
+    )
+    values = one_result(per_group=table)["gauc"]
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, [0.25, NAN])
+    np.testing.assert_array_equal(one_result(per_group=table)["ERR(max_grade=1)@10"], [0.5, 0.0])
+
+
+def test_per_group_values__key_column_called_like_a_measure__is_not_mistaken() -> None:
+    table = pa.table(
+        {"GAUC": ["a", "b"], "rows": [3, 1], "positives": [1, 0]}
+        | {"GAUC_": [0.25, None], "ERR(max_grade=1)@10": [0.5, 0.0]}
+    )
+    np.testing.assert_array_equal(one_result(per_group=table)["GAUC"], [0.25, NAN])
+
+
+def test_per_group_values__several_scores__are_taken_by_score() -> None:
+    columns = {"user": [7], "rows": [3], "positives": [1]}
+    for place, score in enumerate(("a", "b")):
+        columns |= {f"{score}.GAUC": [place], f"{score}.ERR(max_grade=1)@10": [place + 10]}
+    result = one_result(("a", "b"), per_group=pa.table(columns))
+    assert result["a", "GAUC"].tolist() == [0.0]
+    assert result["b", "GAUC"].tolist() == [1.0]
+    assert result["a", "ERR(max_grade=1)@10"].tolist() == [10.0]
+    with pytest.raises(ArgumentError, match="several score columns"):
+        _ = result["GAUC"]
+
+
+def test_per_group_values__pooled_measure__points_to_gauc() -> None:
+    with pytest.raises(MeasureError, match=r"pools the rows.*GAUC"):
+        _ = one_result(per_group=pa.table({"user": [1]}))["AUC"]
+
+
+def test_per_group__not_kept__says_how_to_get_it() -> None:
+    with pytest.raises(FastRankEvalError, match="per_group=True"):
+        _ = one_result().per_group
+    with pytest.raises(FastRankEvalError, match="per_group=True"):
+        _ = one_result()["GAUC"]
+
+
+# ---- tables and text for programs ----------------------------------------------------------------
+
+
+def test_summary__undefined_value__is_null() -> None:
+    summary = one_result().summary
+    assert summary.column("value").to_pylist() == [0.7123456789, None, 0.0557653]
+    assert summary.column("positives_share").to_pylist() == [1.0, None, 0.00001]
+    assert summary.schema.field("dropped").type == pa.map_(pa.string(), pa.int64())
+    assert summary.column("dropped").to_pylist()[0] == [("all_negative", 3990), ("few_rows", 10)]
+    assert summary.column("groups_used").to_pylist() == [8000, 0, 12000]
+
+
+def test_summary__no_value__keeps_its_columns() -> None:
+    empty = Result([], None, Meta("1", 0, 0, {}, 0.0), ["pctr"], [])
+    assert empty.summary.num_rows == 0
+    assert empty.summary.schema == one_result().summary.schema
+
+
+def test_to_json__nan_and_numpy_values__are_strict_json() -> None:
+    conventions: dict[str, object] = {
+        "ties": "expected", "weight": None, "limit": np.int64(5), "columns": ("a", "b"),
+        "share": NAN, "gain": {1: np.float32(0.5)}, "flag": np.True_,
+    }  # fmt: skip
+    text = one_result(conventions=conventions).to_json()
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    read = json.loads(text, parse_constant=refuse)
+    assert list(read) == ["meta", "results"]
+    assert list(read["meta"]) == ["version", "rows", "groups", "conventions", "seconds"]
+    assert read["meta"]["conventions"] == {
+        "ties": "expected", "weight": None, "limit": 5, "columns": ["a", "b"], "share": None,
+        "gain": {"1": 0.5}, "flag": True,
+    }  # fmt: skip
+    assert read["results"][1] == {
+        "score": "pctr", "by": None, "slice": "all", "measure": "AUC", "value": None, "se": None,
+        "ci_low": None, "ci_high": None, "effective_groups": None, "weight": None,
+        "caution": None, "groups": 12000,
+        "groups_used": 0, "dropped": {"single_class": 12000}, "rows_share": 0.0,
+        "positives_share": None, "aggregate": "pooled", "details": {},
+    }  # fmt: skip
+
+
+def test_to_json__values__keep_every_digit() -> None:
+    assert json.loads(one_result().to_json())["results"][0]["value"] == 0.7123456789
+
+
+def test_to_csv__names_with_commas_and_quotes__read_back() -> None:
+    result = one_result(('a,"b"\nc',))
+    rows = list(csv.DictReader(io.StringIO(result.to_csv())))
+    assert rows[0]["score"] == 'a,"b"\nc'
+    assert float(rows[0]["value"]) == 0.7123456789
+    assert rows[0]["dropped"] == "all_negative=3990;few_rows=10"
+    assert rows[1]["value"] == ""
+
+
+def test_to_markdown__hostile_names__stay_in_their_cells() -> None:
+    result = one_result(("a|b", "`<script>`\n# title"))
+    lines = result.to_markdown().splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len(table) == 2 + 6
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
+    assert "`a\\|b`" in table[2]
+    assert "`` `<script>`\\n# title ``" in table[5]
+    assert not any(line.startswith("#") for line in lines)
+
+
+def test_iter__gives_the_values_in_order() -> None:
+    assert [v.measure for v in one_result()] == ["GAUC", "AUC", "ERR(max_grade=1)@10"]
+
+
+# ---- print ---------------------------------------------------------------------------------------
+
+
+def test_repr__is_a_plain_aligned_table() -> None:
+    header, *lines, size, conventions = repr(one_result()).splitlines()
+    assert header.split()[:5] == ["score", "measure", "value", "groups", "used"]
+    assert [re.split(r" {2,}", line) for line in lines] == [
+        ["pctr", "GAUC", "0.712346", "8,000/12,000", "3,990 all_negative, 10 few_rows", "61.2%",
+         "100%"],
+        ["pctr", "AUC", "undefined", "0/12,000", "12,000 single_class", "0%", "n/a"],
+        ["pctr", "ERR(max_grade=1)@10", "0.0557653", "12,000/12,000", "none", ">99.9%", "<0.1%"],
+    ]  # fmt: skip
+    assert {len(header), *map(len, lines)} == {len(header)}
+    assert size == "240,000 rows, 12,000 groups, 0.5 s, 480,000 rows/s"
+    assert conventions == "ties=expected"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("scores", [("pctr",), ("pctr", "a_model_of_a_rather_long_name")])
+@pytest.mark.parametrize("groups", [12_000, 123_456_789])
+def test_print__usual_widths__every_number_stands_whole(
+    width: int, scores: tuple[str, ...], groups: int
+) -> None:
+    lines = on_terminal(one_result(scores, groups=groups), width)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= width
+    assert "\x1b" not in text
+    assert "…" not in text
+    for whole in ("0.712346", "undefined", "0.0557653", "61.2%", f"{groups - 4000:,}", "3,990"):
+        assert len(re.findall(rf"(?<![\w.,]){re.escape(whole)}(?![\w.,])", text)) == len(scores)
+    for name in (*scores, "all_negative", "few_rows", "ERR(max_grade=1)@10"):
+        assert name in text
+
+
+def with_intervals(scores: tuple[str, ...], groups: int) -> Result:
+    plain = one_result(scores, groups=groups)
+    values = [
+        replace(v, se=0.0011, ci_low=v.value - 0.00216, ci_high=v.value + 0.00216,
+                effective_groups=9876.5)
+        if v.measure != "AUC" else replace(v, caution="pooled")
+        for v in plain.values
+    ]  # fmt: skip
+    meta = replace(plain.meta, conventions={"confidence": 0.95})
+    return Result(values, None, meta, plain.scores, plain.measures)
+
+
+@pytest.mark.parametrize("groups", [12_000, 123_456_789])
+def test_print__intervals__stand_beside_values_or_under_them(groups: int) -> None:
+    result = with_intervals(("pctr",), groups)
+    for width, beside in ((80, False), (120, True), (160, True)):
+        lines = on_terminal(result, width)
+        text = "\n".join(lines)
+        assert max(map(len, lines)) <= width
+        assert "95% CI" in text
+        assert ("[0.7102, 0.7145]" in text) == beside
+        assert ("±0.0022" in text) != beside
+        assert len(re.findall(r"(?<![\w.,])0\.712346(?![\w.,])", text)) == 1
+        assert "positives" in text
+    for text in (repr(result), result.to_markdown()):
+        assert "[0.7102, 0.7145]" in text
+        assert "n/a" in text
+
+
+@pytest.mark.parametrize(
+    "low, high, printed",
+    [(17839.3, 18414.7, "[17,839, 18,415]"), (0.5, 0.5, "[0.500000, 0.500000]"),
+     (0.2, 1.04, "[0.20, 1.04]"), (1e-12, 3e-12, "[1.00000e-12, 3.00000e-12]"),
+     (-1e200, 1e200, "[-1.00000e+200, 1.00000e+200]")],
+)  # fmt: skip
+def test_print__interval__has_two_digits_of_its_half(low: float, high: float, printed: str) -> None:
+    entry = MeasureValue("s", "all", "CG", (low + high) / 2, 9, 9, {}, 1.0, 1.0, se=0.1,
+                         ci_low=low, ci_high=high)  # fmt: skip
+    result = Result([entry], None, Meta("1", 9, 9, {}, 1.0), ["s"], ["CG"])
+    assert printed in repr(result)
+
+
+def test_interval__by_any_spelling_and_score() -> None:
+    result = with_intervals(("a", "b"), 12_000)
+    assert result.interval("gauc", "b") == pytest.approx((0.7101856789, 0.7145056789), abs=1e-12)
+    with pytest.raises(ArgumentError, match="several score columns"):
+        result.interval("GAUC")
+    with pytest.raises(MeasureError, match="was not part"):
+        result.interval("RR", "a")
+
+
+def test_print__long_measure__is_folded_and_numbers_are_not() -> None:
+    text = "nDCG(gain={1: 1, 2: 3, 3: 7}, ideal='perfect', max_grade=3)@10"
+    value = MeasureValue("s", "all", text, 0.123456, 10**9, 10**9, {"no_relevant": 5}, 1.0, 1.0)
+    result = Result([value], None, Meta("1", 10**10, 10**9, {}, 1.0), ["s"], [text])
+    lines = on_terminal(result, 80)
+    assert max(map(len, lines)) <= 80
+    assert "0.123456" in "\n".join(lines)
+    assert "1,000,000,000" in "\n".join(lines)
+
+
+def test_print__wide__shows_group_totals() -> None:
+    assert any("8,000/12,000" in line for line in on_terminal(one_result(), 120))
+
+
+def test_print__markup_and_codes_in_names__are_shown_not_obeyed() -> None:
+    result = one_result(("[red]a[/red]", "b\x1b[31m\n"), conventions={"weight": "[bold]w"})
+    text = "\n".join(on_terminal(result, 120))
+    assert "[red]a[/red]" in text
+    assert r"b\x1b[31m\n" in text
+    assert "weight=[bold]w" in text
+    assert "\x1b" not in text + repr(result)
+
+
+def test_print__no_rows__says_so() -> None:
+    values = [MeasureValue("pctr", "all", "GAUC", NAN, 0, 0, {}, NAN, NAN)]
+    result = Result(values, None, Meta("1", 0, 0, {}, 0.1), ["pctr"], ["GAUC"])
+    for text in (repr(result), result.to_markdown(), "\n".join(on_terminal(result, 80))):
+        assert "no rows, no groups" in text
+        assert "undefined" in text
+
+
+@pytest.mark.parametrize(
+    "value, printed",
+    [(0.5, "0.500000"), (1.0, "1.00000"), (0.0, "0.00000"), (1234.5678912, "1234.57"),
+     (1.2345678e-5, "1.23457e-05"), (NAN, "undefined")],
+)  # fmt: skip
+def test_print__values__have_six_digits(value: float, printed: str) -> None:
+    entry = MeasureValue("s", "all", "CG", value, 1, 1, {}, 1.0, 1.0)
+    result = Result([entry], None, Meta("1", 1, 1, {}, 1.0), ["s"], ["CG"])
+    assert repr(result).splitlines()[1].split()[2] == printed
+
+
+def test_aggregate__other_than_the_mean__is_said_everywhere() -> None:
+    values = [
+        MeasureValue("s", "all", "NumRet", 1234567.0, 3, 3, {}, 1.0, 1.0, "sum"),
+        MeasureValue("s", "all", "NumRel(weight='w')", 0.5, 3, 3, {}, 1.0, 1.0, "sum"),
+        MeasureValue("s", "all", "GMAP", 0.25, 3, 3, {}, 1.0, 1.0, "geometric mean"),
+        MeasureValue("s", "all", "AP", 0.5, 3, 3, {}, 1.0, 1.0),
+        MeasureValue("s", "all", "AUC", 0.5, 3, 3, {}, 1.0, 1.0, "pooled"),
+    ]
+    result = Result(values, None, Meta("1", 9, 3, {}, 1.0), ["s"], [v.measure for v in values])
+    kinds = ["sum", "sum", "geometric mean", "mean", "pooled"]
+    assert result.summary["aggregate"].to_pylist() == kinds
+    assert [line["aggregate"] for line in json.loads(result.to_json())["results"]] == kinds
+    rows = list(csv.DictReader(io.StringIO(result.to_csv())))
+    assert [row["aggregate"] for row in rows] == kinds
+    assert [row["positives_share"] for row in rows] == ["1.0"] * 5
+    printed = [
+        ("NumRet (sum)", "1,234,567"),
+        ("NumRel(weight='w') (sum)", "0.500000"),
+        ("GMAP (geometric mean)", "0.250000"),
+        ("AP", "0.500000"),
+        ("AUC", "0.500000"),
+    ]
+    plain = [tuple(re.split(r" {2,}", line)[1:3]) for line in repr(result).splitlines()[1:6]]
+    assert plain == printed
+    for text in (result.to_markdown(), "\n".join(on_terminal(result, 120))):
+        for cells in printed:
+            assert all(cell in text for cell in cells)
+
+
+@pytest.mark.parametrize(
+    "share, printed",
+    [(1.0, "100%"), (0.0, "0%"), (0.999999, ">99.9%"), (1e-9, "<0.1%"), (0.5, "50.0%"),
+     (NAN, "n/a")],
+)  # fmt: skip
+def test_print__shares__only_the_whole_is_100_percent(share: float, printed: str) -> None:
+    entry = MeasureValue("s", "all", "CG", 1.0, 1, 1, {}, share, 1.0)
+    result = Result([entry], None, Meta("1", 1, 1, {}, 1.0), ["s"], ["CG"])
+    assert repr(result).splitlines()[1].split()[5] == printed
+
+
+@pytest.mark.parametrize(
+    "rows, seconds, printed",
+    [(1, 2.0, "1 row, 3 groups, 2 s, 0 rows/s"), (5_000_000, 0.04, "125 Mrows/s"),
+     (5, 0.0, "5 rows, 3 groups, 0 s, too fast to time")],
+)  # fmt: skip
+def test_print__speed__suits_its_size(rows: int, seconds: float, printed: str) -> None:
+    entry = MeasureValue("s", "all", "CG", 1.0, 3, 3, {}, 1.0, 1.0)
+    result = Result([entry], None, Meta("1", rows, 3, {}, seconds), ["s"], ["CG"])
+    assert printed in repr(result)

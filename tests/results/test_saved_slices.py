@@ -1,0 +1,337 @@
+"""States with slices, a baseline and groups: merged, they are what one run over all rows gives."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError, MergeError
+from tests.results.test_saved_states import lines, same_arrays
+
+MEASURES = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "AUC", "LogLoss", "FieldECE(field='ad')"]
+MORE = ["NumRel", "GMAP", "AUC(se='clustered')", "PPV", "ECE(bins=3)", "AUC(bins=8)", "ECCE"]
+BY = ["slot", "slot,country", "age:20,30.5", "price:width2", "ts:day", "@rows:2,4", "@positives"]
+
+
+def log_of(seed: int, groups: int, weighted: bool) -> pa.Table:
+    """A log whose columns have values that are rare, null, or there in some groups alone."""
+    rng = random.Random(seed)  # noqa: S311
+    rows: list[dict[str, Any]] = []
+    for group in range(groups):
+        country = rng.choice(["de", "fr", None, f"c{group % 5}", 'a,"b'])
+        rows += [
+            {
+                "group": f"user {group}",
+                "day": group % 2,
+                "label": rng.choice([0, 0, 1]),
+                "score": rng.choice([rng.random(), 0.0, 0.5]),
+                "old": rng.random(),
+                "weight": rng.choice([0.0, 0.5, 1.0, 3e-5]) if weighted else 1.0,
+                "slot": rng.choice([1, 2, 3, None]),
+                "country": country,
+                "age": rng.choice([None, 19, 20, 30, 31]),
+                "price": rng.choice([0.1, 2.0, 5.5, -1.0, float("nan"), float("inf")]),
+                "ts": rng.randrange(3 * 86400),
+                "ad": rng.choice(["x", "y", None]),
+            }
+            for _ in range(rng.randint(1, 7))
+        ]
+    schema = pa.schema(
+        [
+            ("group", pa.string()), ("day", pa.int16()), ("label", pa.int8()),
+            ("score", pa.float64()), ("old", pa.float64()), ("weight", pa.float64()),
+            ("slot", pa.int32()), ("country", pa.string()), ("age", pa.int64()),
+            ("price", pa.float64()), ("ts", pa.timestamp("s")), ("ad", pa.string()),
+        ]
+    )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema)
+
+
+def run(source: Any, **options: Any) -> fe.Result:
+    chosen: dict[str, Any] = {
+        "measures": MEASURES,
+        "by": ["slot", "slot,country"],
+        "baseline": "old",
+        "keep_groups": True,
+        "weight_rows": "ignore",
+    }
+    return fe.evaluate(
+        source,
+        group=["group", "day"],
+        label="label",
+        score=["score", "old"],
+        keep_state=True,
+        **{**chosen, **options},
+    )
+
+
+def nights(table: pa.Table, parts: int, seed: int) -> list[pa.Table]:
+    """Whole groups dealt to some tables at random, some of which may get none."""
+    rng = random.Random(seed)  # noqa: S311
+    owner: dict[str, int] = {}
+    names = table["group"].to_pylist()
+    of_row = np.array([owner.setdefault(name, rng.randrange(parts)) for name in names], np.int64)
+    return [table.filter(pa.array(of_row == part)) for part in range(parts)]
+
+
+def same_groups(one: fe.Result, other: fe.Result) -> None:
+    """Equal tables of groups, which may stand in another order."""
+    keys = [("group", "ascending"), ("day", "ascending")]
+    assert one.per_group.sort_by(keys).equals(other.per_group.sort_by(keys))
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    groups=st.integers(0, 16),
+    parts=st.integers(1, 4),
+    by=st.lists(st.sampled_from(BY), unique=True, min_size=1, max_size=2),
+    measures=st.sampled_from([MEASURES, MORE]),
+    weighted=st.booleans(),
+    min_groups=st.sampled_from([1, 3]),
+)
+def test_merged_states__are_the_state_of_one_run(
+    seed: int,
+    groups: int,
+    parts: int,
+    by: list[str],
+    measures: list[str],
+    weighted: bool,
+    min_groups: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("states")
+    table = log_of(seed, groups, weighted)
+    options: dict[str, Any] = {"min_groups": min_groups, "by": by, "measures": measures}
+    if weighted:
+        options["weight"] = "weight"
+    once = run(table, threads=1, **options)
+    states = []
+    for number, night in enumerate(nights(table, parts, seed)):
+        how = {"threads": 1 + number % 2, "batch_rows": 5 + number}
+        run(night, **options, **how).state.save(folder / f"{number}")
+        states.append(fe.load_state(folder / f"{number}"))
+    random.Random(seed).shuffle(states)  # noqa: S311
+    merged = states[0].merge(*states[1:], allow_repeated=True)
+    same_arrays(merged, once.state)
+    found = merged.result()
+    assert lines(found) == lines(once)
+    same_groups(found, once)
+    differs = {"merged": parts} if parts > 1 else {}
+    known = {name: value for name, value in found.meta.conventions.items() if name != "order"}
+    wanted = {name: value for name, value in once.meta.conventions.items() if name != "order"}
+    assert known == {**wanted, **differs}
+
+
+def test_without_slices__some_or_all_or_one_that_is_not_there() -> None:
+    state = run(log_of(3, 30, False)).state
+    assert list(state.slicings) == ["slot", "slot,country"]
+    rest = state.without_slices("slot")
+    assert list(rest.slicings) == ["slot,country"]
+    assert rest.result().meta.conventions["by"] == ["slot,country"]
+    alone = run(log_of(3, 30, False), by=()).state
+    assert lines(state.without_slices().result()) == lines(alone.result())
+    assert state.without_slices().slicings == alone.without_slices().slicings == {}
+    with pytest.raises(ArgumentError, match=r"has no slices by 'country', only by 'slot', 'slot,c"):
+        state.without_slices("country")
+    with pytest.raises(ArgumentError, match=r"has no slices by 'slot', only by nothing"):
+        alone.without_slices("slot")
+
+
+def test_state__has_the_same_bytes_in_any_order_threads_and_batches() -> None:
+    table = log_of(21, 60, True)
+    once = run(table, weight="weight", by=BY, threads=1).state
+    rows = random.Random(22).sample(range(table.num_rows), table.num_rows)  # noqa: S311
+    for source, threads in ((table, 3), (table.take(rows), 2)):
+        again = run(source, weight="weight", by=BY, threads=threads, batch_rows=40).state
+        same_arrays(again, once)
+        assert again.provenance[0].fingerprint == once.provenance[0].fingerprint
+
+
+def test_evaluation__of_a_merged_state__has_the_sums_of_pairs() -> None:
+    table = log_of(23, 40, False)
+    once = run(table).state.evaluation()
+    first, *others = (run(night).state for night in nights(table, 3, 23))
+    merged = first.merge(*others).evaluation()
+    assert (merged.plan.baseline, merged.plan.rivals) == (1, [0])
+    for mine, theirs in zip(
+        [merged.totals.overall, *merged.totals.slices], [once.totals.overall, *once.totals.slices],
+        strict=True,
+    ):  # fmt: skip
+        assert mine.slice_indices.tolist() == theirs.slice_indices.tolist()
+        for line in mine.slice_indices.tolist():
+            for m in range(len(MEASURES)):
+                assert mine.pairs[0].cross(m, line) == theirs.pairs[0].cross(m, line)
+                assert repr(mine.pairs[0].pairs(m, line)) == repr(theirs.pairs[0].pairs(m, line))
+    pools = [one.totals.shared.overall.pairs[0] for one in (merged, once)]
+    assert pools[0].keys() == pools[1].keys() != set()
+    for key, moments in pools[0].items():
+        assert moments.exact() == pools[1][key].exact()
+        assert moments.clusters == pools[1][key].clusters > 0
+    labels = [[by.slices().labels for by in one.plan.slicings] for one in (merged, once)]
+    assert labels[0] == labels[1]
+    values = [[by.slices().values for by in one.plan.slicings] for one in (merged, once)]
+    assert values[0] == values[1]
+
+
+def test_min_groups__is_that_of_the_states_or_another() -> None:
+    table = log_of(24, 30, False)
+    halves = nights(table, 2, 24)
+    first, second = (
+        run(half, min_groups=fewest).state for half, fewest in zip(halves, (1, 4), strict=True)
+    )
+    merged = first.merge(second)
+    with pytest.raises(ArgumentError, match=r"different min_groups .* \(--min-groups"):
+        merged.result()
+    for fewest in (1, 6, 1000):
+        once = run(table, min_groups=fewest)
+        found = merged.result(min_groups=fewest)
+        assert lines(found) == lines(once)
+        left_out = found.meta.conventions["slices_left_out"]
+        assert left_out == once.meta.conventions["slices_left_out"]
+
+
+def test_other_slices__are_refused() -> None:
+    table = log_of(25, 20, False)
+    first = run(table.slice(0, 30), by="slot").state
+    with pytest.raises(MergeError, match=r"'by' is \['slot'\] in the first and \['country'\] in"):
+        first.merge(run(table.slice(30), by="country").state)
+    with pytest.raises(MergeError, match="conventions differ: 'by'"):
+        first.merge(run(table.slice(30), by=()).state)
+
+
+def test_quantiles_of_other_nights__are_refused_with_the_edges() -> None:
+    table = log_of(26, 40, False)
+    first, second = nights(table, 2, 26)
+    states = [run(night, by=["slot", "old:quantile2"]).state for night in (first, second)]
+    with pytest.raises(MergeError, match=r"slices by 'old:quantile2' have other edges: old is cut"):
+        states[0].merge(states[1])
+    one = states[0]._header["slicings"]["old:quantile2"]["old"]
+    with pytest.raises(MergeError, match=rf"--by 'old:{one[0]}'"):
+        states[0].merge(states[1])
+    by = ["slot", f"old:{one[0]}"]
+    first_again, second_again = (run(night, by=by).state for night in (first, second))
+    assert lines(first_again.merge(second_again).result()) == lines(run(table, by=by))
+
+
+def test_values_of_another_type__meet_or_are_refused() -> None:
+    table = log_of(27, 40, False)
+    first, second = nights(table, 2, 27)
+    wide = second.set_column(
+        second.column_names.index("slot"), "slot", second["slot"].cast(pa.int64())
+    )
+    merged = run(first, by="slot").state.merge(run(wide, by="slot").state)
+    assert lines(merged.result()) == lines(run(table, by="slot"))
+    text = second.set_column(
+        second.column_names.index("slot"), "slot", second["slot"].cast(pa.string())
+    )
+    with pytest.raises(MergeError, match="'slot' differs, which is part of the slicing 'slot': "):
+        run(first, by="slot").state.merge(run(text, by="slot").state)
+
+
+def test_baseline__differs__is_refused() -> None:
+    first, second = nights(log_of(28, 20, False), 2, 28)
+    with pytest.raises(MergeError, match="baselines differ: 'old' in the first and None in the"):
+        run(first).state.merge(run(second, baseline=None).state)
+
+
+def test_models_in_another_order__are_merged_by_name() -> None:
+    table = log_of(29, 30, False)
+    first, second = nights(table, 2, 29)
+    options: dict[str, Any] = {
+        "group": ["group", "day"], "label": "label", "measures": MEASURES,
+        "by": ["slot", "slot,country"],
+        "baseline": "old", "keep_state": True, "keep_groups": True, "weight_rows": "ignore",
+    }  # fmt: skip
+    turned = fe.evaluate(second, score=["old", "score"], **options).state
+    merged = run(first).state.merge(turned)
+    same_arrays(merged, run(table).state)
+
+
+def test_group_in_two_states__is_refused_where_keys_are_kept() -> None:
+    table = log_of(30, 12, False)
+    cut = table.num_rows // 2
+    halves = [table.slice(0, cut), table.slice(cut)]
+    name = table["group"][cut].as_py()
+    assert table["group"][cut - 1].as_py() == name
+    first, second = (run(half).state for half in halves)
+    told = rf"both hold rows of the group group='{name}', day=\d: .* \(--allow-crossing\)"
+    with pytest.raises(MergeError, match=told):
+        first.merge(second)
+    both = first.merge(second, allow_crossing=True)
+    assert both.groups == 13
+    assert both.result().per_group.num_rows == 13
+    same_arrays(both, second.merge(first, allow_crossing=True))
+    # What is cut already is no reason to refuse other groups.
+    assert both.merge(run(log_of(30, 14, False).slice(table.num_rows)).state).groups == 15
+    plain = first.without_groups().merge(second.without_groups())
+    assert plain.groups == 13
+    assert lines(plain.result()) == lines(both.result())
+
+
+def test_groups__kept_in_one_state_alone__are_refused_with_the_remedy(tmp_path: Path) -> None:
+    first, second = nights(log_of(31, 20, False), 2, 31)
+    with_groups, without = run(first).state, run(second, keep_groups=False).state
+    with pytest.raises(MergeError, match=r"State\.without_groups\(\) \(--drop-groups\)"):
+        with_groups.merge(without)
+    assert with_groups.without_groups().merge(without).rows == first.num_rows + second.num_rows
+    with pytest.raises(ArgumentError, match="keep_groups=True"):
+        _ = without.result().per_group
+    for state, name in ((with_groups, "more"), (with_groups.without_groups(), "less")):
+        state.save(tmp_path / name)
+    assert (tmp_path / "less").stat().st_size < (tmp_path / "more").stat().st_size
+
+
+def test_keep_groups__without_state_or_groups__is_refused() -> None:
+    table = log_of(32, 3, False)
+    for options in ({"per_group": False}, {"keep_state": False}):
+        with pytest.raises(ArgumentError, match="keep_groups=True keeps groups in the state"):
+            fe.evaluate(
+                table, group="group", label="label", score="old", measures="GAUC",
+                **{"keep_state": True, "keep_groups": True, **options},
+            )  # fmt: skip
+
+
+KEYS = {
+    "integers": pa.array([3, -1, 2**40]),
+    "unsigned": pa.array([2**64 - 1, 0, 7], pa.uint64()),
+    "long text": pa.array(["x" * 100, "", "x" * 101]),
+    "dictionary": pa.array(["b", "a", "b"]).dictionary_encode(),
+    "bytes": pa.array([b"\0", b"", b"\0\0"]),
+    "fixed bytes": pa.array([b"ab", b"aa", b"ac"], pa.binary(2)),
+    "bools": pa.array([True, False, True]),
+    "dates": pa.array([5, 4, 6], pa.date32()),
+    "decimals": pa.array([5, 4, 6], pa.decimal128(30, 2)),
+    "durations": pa.array([5, 4, 6], pa.duration("s")),
+    "intervals": pa.array([(1, 2, 3), (0, 4, 1), (1, 2, 4)], pa.month_day_nano_interval()),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_any_type__are_kept_in_order_and_seen_twice(name: str, tmp_path: Path) -> None:
+    keys = pa.chunked_array([KEYS[name].take(pa.array([0, 0, 1, 1, 2, 2]))])
+    log = pa.table({"key": keys, "label": [0, 1] * 3, "score": [0.1, 0.4, 0.3, 0.2, 0.5, 0.6]})
+
+    def state(rows: pa.Table) -> fe.State:
+        return fe.evaluate(
+            rows, group="key", label="label", score="score", measures="GAUC,nDCG",
+            order="scattered", keep_state=True, keep_groups=True,
+        ).state  # fmt: skip
+
+    whole = state(log)
+    whole.save(tmp_path / "whole")
+    again = fe.load_state(tmp_path / "whole").result()
+    met = again.per_group["key"].to_pylist()
+    assert (sorted(met) if name == "intervals" else met) == sorted(set(keys.to_pylist()))
+    turned = state(log.take(pa.array([5, 3, 0, 1, 2, 4])))
+    same_arrays(turned, whole)
+    with pytest.raises(MergeError, match="both hold rows of the group key="):
+        state(log.slice(0, 1)).merge(state(log.slice(1)))

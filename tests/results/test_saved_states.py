@@ -1,0 +1,337 @@
+"""States: saved, loaded and merged, they give the numbers of one run, to the last bit."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrank_eval as fe
+from fastrank_eval._lib.errors import ArgumentError, MergeError
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
+from tests.measures.test_pooled import WEIGHTS, probable_groups
+from tests.oracles.measures import Row
+from tests.strategies import POOLED_VARIANTS
+from tests.support.tables import table_of
+
+POOLED = [text for texts in POOLED_VARIANTS.values() for text in texts]
+OF_GROUPS = ["GAUC", "GAUC(weight='positives')", "nDCG@3", "GMAP", "P@3", "NumRel", "GroupPPV"]
+MEASURES = [*POOLED, *OF_GROUPS]
+
+
+def state_of(source: Any, measures: Any = MEASURES, score: Any = "score", **options: Any):
+    return fe.evaluate(
+        source,
+        group="group",
+        label="label",
+        score=score,
+        measures=measures,
+        keep_state=True,
+        per_group=False,
+        **{"unretrieved": "allow", "unjudged": "allow", "weight_rows": "ignore", **options},
+    )
+
+
+def lines(result: fe.Result) -> list[tuple[Any, ...]]:
+    """Every line, floats as their bits."""
+
+    def told(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: told(inner) for name, inner in value.items()}
+        return value.hex() if isinstance(value, float) else value
+
+    return [tuple(told(value) for value in vars(line).values()) for line in result]
+
+
+def same_arrays(one: fe.State, other: fe.State) -> None:
+    assert one._states.keys() == other._states.keys()
+    for place, parts in one._states.items():
+        assert parts.keys() == other._states[place].keys(), place
+        for name, array in parts.items():
+            again = other._states[place][name]
+            assert (array.dtype, array.shape) == (again.dtype, again.shape), (place, name)
+            assert np.array_equal(array, again), (place, name)
+
+
+def split(groups: Sequence[list[Row]], parts: int, seed: int) -> list[pa.Table]:
+    """Whole groups dealt to some tables at random, some of which may get none."""
+    rng = random.Random(seed)  # noqa: S311
+    table = table_of(groups)
+    owner = np.array([rng.randrange(parts) for _ in groups])
+    of_row = owner[table["group"].to_numpy()] if groups else np.empty(0, np.int64)
+    return [table.filter(pa.array(of_row == part)) for part in range(parts)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(0, 40),
+    parts=st.integers(1, 4),
+    weight=st.sampled_from([None, "weight"]),
+    levels=st.sampled_from([None, (0.25, 0.5, 0.75)]),
+)
+def test_merged_states__are_the_state_of_one_run(
+    seed: int,
+    count: int,
+    parts: int,
+    weight: str | None,
+    levels: tuple[float, ...] | None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("states")
+    groups = probable_groups(
+        seed, count, weights=WEIGHTS, levels=levels, unretrieved=0.1, unjudged=0.1
+    )
+    once = state_of(table_of(groups), weight=weight, threads=1)
+    states = []
+    for number, table in enumerate(split(groups, parts, seed)):
+        options = {"threads": 1 + number % 2, "batch_rows": 7 + number}
+        state_of(table, weight=weight, **options).state.save(folder / f"{number}")
+        states.append(fe.load_state(folder / f"{number}"))
+    random.Random(seed).shuffle(states)  # noqa: S311
+    merged = states[0].merge(*states[1:], allow_repeated=True)
+    assert lines(merged.result()) == lines(once)
+    same_arrays(merged, once.state)
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_state__has_the_same_bytes_in_any_order_threads_and_batches(weight: str | None) -> None:
+    table = table_of(probable_groups(11, 200, weights=WEIGHTS))
+    once = state_of(table, weight=weight, threads=1).state
+    mixed = table.take(random.Random(12).sample(range(table.num_rows), table.num_rows))  # noqa: S311
+    for source, threads, rows in ((table, 3, 50), (mixed, 2, 64), (mixed, 1, 1 << 20)):
+        again = state_of(source, weight=weight, threads=threads, batch_rows=rows).state
+        same_arrays(again, once)
+        assert again.provenance[0].fingerprint == once.provenance[0].fingerprint
+
+
+def test_loaded_states__merge_in_any_grouping() -> None:
+    tables = split(probable_groups(13, 60), 3, 13)
+    a, b, c = (state_of(table).state for table in tables)
+    same_arrays(a.merge(b).merge(c), c.merge(a, b))
+    assert a.merge() is not a
+    same_arrays(a.merge(), a)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", ["dealt", "counted"])
+def test_many_scores__are_saved_as_few_are(
+    kind: type, spread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(14)
+    score = np.round(generator.standard_normal(4000), 3).astype(kind)
+    log = {
+        "group": np.repeat(np.arange(400), 10),
+        "label": generator.integers(0, 2, 4000),
+        "score": score,
+        "weight": generator.choice([0.0, 0.5, 1e-3, 7.0], 4000),
+    }
+    for weight in (None, "weight"):
+        measures = ["AUC", "PRAUC", "AUC(se='clustered')"]
+        few = state_of(log, measures, weight=weight).state
+        with monkeypatch.context() as patch:
+            for state in (PooledScores, WeightedScores):
+                patch.setattr(state, "SORTED_ROWS", 0)
+                patch.setattr(state, "BUFFER_BYTES", 1 << (26 if spread == "dealt" else 13))
+            many = state_of(log, measures, weight=weight, batch_rows=700).state
+            same_arrays(many, few)
+            assert lines(few.merge().result()) == lines(many.result())
+
+
+def test_two_models__are_merged_by_name_not_by_place() -> None:
+    tables = [
+        table.append_column("other", pa.array(np.linspace(0, 1, table.num_rows)))
+        for table in split(probable_groups(15, 30), 2, 15)
+    ]
+    measures = ["AUC", "GAUC", "LogLoss", "FieldECE(field='item')"]
+    first = state_of(tables[0], measures, score=["score", "other"]).state
+    second = state_of(tables[1], measures, score=["other", "score"]).state
+    once = state_of(pa.concat_tables(tables), measures, score=["score", "other"])
+    assert lines(first.merge(second).result()) == lines(once)
+
+
+VALUES = {
+    "text": ["", "ä", "b" * 100, "b" * 101, None, "x"],
+    "large text": pa.array(["", "y" * 200, None, "z"], pa.large_string()),
+    "bytes": [b"\0", b"", b"\0\0", None],
+    "integers": [-1, 0, 2**62, None, 256],
+    "small integers": pa.array([-1, 0, 127], pa.int8()),
+    "unsigned": pa.array([2**64 - 1, 0, 1], pa.uint64()),
+    "bools": [True, False, None],
+    "timestamps": pa.array([0, 1, 10**15], pa.timestamp("us")),
+    "decimals": pa.array([1, 2, None], pa.decimal128(30, 2)),
+    "nulls": pa.nulls(3),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_field__values_meet_their_equals(name: str) -> None:
+    values = pa.array(VALUES[name]) if isinstance(VALUES[name], list) else VALUES[name]
+    rng = random.Random(16)  # noqa: S311
+    tables = []
+    for part in range(3):
+        rows = 40
+        # Each part meets the values in another order, and not all of them.
+        column = values.take([rng.randrange(len(values) - part // 2) for _ in range(rows)])
+        log = {
+            "group": [part * rows + row // 4 for row in range(rows)],
+            "label": [rng.randrange(2) for _ in range(rows)],
+            "score": [rng.random() for _ in range(rows)],
+            "field": column,
+        }
+        tables.append(pa.table(log))
+    measures = ["FieldECE(field='field')", "FieldRCE(field='field')"]
+    once = state_of(pa.concat_tables(tables), measures)
+    c, b, a = (state_of(table, measures).state for table in tables)
+    merged = a.merge(b, c)
+    assert lines(merged.result()) == lines(once)
+    same_arrays(merged, once.state)
+
+
+def test_field__of_two_types__is_refused() -> None:
+    log = {"group": [1, 1], "label": [0, 1], "score": [0.5, 0.25]}
+    measures = "FieldECE(field='ad')"
+    one, other = (state_of({**log, "ad": ad}, measures).state for ad in ([1, 2], ["1", "2"]))
+    with pytest.raises(MergeError, match="the type of the field 'ad' differs: integer and text"):
+        one.merge(other)
+
+
+LOG = {
+    "group": [1, 1, 2, 2],
+    "label": [0, 1, 1, 0],
+    "score": [0.5, 0.25, 0.75, 0.125],
+    "weight": [1.0, 2.0, 0.5, 1.0],
+    "user": [1, 1, 2, 2],
+}
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"ties": "best"}, "conventions differ: 'ties' is 'expected' in the first and 'best' in"),
+        ({"undefined": "zero"}, "'undefined' is 'skip' in the first and 'zero' in the second"),
+        ({"weight": "weight"}, "columns differ: 'weight' is None in the first and 'weight' in"),
+        ({"profile": "sklearn"}, "conventions differ: "),
+        ({"measures": "AUC,RR"}, r"measures differ: only the first has GAUC and only .* has RR"),
+        ({"measures": "GAUC,AUC"}, "AUC, GAUC stand in another order, GAUC, AUC, in the second"),
+        ({"score": "weight"}, "models differ: only the first has score and only the second has"),
+        ({"sampling_rate": 0.5}, "'sampling_rate' is 1 in the first and 0.5 in the second"),
+        ({"score_type": "float32"}, "'score_type' is 'given' in the first and 'float32' in the"),
+    ],
+)
+def test_merge__states_that_rest_on_something_else__is_refused(
+    options: dict[str, Any], told: str
+) -> None:
+    chosen = {"measures": "AUC,GAUC", **options}
+    first = state_of(LOG, "AUC,GAUC").state
+    if "score" in options or "weight" in options:
+        chosen.setdefault("score", "score")
+    with pytest.raises(MergeError, match=told):
+        first.merge(state_of(LOG, **chosen).state)
+
+
+def test_merge__other_groups_scores_or_conventions__are_refused() -> None:
+    first = state_of(LOG, "AUC").state
+    by_user = fe.evaluate(
+        LOG, group="user", label="label", score="score", measures="AUC", keep_state=True,
+        unretrieved="allow", unjudged="allow", weight_rows="ignore",
+    )  # fmt: skip
+    with pytest.raises(MergeError, match=r"'group' is \['group'\] in the first and \['user'\] in"):
+        first.merge(by_user.state)
+    single = state_of({**LOG, "score": np.array(LOG["score"], np.float32)}, "AUC").state
+    with pytest.raises(MergeError, match="'score' is 'float64' in the first and 'float32' in the"):
+        first.merge(single)
+    whole = {**LOG, "score": np.array([3, 2, 2**60, 1])}
+    small = {**whole, "score": np.array([3, 2, 2, 1])}
+    for source, other in ((whole, "int64"), (small, "int64")):
+        with pytest.raises(MergeError, match=f"'float64' in the first and '{other}' in the second"):
+            first.merge(state_of(source, "AUC").state)
+    # The same type, but here the scores are kept by their value.
+    by_value = state_of(small, "AUC", keep_scores=True).state
+    with pytest.raises(MergeError, match="'int64' in the first and 'float64' in the second"):
+        state_of(whole, "AUC").state.merge(by_value)
+    assert first.merge(by_value).rows == 8
+    later = fe.State({**first._header, "conventions_version": 2}, first._states)
+    with pytest.raises(MergeError, match="versions of the conventions differ: 1 in the first and"):
+        first.merge(later)
+    with pytest.raises(ArgumentError, match=r"others: must be a State, got 'day\.state'"):
+        first.merge("day.state")  # type: ignore[arg-type]
+
+
+def test_merge__the_same_rows_twice__is_refused_unless_allowed(tmp_path: Path) -> None:
+    first, other = (state_of(table, "AUC,GAUC").state for table in split(
+        probable_groups(17, 30), 2, 17
+    ))  # fmt: skip
+    first.save(tmp_path / "night")
+    again = fe.load_state(tmp_path / "night")
+    with pytest.raises(MergeError, match=r"hold the same \d+ rows in \d+ groups, read from Table"):
+        first.merge(other).merge(again)
+    twice = first.merge(again, allow_repeated=True)
+    assert twice.rows == 2 * first.rows
+    assert len(twice.provenance) == 2
+
+
+def test_merge__empty_nights__are_not_the_same_rows() -> None:
+    nothing = {name: np.empty(0) for name in ("label", "score")} | {"group": np.empty(0, np.int64)}
+    first = state_of(LOG, "AUC,LogLoss,GAUC")
+    empty = [state_of(nothing, "AUC,LogLoss,GAUC").state for _ in range(2)]
+    assert lines(first.state.merge(*empty).result()) == lines(first)
+    assert math.isnan(empty[0].merge(empty[1]).result().value("AUC"))
+
+
+def test_result__tells_where_its_rows_are_from() -> None:
+    table = table_of(probable_groups(18, 40))
+    days = [state_of(table, "GAUC,AUC", where=f"group {sign} 20") for sign in ("<", ">=")]
+    merged = days[0].state.merge(days[1].state)
+    assert [(seen.where, seen.sources) for seen in merged.provenance] == [
+        ("group < 20", ("Table",)),
+        ("group >= 20", ("Table",)),
+    ]
+    once = state_of(table, "GAUC,AUC")
+    found = merged.result()
+    assert lines(found) == lines(once)
+    extra = {"where": "group < 20, group >= 20", "merged": 2}
+    assert found.meta.conventions == {**once.meta.conventions, **extra}
+    assert list(days[0].state.result().meta.conventions) == list(days[0].meta.conventions)
+    assert found.state is merged
+    assert (merged.rows, merged.groups) == (table.num_rows, 40)
+    assert merged.scores == ("score",)
+    assert "40 groups, 2 evaluations: GAUC, AUC of score" in repr(merged)
+
+
+def test_result__takes_the_confidence_of_the_states_or_another() -> None:
+    tables = split(probable_groups(19, 60), 2, 19)
+    first, second = (
+        state_of(table, "GAUC", confidence=share).state
+        for table, share in zip(tables, (0.9, 0.99), strict=True)
+    )
+    merged = first.merge(second)
+    with pytest.raises(ArgumentError, match="states of different confidence"):
+        merged.result()
+    once = state_of(pa.concat_tables(tables), "GAUC", confidence=0.8)
+    assert lines(merged.result(confidence=0.8)) == lines(once)
+    assert first.result().meta.conventions["confidence"] == 0.9
+    with pytest.raises(ArgumentError, match="confidence=2"):
+        merged.result(confidence=2)
+
+
+def test_state__of_a_profile__answers_to_the_names_asked_for() -> None:
+    result = state_of(LOG, "AUC,nDCG", profile="catboost")
+    again = result.state.merge().result()
+    assert again.value("nDCG") == result.value("nDCG")
+    assert again.measures == result.measures
+
+
+def test_state__not_kept__is_refused_with_the_remedy() -> None:
+    result = fe.evaluate(LOG, group="group", label="label", score="score", measures="AUC")
+    with pytest.raises(ArgumentError, match="keep_state=True"):
+        _ = result.state

@@ -1,0 +1,211 @@
+"""What slices are asked for: texts to values and back, and what is said of texts that are none."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.slicing.parser import parse, requested_slicing
+from fastrank_eval.slicing.spec import (
+    UNITS,
+    Edges,
+    Period,
+    Quantile,
+    SliceColumn,
+    SliceSpec,
+    Width,
+    column_text,
+    number_text,
+    text_value,
+)
+
+pytestmark = pytest.mark.no_kernels
+
+few = settings(deadline=None, max_examples=60)
+NAMES = st.one_of(
+    st.sampled_from(["slot", "age", "rows", "hour", "quantile5", "user-id", "a.b", "Größe"]),
+    st.text(min_size=1, max_size=6).filter(lambda name: '"' not in name or name.strip('"')),
+    st.sampled_from(["18", "a,b", 'say "hi"', "@rows", "null", " x", "e5", '"']),
+)
+NUMBERS = st.decimals(allow_nan=False, allow_infinity=False, min_value="-1e30", max_value="1e30")
+DAYS = st.integers(0, 20000).map(lambda days: str(date(1990, 1, 1) + timedelta(days)))
+
+
+def rising(numbers: st.SearchStrategy[Decimal]) -> st.SearchStrategy[Edges]:
+    lists = st.lists(numbers, min_size=1, max_size=4).map(lambda found: sorted(set(found)))
+    return lists.map(lambda found: Edges(tuple(map(number_text, found))))
+
+
+BINNINGS = st.one_of(
+    st.none(),
+    rising(NUMBERS),
+    st.lists(DAYS, min_size=1, max_size=3, unique=True).map(
+        lambda days: Edges(tuple(sorted(days)))
+    ),
+    st.integers(2, 1000).map(Quantile),
+    st.decimals("1e-9", "1e9", allow_nan=False).map(lambda width: Width(number_text(width))),
+    st.sampled_from(UNITS).map(Period),
+)
+COUNTS = st.one_of(
+    st.none(),
+    rising(st.integers(0, 10**6).map(Decimal)),
+    st.integers(1, 1000).map(lambda width: Width(str(width))),
+)
+PARTS = st.one_of(
+    st.builds(SliceColumn, NAMES, BINNINGS),
+    st.builds(SliceColumn, st.sampled_from(["rows", "positives"]), COUNTS, st.just(True)),
+)
+SPECS = st.lists(PARTS, min_size=1, max_size=4, unique_by=lambda part: part.name).map(
+    lambda parts: SliceSpec(tuple(parts))
+)
+
+
+@given(SPECS)
+@few
+def test_every_value_has_a_text_that_reads_as_itself(spec: SliceSpec) -> None:
+    assert parse(str(spec)) == spec
+    assert str(parse(str(spec))) == str(spec)
+
+
+@given(SPECS)
+@few
+def test_blanks_around_signs_change_nothing(spec: SliceSpec) -> None:
+    if '"' not in str(spec):
+        spaced = re.sub(r",|:(?![0-9]{2})|:(?=[0-9]+(?:,|$))", r" \g<0> ", str(spec))
+        assert parse(f" {spaced} ") == spec
+
+
+@pytest.mark.parametrize(
+    "text, canonical",
+    [
+        ("slot", "slot"),
+        ("slot, country", "slot,country"),
+        ("age:18.0,+25,3.5e1", "age:18,25,35"),
+        ("age:18,25,country", "age:18,25,country"),
+        ("age:18,25,@rows:1,5,slot", "age:18,25,@rows:1,5,slot"),
+        ('age:18,"25"', 'age:18,"25"'),
+        ("x:-2,-0.5,-0,1e25", "x:-2,-0.5,0,1e25"),
+        ("x:width0.50", "x:width0.5"),
+        ("x:quantile05", "x:quantile5"),
+        ("t:2026-11-19,2026-11-20 08:30", "t:2026-11-19,2026-11-20T08:30:00"),
+        ("t:2026-11-19T00:00,slot", "t:2026-11-19,slot"),
+        ("t:2026-11-19T08:30:00.500+0100", "t:2026-11-19T08:30:00.5+01:00"),
+        ("t:2026-11-19T08:30+00:00", "t:2026-11-19T08:30:00Z"),
+        ("t:day,t:hour_of_day", "t:day,t:hour_of_day"),
+        ('"user-id"', "user-id"),
+        ('"@rows"', '"@rows"'),
+        ("@positives", "@positives"),
+        ("@rows:width10", "@rows:width10"),
+    ],
+)
+def test_texts_and_how_they_are_written_shortest(text: str, canonical: str) -> None:
+    assert str(parse(text)) == canonical
+
+
+def test_a_comma_before_a_number_goes_on_with_edges_and_before_a_name_begins_a_part() -> None:
+    spec = parse('age:18,25,"30",slot')
+    assert spec.columns == (
+        SliceColumn("age", Edges(("18", "25"))),
+        SliceColumn("30"),
+        SliceColumn("slot"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", ["expected a column, @rows or @positives at character 1", "found the end"]),
+        ("slot,", ["expected a column", "character 6"]),
+        ("5", ["expected a column", "found 5", 'in double quotes: "2nd slot"']),
+        ('"slot', ['a closing "']),
+        ("age:", ["expected edges or a kind of bins at character 5", "age:quantile5"]),
+        ("age:quantle5", ["no bins 'quantle5' at character 5", "Did you mean 'quantile5'?"]),
+        ("age:quintile", ["Did you mean 'quantile5'?"]),
+        ("age:widht7", ["Did you mean 'width7'?"]),
+        ("ts:hours", ["Did you mean 'hour'?"]),
+        ("age:quantile", ["a number of bins from 2 to 1000", "got quantile"]),
+        ("age:quantile1", ["quantile1", "from 2 to 1000"]),
+        ("age:quantile5000", ["quantile5000"]),
+        ("age:width0", ["width0", "above 0"]),
+        ("age:width-5", ["width-5"]),
+        ("age:widthx", ["widthx"]),
+        ("age:18,18.0", ["edges must rise", "18 comes after 18"]),
+        ("age:25,18", ["18 comes after 25"]),
+        ("age:18-25", ["expected ',' or the end at character 7", "write 1,5,20"]),
+        ("age:,18", ["expected edges or a kind of bins"]),
+        ("age:18,-", ["expected a number or a date such as 2026-11-19 at character 8"]),
+        ("age:18 25", ["expected ',' or the end at character 8", "Edges are lower bounds"]),
+        ("age:18,2026-11-19", ["either numbers or dates"]),
+        ("t:2026-11-19T08:00,2026-11-19T09:00Z", ["time zone", "in all or in none"]),
+        ("t:2026-13-19", ["a date or time of the calendar", "found 2026-13-19"]),
+        ("age:1e999", ["an exponent from -330 to 330, got 1e999"]),
+        ("age:1e99999999999", ["got 1e99999999999"]),
+        ("slot,slot", ["slot is named twice"]),
+        ("age:18,age:quantile5", ["age is named twice"]),
+        ("@row:1,5", ["expected @rows or @positives", "Did you mean 'rows'?"]),
+        ("@user", ["expected @rows or @positives", 'A column stands in quotes: "@name".']),
+        ("@rows:quantile4", ["too late", "Give edges: @rows:1,5,20,100"]),
+        ("@rows:1.5,3", ["whole numbers of at least 0"]),
+        ("@rows:-1,3", ["whole numbers of at least 0"]),
+        ("@positives:day", ["is a count", "@positives:width10"]),
+        ("@positives:width0.5", ["is a count"]),
+        ("slot;country", ["expected ',' or the end at character 5", "found ;country"]),
+    ],
+)
+def test_what_is_no_slicing_is_told_where_and_why(text: str, words: list[str]) -> None:
+    with pytest.raises(ArgumentError) as error:
+        parse(text)
+    assert str(error.value).startswith(f"by {text!r}: ")
+    for word in words:
+        assert word in str(error.value)
+
+
+@given(st.text('slot,:@"18.-+e quantiewdh2026T;[)', max_size=25))
+@few
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        spec = parse(text)
+    except ArgumentError:
+        return
+    assert parse(str(spec)) == spec
+
+
+def test_a_list_asks_for_one_slicing_after_another_each_once() -> None:
+    assert [str(s) for s in requested_slicing(["slot", parse("a,b"), " slot "])] == ["slot", "a,b"]
+    assert requested_slicing("slot,country") == (parse("slot,country"),)
+    for given_by, word in (([], "by names no column"), (7, "by=7"), ([None], "by=None")):
+        with pytest.raises(ArgumentError, match=word):
+            requested_slicing(given_by)  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=8), st.text(max_size=8))
+@few
+def test_texts_in_labels_differ_where_values_do_and_hide_no_sign(one: str, other: str) -> None:
+    assert (text_value(one) == text_value(other)) == (one == other)
+    shown = text_value(one)
+    if not shown.startswith('"'):
+        assert not set(shown) & set(',="<>()[]')
+        assert shown not in ("", "null")
+    assert shown.strip() == shown
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=6), st.integers(-40, 40))
+@few
+def test_numbers_have_one_text_that_means_them(number: Decimal, exponent: int) -> None:
+    number = number.scaleb(exponent)
+    assert Decimal(number_text(number)) == number
+    assert (
+        number_text(number) == number_text(number * 1) == number_text(Decimal(number_text(number)))
+    )
+
+
+@given(NAMES)
+@few
+def test_a_column_by_any_name_can_be_asked_for(name: str) -> None:
+    assert parse(column_text(name)).columns == (SliceColumn(name),)

@@ -1,0 +1,235 @@
+"""Tests on differences of groups: their definitions, SciPy's numbers, and what is undefined."""
+
+import itertools
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from fastrank_eval._lib import errors
+from fastrank_eval.stats.hypothesis_tests import (
+    PairedTest,
+    clustered_t,
+    clustered_z,
+    group_differences,
+    paired_t,
+    sign_tail,
+    sign_test,
+    wilcoxon,
+)
+from fastrank_eval.stats.intervals import normal_tail, t_tail
+
+law = settings(max_examples=60, deadline=None, derandomize=True)
+FINITE = st.floats(-100, 100).map(lambda x: round(x, 2))
+DIFFERENCES = st.lists(FINITE, min_size=2, max_size=60).map(np.array)
+
+# ---- tails ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "degrees, t, wanted",
+    # From the incomplete beta function, or the integral of the density, in 40 digits.
+    [
+        (1, 0.5, 0.70483276469913345),
+        (1, 1e120, 6.3661977236758136e-121),
+        (2, 1.3, 0.32324703181604037),
+        (3, 1e90, 2.2053155816871684e-270),
+        (9, 1.4142, 0.19095097629954689),
+        (29, 2.045, 0.050024075922411674),
+        (99, 40.0, 6.3850851602872268e-63),
+        (999, -3.3, 0.001001031263055915),
+        (10**5, 1.0, 0.31731292756411002),
+        (10**5, 37.0, 1.1974628243414475e-297),
+        (10**7, 5.0, 5.733128075008539e-7),
+        (10**8, 1.9, 0.057433122505648226),
+        (10**8, 36.0, 8.4005021032869251e-284),
+    ],
+)
+def test_t_tail__equals_digits_of_the_definition(degrees, t, wanted):
+    assert t_tail(t, degrees) == pytest.approx(wanted, rel=1e-11)
+
+
+@law
+@given(st.floats(-60, 60), st.integers(1, 5000))
+def test_t_tail__equals_scipy(t, degrees):
+    assert t_tail(t, degrees) == pytest.approx(2 * stats.t.sf(abs(t), degrees), rel=1e-10)
+
+
+def test_tails__of_the_ends():
+    assert (t_tail(0.0, 3), t_tail(math.inf, 3), t_tail(-math.inf, 1)) == (1, 0, 0)
+    assert math.isnan(t_tail(math.nan, 3))
+    assert normal_tail(-37.0) == pytest.approx(2 * stats.norm.sf(37.0), rel=1e-11)
+    assert normal_tail(0.0) == 1
+
+
+@pytest.mark.parametrize(
+    "wins, losses, wanted",
+    # From binomial coefficients in 40 digits.
+    [
+        (521, 480, 0.20610731083295322),
+        (1000, 1, 9.3513014574022532e-299),
+        (1200, 300, 1.8808314436947668e-127),
+        (49500, 50500, 0.0015823598788515956),
+        (502000, 498000, 6.3609337500824885e-5),
+        (5010000, 4990000, 2.5448004911551731e-10),
+        (516000, 484000, 1.0316754270757704e-224),
+        (1001, 0, 2.0**-1000),
+        (700, 700, 1.0),
+        (3, 0, 0.25),
+        (2, 1, 1.0),
+    ],
+)
+def test_sign_tail__equals_digits_of_the_definition(wins, losses, wanted):
+    assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-11)
+
+
+@law
+@given(st.integers(0, 1500), st.integers(0, 1500))
+def test_sign_tail__equals_scipy(wins, losses):
+    if wins + losses:
+        wanted = stats.binomtest(wins, wins + losses).pvalue
+        assert sign_tail(wins, losses) == pytest.approx(wanted, rel=1e-9)
+
+
+# ---- tests ---------------------------------------------------------------------------------------
+
+
+def test_group_differences__are_those_of_groups_that_both_define():
+    p_a, w_a = np.array([1.0, 0.0, 6.0, 0.0]), np.array([2.0, 0.0, 3.0, 1.0])
+    p_b, w_b = np.array([2.0, 5.0, 0.0, 4.0]), np.array([2.0, 5.0, 0.0, 1.0])
+    found = group_differences(p_a, w_a, p_b, w_b)
+    assert found == pytest.approx([0.5, np.nan, np.nan, 4.0], nan_ok=True)
+
+
+@law
+@given(DIFFERENCES)
+def test_paired_t__equals_scipy(differences):
+    if np.ptp(differences):
+        found = paired_t(np.append(differences, np.nan))
+        wanted = stats.ttest_rel(differences, np.zeros(len(differences)))
+        assert found.statistic == pytest.approx(wanted.statistic, rel=1e-9, abs=1e-12)
+        assert found.p_value == pytest.approx(wanted.pvalue, rel=1e-8)
+        assert found.groups == len(differences)
+
+
+def by_ranks(differences: list[float], zeros: str) -> tuple[float, float]:
+    """The statistic, and its share of all patterns of signs that are as far from the middle."""
+    kept = [d for d in differences if d or zeros == "pratt"]
+    sizes = [round(abs(d), 9) for d in kept]
+    ranks = [sum(s < t for s in sizes) + (sizes.count(t) + 1) / 2 for t in sizes]
+    ranked = [(rank, d > 0) for rank, d in zip(ranks, kept, strict=True) if d]
+    whole = sum(rank for rank, _ in ranked)
+    above = sum(rank for rank, positive in ranked if positive)
+    far = abs(above - whole / 2)
+    patterns = list(itertools.product((0, 1), repeat=len(ranked)))
+    sums = [sum(s * r for s, (r, _) in zip(p, ranked, strict=True)) for p in patterns]
+    share = sum(abs(s - whole / 2) >= far - 1e-9 for s in sums) / len(patterns)
+    return min(above, whole - above), share
+
+
+@pytest.mark.parametrize("zeros", ["wilcox", "pratt"])
+@law
+@given(st.lists(st.integers(-9, 9).map(lambda k: k / 10), min_size=1, max_size=9))
+def test_wilcoxon__equals_the_definition(zeros, differences):
+    found = wilcoxon(np.array(differences), zeros)
+    if not any(differences):
+        assert found == PairedTest("wilcoxon", 0.0, 1.0, 0, "no_difference")
+        return
+    statistic, share = by_ranks(differences, zeros)
+    assert found.statistic == statistic
+    sizes = [abs(d) for d in differences]
+    if len(set(sizes)) == len(sizes) and all(sizes):
+        assert found.p_value == pytest.approx(share, rel=1e-12)
+
+
+@pytest.mark.parametrize("zeros", ["wilcox", "pratt"])
+def test_wilcoxon__of_many_groups__equals_scipy(zeros):
+    differences = np.random.default_rng(3).integers(-4, 6, 300) / 8
+    wanted = stats.wilcoxon(differences, zero_method=zeros, method="approx")
+    found = wilcoxon(differences, zeros)
+    assert found.statistic == wanted.statistic
+    assert found.p_value == pytest.approx(wanted.pvalue, rel=1e-14)
+    assert found.groups == np.count_nonzero(differences)
+
+
+def test_wilcoxon__of_differences_that_rounding_makes_unequal__ties_them():
+    given_ = np.array([0.3 - 0.2, 0.2 - 0.1, 0.7 - 0.6, -(0.9 - 0.8), 1e-17])
+    assert len(set(np.abs(given_[:4]))) == 2
+    assert wilcoxon(given_) == wilcoxon(np.array([0.1, 0.1, 0.1, -0.1, 0.0]))
+
+
+def test_wilcoxon__without_scipy__names_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(errors.FastRankEvalError, match=r"pip install 'fastrank_eval\[stats\]'"):
+        wilcoxon(np.array([1.0, 2.0]))
+
+
+def test_sign_test__passes_over_what_is_equal_or_undefined():
+    differences = np.array([0.5, -0.1, 0.0, np.nan, 2.0, 3.0, 1e-300])
+    assert sign_test(differences) == PairedTest("sign", 4.0, sign_tail(4, 1), 5)
+
+
+@pytest.mark.parametrize("test", [paired_t, wilcoxon, sign_test])
+@law
+@given(DIFFERENCES, st.integers(0, 99))
+def test_groups__in_any_order__have_the_same_bits_and_exchanged_the_same_p_value(
+    test, differences, seed
+):
+    shuffled = np.random.default_rng(seed).permutation(differences)
+    one, other = test(differences), test(-shuffled)
+    assert repr(one) == repr(test(shuffled))
+    assert repr(one.p_value) == repr(other.p_value)
+    if test is paired_t and not math.isnan(one.statistic):
+        assert one.statistic == -other.statistic
+
+
+def test_clustered__are_tails_of_the_difference_in_standard_errors():
+    assert clustered_z(0.3, 0.1, 20).p_value == pytest.approx(2 * stats.norm.sf(3), rel=1e-11)
+    assert clustered_t(-0.3, 0.1, 20).p_value == pytest.approx(2 * stats.t.sf(3, 19), rel=1e-11)
+    assert clustered_t(-0.3, 0.1, 20).statistic == pytest.approx(-3)
+    assert clustered_z(0.3, 0.1, 20).p_value < clustered_t(0.3, 0.1, 20).p_value
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    "found, p_value, groups, note",
+    [
+        (paired_t(np.array([])), NAN, 0, "no_groups"),
+        (paired_t(np.array([NAN])), NAN, 0, "no_groups"),
+        (paired_t(np.array([1.0])), NAN, 1, "one_group"),
+        (paired_t(np.zeros(4)), NAN, 4, "no_difference"),
+        (paired_t(np.array([0.3 - 0.2, 0.2 - 0.1, 0.1])), NAN, 3, "no_variance"),
+        (wilcoxon(np.array([NAN])), NAN, 0, "no_groups"),
+        (wilcoxon(np.array([2.0])), 1, 1, None),
+        (sign_test(np.array([])), NAN, 0, "no_groups"),
+        (sign_test(np.zeros(3)), 1, 0, "no_difference"),
+        (clustered_z(0.1, 0.0, 0), NAN, 0, "no_groups"),
+        (clustered_t(0.1, NAN, 1), NAN, 1, "one_group"),
+        (clustered_t(NAN, 0.1, 5), NAN, 5, "undefined"),
+        (clustered_z(0.1, NAN, 5), NAN, 5, "undefined"),
+        (clustered_z(0.1, 0.0, 5), NAN, 5, "no_variance"),
+        (clustered_t(0.0, 0.0, 5), NAN, 5, "no_difference"),
+    ],
+)
+def test_what_no_test_can_tell__says_why(found, p_value, groups, note):
+    assert (found.p_value, found.groups, found.note) == (
+        pytest.approx(p_value, nan_ok=True),
+        groups,
+        note,
+    )
+    assert math.isnan(found.statistic) == math.isnan(found.p_value)
+
+
+def test_what_is_no_difference__is_refused():
+    with pytest.raises(errors.ArgumentError, match="se=-1"):
+        clustered_z(1.0, -1.0, 3)
+    with pytest.raises(errors.ArgumentError, match="infinite for 1 groups, the first of them 1"):
+        paired_t(np.array([0.0, np.inf]))
+    with pytest.raises(errors.ArgumentError, match="'wilcox', 'pratt'"):
+        wilcoxon(np.ones(3), "zsplit")

@@ -1,0 +1,122 @@
+"""Second moments over groups: exact, in any order, whatever their size."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrank_eval.stats.moments import ClusterMoments
+
+pytestmark = pytest.mark.kernels
+
+law = settings(max_examples=80, deadline=None, derandomize=True)
+NUMBER = st.one_of(
+    st.integers(-(2**53), 2**53).map(float),
+    st.floats(-1e9, 1e9),
+    st.sampled_from([0.0, 2.0**900, -(2.0**900), 2.0**-900, 1.0]),
+)
+
+
+def moments_of(terms) -> ClusterMoments:
+    moments = ClusterMoments(len(terms))
+    assert moments.add(np.array(terms))
+    return moments
+
+
+def in_fractions(terms) -> list[list[Fraction]]:
+    """Sums of products of deviations, over groups that have a term."""
+    groups = [list(map(Fraction, g)) for g in zip(*terms, strict=True) if any(g)]
+    numbers = range(len(terms))
+    means = [sum((g[i] for g in groups), Fraction(0)) / max(len(groups), 1) for i in numbers]
+    return [
+        [sum(((g[i] - means[i]) * (g[j] - means[j]) for g in groups), Fraction(0)) for j in numbers]
+        for i in numbers
+    ]
+
+
+def two_pass(terms, gradient) -> float:
+    groups = [list(map(Fraction, g)) for g in zip(*terms, strict=True) if any(g)]
+    many = len(groups)
+    along = [sum(Fraction(s) * x for s, x in zip(gradient, g, strict=True)) for g in groups]
+    mean = sum(along) / many
+    return math.sqrt(sum((x - mean) ** 2 for x in along) * many / (many - 1))
+
+
+@law
+@given(st.integers(1, 3).flatmap(lambda t: st.lists(st.tuples(*[NUMBER] * t), min_size=1)))
+def test_deviations__of_any_numbers__are_those_in_fractions(groups):
+    terms = list(zip(*groups, strict=True))
+    moments = moments_of(terms)
+    assert moments.deviations() == in_fractions(terms)
+    assert moments.clusters == sum(any(g) for g in groups)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 4])
+def test_error__equals_the_two_pass_formula(terms):
+    rng = np.random.default_rng(terms)
+    values = rng.normal(1, 1, (terms, 300)) * rng.choice([0.0, 1.0, 1.0], 300)
+    gradient = rng.normal(0, 1, terms).tolist()
+    error = moments_of(values).error(gradient)
+    assert error == pytest.approx(two_pass(values.tolist(), gradient), rel=1e-14)
+
+
+def test_error__of_any_numbers__is_exact_to_the_last_bit():
+    rng = np.random.default_rng(5)
+    values = rng.integers(-1000, 1000, (3, 200)) / 64
+    gradient = [0.1, -1e-9, 1e9]
+    wanted = two_pass(values.tolist(), gradient)
+    assert moments_of(values).error(gradient) == pytest.approx(wanted, rel=4e-16)
+
+
+def test_counts__are_what_the_same_numbers_are():
+    rng = np.random.default_rng(6)
+    for most in (5, 1 << 19, 1 << 25):
+        counts = rng.integers(0, most, (3, 400)) * rng.choice([0, 1], 400)
+        whole, real = moments_of(counts), moments_of(counts.astype(np.float64))
+        assert whole.exact() == real.exact()
+        assert whole.clusters == real.clusters
+
+
+def test_order_threads_and_merging__change_nothing():
+    rng = np.random.default_rng(7)
+    values = np.ldexp(rng.normal(0, 1, (3, 9000)), rng.integers(-200, 200, (3, 9000)))
+    counts = rng.integers(0, 9, (3, 500))
+    once = moments_of(values)
+    once.add(counts)
+    shared, merged = ClusterMoments(3), ClusterMoments(3)
+    parts = [values[:, at] for at in np.array_split(rng.permutation(9000), 40)]
+    parts += np.array_split(counts[:, ::-1], 7, axis=1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(shared.add, parts))
+    for part in parts:
+        merged.merge(moments_of(part))
+    for moments in (shared, merged):
+        assert moments.exact() == once.exact()
+        assert moments.error([1.0, -0.5, 1e-3]).hex() == once.error([1.0, -0.5, 1e-3]).hex()
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-290])
+def test_size__is_no_trouble(size):
+    values = np.array([[1.0, 3.0, 2.0, 7.0], [1.0, 1.0, 2.0, 1.0]])
+    error = moments_of(values).error([1.0, -2.0])
+    assert moments_of(values * size).error([1 / size, -2 / size]) == pytest.approx(error, rel=1e-14)
+
+
+def test_too_few_groups_or_no_gradient__no_error():
+    assert math.isnan(ClusterMoments(1).error([1.0]))
+    assert math.isnan(moments_of([[3.0, 0.0]]).error([1.0]))
+    assert math.isnan(moments_of([[3.0, 1.0]]).error([math.inf]))
+    assert math.isnan(moments_of([[3.0, 1.0]]).error([math.nan]))
+    assert moments_of([[0.3, 0.3, 0.3]]).error([2.0]) == 0
+    assert ClusterMoments(2).deviations() == [[0, 0], [0, 0]]
+
+
+def test_numbers_that_are_not_finite__are_told_of():
+    assert not ClusterMoments(1).add(np.array([[1.0, math.inf]]))
+    assert not ClusterMoments(1).add(np.array([[math.nan]]))

@@ -1,0 +1,140 @@
+"""Exact sums of two models side by side, against two passes over the groups."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.paired import PairedState, error_of_difference, error_of_sums
+
+pytestmark = pytest.mark.kernels
+
+VALUE = st.sampled_from([math.nan, 0.0, 0.25, 1 / 3, 0.5, 1.0]) | st.floats(0, 1)
+WEIGHT = st.integers(1, 1000).map(float) | st.floats(1e-6, 1e6)
+GROUPS = st.lists(st.tuples(VALUE, VALUE, WEIGHT, WEIGHT, st.integers(0, 3)), max_size=30)
+
+
+def state_of(values, weights, lines) -> MeanState:
+    state, ones = MeanState(1), np.ones(len(values), np.int64)
+    assert state.add(0, values, weights, ones, ones, lines)
+    return state
+
+
+def columns(groups) -> list[np.ndarray]:
+    found = np.array(groups, np.float64).reshape(-1, 5).T
+    return [*found[:4], found[4].astype(np.int64)]
+
+
+def two_passes(a, b, wa, wb) -> float:
+    """The paired standard error of the difference of two weighted means, by its definition."""
+    either = ~np.isnan(a) | ~np.isnan(b)
+    influence = np.zeros(len(a))
+    for value, weight, sign in ((a, wa, -1), (b, wb, 1)):
+        used = ~np.isnan(value)
+        if not used.any():
+            return math.nan
+        mean = np.average(value[used], weights=weight[used])
+        influence[used] += sign * weight[used] * (value[used] - mean) / weight[used].sum()
+    u = np.count_nonzero(either)
+    return math.sqrt(u / (u - 1) * np.sum(influence**2)) if u > 1 else math.nan
+
+
+@settings(deadline=None)
+@given(GROUPS, st.booleans())
+def test_difference_of_means__any_groups__has_the_error_of_two_passes(groups, weighted) -> None:
+    a, b, wa, wb, lines = columns(groups)
+    if not weighted:
+        wa = wb = np.ones(len(a))
+    given_a, given_b = (wa, wb) if weighted else (None, None)
+    paired = PairedState(1)
+    paired.add(0, a, b, given_a, given_b, lines)
+    mine, theirs = state_of(a, given_a, lines), state_of(b, given_b, lines)
+    for line in range(4):
+        here = lines == line
+        pairs = paired.pairs(0, line)
+        both = here & ~np.isnan(a) & ~np.isnan(b)
+        same = np.isclose(a[both], b[both], rtol=2.0**-40, atol=0)
+        assert pairs.higher == np.count_nonzero((b[both] > a[both]) & ~same)
+        assert pairs.lower == np.count_nonzero((b[both] < a[both]) & ~same)
+        assert pairs.both == np.count_nonzero(both)
+        assert pairs.groups == np.count_nonzero(here & ~(np.isnan(a) & np.isnan(b)))
+        if pairs.both:
+            assert pairs.mean == pytest.approx(np.mean(b[both] - a[both]), abs=1e-12)
+        if pairs.both > 1:
+            assert pairs.deviation == pytest.approx(np.std(b[both] - a[both], ddof=1), abs=1e-7)
+        found = error_of_difference(
+            mine.moments(0, weighted, line),
+            theirs.moments(0, weighted, line),
+            paired.cross(0, line),
+            pairs.groups,
+        )
+        wanted = two_passes(a[here], b[here], wa[here], wb[here])
+        assert found == pytest.approx(wanted, rel=1e-6, abs=1e-7, nan_ok=True)
+
+
+@settings(deadline=None)
+@given(GROUPS)
+def test_difference_of_sums__any_groups__has_the_error_of_two_passes(groups) -> None:
+    a, b, _, _, lines = columns(groups)
+    paired = PairedState(1)
+    paired.add(0, a, b, None, None)
+    one = lines[:0]
+    found = error_of_sums(
+        state_of(a, None, one).moments(0, False),
+        state_of(b, None, one).moments(0, False),
+        paired.cross(0),
+        paired.pairs(0).groups,
+    )
+    d = (np.nan_to_num(b) - np.nan_to_num(a))[~(np.isnan(a) & np.isnan(b))]
+    wanted = math.sqrt(len(d)) * np.std(d, ddof=1) if len(d) > 1 else math.nan
+    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6, nan_ok=True)
+
+
+@settings(deadline=None)
+@given(GROUPS, st.integers(0, 30), st.booleans())
+def test_merge__of_any_split__is_the_state_of_all(groups, at, weighted) -> None:
+    a, b, wa, wb, lines = columns(groups)
+    if not weighted:
+        wa = wb = None
+    whole, merged = PairedState(1), PairedState(1)
+    whole.add(0, a, b, wa, wb, lines)
+    for part in (slice(at, None), slice(0, at)):
+        piece = PairedState(1)
+        weights = [None if w is None else w[part] for w in (wa, wb)]
+        piece.add(0, a[part], b[part], *weights, lines[part])
+        merged.merge(piece)
+    for line in range(4):
+        assert merged.cross(0, line) == whole.cross(0, line)
+        assert repr(merged.pairs(0, line)) == repr(whole.pairs(0, line))
+
+
+def test_zeros__added_as_a_number__are_those_added_one_by_one() -> None:
+    counted, added = PairedState(1), PairedState(1)
+    counted.add_zeros(0, np.array([3, 0, 2]))
+    zeros = np.zeros(5)
+    added.add(0, zeros, zeros, None, None, np.array([0, 0, 0, 2, 2]))
+    for line in range(3):
+        assert counted.cross(0, line) == added.cross(0, line)
+        assert repr(counted.pairs(0, line)) == repr(added.pairs(0, line))
+
+
+def test_equal_models__differ_by_nothing_for_sure() -> None:
+    values, weights = np.array([0.1, 0.7, 0.3]), np.array([3.0, 1.0, 7.0])
+    paired, state = PairedState(1), state_of(values, weights, np.empty(0, np.int64))
+    paired.add(0, values, values, weights, weights)
+    moments = state.moments(0, True)
+    assert error_of_difference(moments, moments, paired.cross(0), 3) == 0
+    assert paired.pairs(0).ties == 3
+
+
+def test_equal_values__summed_in_another_order__are_ties() -> None:
+    a, b = np.array([23 / 36, 0.1 + 0.2, 1e-300]), np.array([0.6388888888888888, 0.3, 1.1e-300])
+    paired = PairedState(1)
+    paired.add(0, a, b, None, None)
+    pairs = paired.pairs(0)
+    assert (pairs.higher, pairs.ties, pairs.lower) == (1, 2, 0)

@@ -1,0 +1,298 @@
+"""Groups drawn again and models that change places: the generator, the sums, and their laws."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import config
+from scipy import stats
+
+from fastrank_eval._lib import errors
+from fastrank_eval.stats import random_numbers
+from fastrank_eval.stats.bootstrap import bootstrap, swap_models
+from tests.oracles import resampling as oracle
+
+pytestmark = pytest.mark.kernels
+
+SEED = 0x0123456789ABCDEF
+law = settings(max_examples=2 if config.DISABLE_JIT else 40, deadline=None, derandomize=True)
+compiled = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="takes many draws")
+
+
+def ids_of(groups: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**64, groups, dtype=np.uint64)
+
+
+def many(draw, groups: int, replicates: int, seed: int = SEED) -> np.ndarray:
+    """Multiplicities of groups 0, 1, 2 ... and of replicates 0, 1, 2 ..."""
+    out, ids = np.empty((replicates, groups), np.uint32), np.arange(groups, dtype=np.uint64)
+    step = random_numbers.COINS
+    for first in range(0, replicates, step):
+        draw(ids, first, seed, out[first : first + step])
+    return out
+
+
+# ---- random numbers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "counter, key, answer",
+    [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        (
+            (0xFFFFFFFF,) * 4,
+            (0xFFFFFFFF,) * 2,
+            (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+        ),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_random_words__are_the_known_answers_of_philox(counter, key, answer):
+    assert tuple(oracle.philox(counter, key)) == answer
+    ids, out = np.array([counter[1] << 32 | counter[0]], np.uint64), np.empty((4, 1), np.uint32)
+    random_numbers.random_words(ids, counter[2], counter[3], key[1] << 32 | key[0], out)
+    assert tuple(out[:, 0].tolist()) == answer
+
+
+def test_multiplicities__equal_the_definition():
+    ids = np.concatenate([ids_of(5), np.array([0, 2**64 - 1], np.uint64)])
+    out = np.empty((8, len(ids)), np.uint32)
+    random_numbers.poisson(ids, 4, SEED, out)
+    found = out.tolist()
+    assert found == [[oracle.poisson(i, 4 + r, SEED) for i in ids.tolist()] for r in range(8)]
+    tossed = np.empty((128, len(ids)), np.uint32)
+    random_numbers.coins(ids, 128, SEED, tossed)
+    wanted = [[oracle.coin(i, 128 + r, SEED) for i in ids.tolist()] for r in range(128)]
+    assert tossed.tolist() == wanted
+    drawn = np.empty((3, 7), np.uint32)
+    random_numbers.multinomial(5, SEED, drawn)
+    assert drawn.tolist() == [oracle.drawn(7, 5 + r, SEED) for r in range(3)]
+
+
+def test_poisson_steps__are_probabilities_to_32_bits():
+    steps = random_numbers._STEPS.astype(np.float64) / 2**32
+    assert np.abs(steps - stats.poisson.cdf(np.arange(len(steps)), 1)).max() <= 2.0**-33 + 1e-16
+    assert stats.poisson.sf(len(steps), 1) < 2.0**-32
+
+
+@compiled
+def test_random_words__of_close_counters__are_uniform_and_independent():
+    """Neighbouring groups, replicates, streams and seeds: all that counters differ by in use."""
+    groups = 1 << 15
+    out = [np.empty((8, groups), np.uint32) for _ in range(3)]
+    near = np.arange(groups, dtype=np.uint64)
+    for rows, (stream, seed) in zip(out, [(1, 7), (2, 7), (1, 8)], strict=True):
+        random_numbers.random_words(near, 0, stream, seed, rows)
+    words = np.concatenate(out)
+    p_values = []
+    for row in words:
+        bytes_of_row = [np.bincount((row >> shift) & 255) for shift in (0, 12, 24)]
+        p_values += [stats.chisquare(counts).pvalue for counts in bytes_of_row]
+    for a, b in ((0, 1), (0, 4), (3, 7), (0, 8), (0, 16), (5, 21)):
+        # Two rows, and a row beside its neighbour group's.
+        for other in (words[b], np.roll(words[a], 1)):
+            cells = (words[a] >> 28).astype(np.int64) * 16 + (other >> 28)
+            p_values.append(stats.chisquare(np.bincount(cells, minlength=256)).pvalue)
+            agreeing = np.bitwise_count(~(words[a] ^ other)).sum()
+            p_values.append(stats.binomtest(int(agreeing), 32 * groups).pvalue)
+    assert min(p_values) > 1e-4 / len(p_values) * 10
+    assert stats.kstest(p_values, "uniform").pvalue > 1e-3
+
+
+@compiled
+@pytest.mark.parametrize("draw", [random_numbers.poisson, random_numbers.coins])
+def test_multiplicities__have_their_distribution_over_groups_and_over_replicates(draw):
+    out = many(draw, 1000, 1024)
+    mean, variance = (1, 1) if draw is random_numbers.poisson else (0.5, 0.25)
+    for axis in (0, 1):
+        sums = out.sum(axis=axis, dtype=np.float64)
+        scores = (sums - mean * out.shape[axis]) / math.sqrt(variance * out.shape[axis])
+        assert stats.kstest(scores, "norm").pvalue > 1e-3
+    probabilities = [0.5, 0.5] if mean == 0.5 else [*stats.poisson.pmf(range(7), 1)]
+    counts = np.bincount(out.ravel(), minlength=len(probabilities))[: len(probabilities)]
+    wanted = np.array(probabilities) / sum(probabilities) * counts.sum()
+    assert stats.chisquare(counts, wanted).pvalue > 1e-3
+
+
+@compiled
+def test_multinomial__draws_every_group_equally_often():
+    out = np.empty((2048, 50), np.uint32)
+    random_numbers.multinomial(0, SEED, out)
+    assert (out.sum(axis=1) == 50).all()
+    assert stats.chisquare(out.sum(axis=0)).pvalue > 1e-3
+    assert np.var(out) == pytest.approx(49 / 50, rel=0.02)
+
+
+# ---- sums ----------------------------------------------------------------------------------------
+
+
+def data_of(groups: int, terms: int = 3, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(terms, groups))
+
+
+@pytest.mark.parametrize("kind", ["poisson", "multinomial"])
+def test_bootstrap__adds_what_the_definition_draws(kind):
+    ids, terms = ids_of(9), data_of(9)
+    found = bootstrap(terms, ids, 6, SEED, kind=kind)
+    order = np.argsort(ids)
+    for r in range(6):
+        if kind == "poisson":
+            times = [oracle.poisson(i, r, SEED) for i in ids.tolist()]
+        else:
+            times = [0] * 9
+            for place, group in enumerate(order.tolist()):
+                times[group] = oracle.drawn(9, r, SEED)[place]
+        wanted = [float(oracle.total(term, times)) for term in terms.tolist()]
+        assert found[r].tolist() == pytest.approx(wanted, rel=1e-12, abs=1e-13)
+
+
+def test_swapped__adds_what_the_definition_swaps():
+    ids, a, b = ids_of(9), data_of(9), data_of(9, seed=2)
+    found = swap_models(a, b, ids, 3, SEED)
+    assert not found.exact
+    for r in range(3):
+        other = [oracle.coin(i, r, SEED) for i in ids.tolist()]
+        for t in range(3):
+            pairs = [(y, x) if o else (x, y) for o, x, y in zip(other, a[t], b[t], strict=True)]
+            assert found.sums_a[r, t] == pytest.approx(sum(x for x, _ in pairs), abs=1e-12)
+            assert found.sums_b[r, t] == pytest.approx(sum(y for _, y in pairs), abs=1e-12)
+
+
+def test_swapped__where_replicates_suffice__takes_every_pattern_of_groups_that_differ():
+    a = np.array([[1.0, 2.0, 4.0, 0.0, 5.0]])
+    b = np.array([[0.0, 2.0, 0.0, 8.0, 5.0]])
+    found = swap_models(a, b, ids_of(5), 8, SEED)
+    assert found.exact
+    assert sorted(found.sums_a[:, 0]) == [7.0 + x for x in (0, 1, 4, 5, 8, 9, 12, 13)]
+    assert found.sums_a[0, 0] == 12
+    assert (found.sums_a + found.sums_b == 27).all()
+    assert not swap_models(a, b, ids_of(5), 7, SEED).exact
+    assert swap_models(a, a, ids_of(5), 1, SEED).sums_b.tolist() == [[12.0]]
+
+
+GROUPS = st.integers(1, 12 if config.DISABLE_JIT else 700)
+RESAMPLERS = {
+    "poisson": lambda a, b, ids, n, threads: bootstrap(
+        np.concatenate([a, b]), ids, n, SEED, threads=threads
+    ),
+    "multinomial": lambda a, b, ids, n, threads: bootstrap(
+        np.concatenate([a, b]), ids, n, SEED, kind="multinomial", threads=threads
+    ),
+    "swapped": lambda a, b, ids, n, threads: (
+        swap_models(a, b, ids, n, SEED, threads=threads).sums_b
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESAMPLERS)
+@law
+@given(groups=GROUPS, replicates=st.integers(1, 300), seed=st.integers(0, 99), few=st.booleans())
+def test_sums__in_any_order_of_groups_and_for_any_threads__have_the_same_bits(
+    name, groups, replicates, seed, few
+):
+    rng, resample = np.random.default_rng(seed), RESAMPLERS[name]
+    # Ids that collide, too.
+    ids = rng.integers(0, groups if few else 2**64, groups, dtype=np.uint64)
+    a, b = rng.lognormal(sigma=4, size=(2, 5, groups)) * rng.integers(0, 2, (2, 5, groups))
+    order = rng.permutation(groups)
+    one = resample(a, b, ids, replicates, 1)
+    other = resample(a[:, order], b[:, order], ids[order], replicates, 3)
+    assert one.tobytes() == other.tobytes()
+    # A replicate is the same whatever others are asked for, unless all patterns are.
+    fewer = max(replicates // 2, 1)
+    if name != "swapped" or len(one) == replicates < 1 << min(groups, 40):
+        short = resample(a, b, ids, fewer, 2)
+        if len(short) == fewer:
+            assert short.tobytes() == one[:fewer].tobytes()
+
+
+@law
+@given(groups=GROUPS, block=st.sampled_from([1, 7, 64, 1000]), replicates=st.integers(1, 40))
+def test_sums__in_blocks_of_any_size__have_the_same_bits(groups, block, replicates):
+    ids, a, b = ids_of(groups), data_of(groups), data_of(groups, seed=2)
+    wanted = [resample(a, b, ids, replicates, 1).tobytes() for resample in RESAMPLERS.values()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastrank_eval.stats.bootstrap._GROUPS", block)
+        patch.setattr("fastrank_eval.stats.bootstrap._MULTINOMIAL", block % 5 + 1)
+        patch.setattr("fastrank_eval.stats.random_numbers._PAIRS", block)
+        found = [resample(a, b, ids, replicates, 2).tobytes() for resample in RESAMPLERS.values()]
+    assert found == wanted
+
+
+@law
+@given(groups=GROUPS, replicates=st.integers(1, 200))
+def test_swapped__models_exchanged__exchanges_the_sums(groups, replicates):
+    ids, a, b = ids_of(groups), data_of(groups), data_of(groups, seed=2)
+    one, other = swap_models(a, b, ids, replicates, SEED), swap_models(b, a, ids, replicates, SEED)
+    assert one.exact == other.exact
+    assert one.sums_a.tobytes() == other.sums_b.tobytes()
+    assert one.sums_b.tobytes() == other.sums_a.tobytes()
+    # And the difference is negated.
+    assert (one.sums_b - one.sums_a == -(other.sums_b - other.sums_a)).all()
+
+
+def test_bootstrap__of_equal_terms__gives_equal_bits_beside_any_others():
+    terms, ids = data_of(40), ids_of(40)
+    stacked = np.concatenate([terms, terms[:1], 1e300 * terms[1:2]])
+    found = bootstrap(stacked, ids, 9, SEED)
+    assert found[:, 0].tobytes() == found[:, 3].tobytes()
+    assert found[:, :3].tobytes() == bootstrap(terms, ids, 9, SEED).tobytes()
+    assert found[:, 4] == pytest.approx(1e300 * found[:, 1], rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1.0, 1e300, 1.7e308])
+def test_bootstrap__of_terms_of_any_size__keeps_them(size):
+    found = bootstrap(np.array([[size]]), ids_of(1), 40, SEED)
+    times = [oracle.poisson(int(ids_of(1)[0]), r, SEED) for r in range(40)]
+    assert max(times) > 1
+    assert found[:, 0].tolist() == [size * m for m in times]
+
+
+def test_bootstrap__of_many_groups_as_large_as_can_be__does_not_overflow():
+    groups = 40 if config.DISABLE_JIT else 50_000
+    found = bootstrap(np.full((1, groups), 3.999999), np.zeros(groups, np.uint64), 8, SEED)
+    assert found[:, 0] == pytest.approx(
+        [3.999999 * groups * oracle.poisson(0, r, SEED) for r in range(8)], rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("kind", ["poisson", "multinomial"])
+def test_no_groups__have_sums_of_0(kind):
+    none, ids = np.zeros((2, 0)), np.zeros(0, np.uint64)
+    assert bootstrap(none, ids, 3, SEED, kind=kind).tolist() == [[0.0, 0.0]] * 3
+    assert bootstrap(np.zeros((0, 4)), ids_of(4), 3, SEED, kind=kind).shape == (3, 0)
+    found = swap_models(none, none, ids, 3, SEED)
+    assert found.exact
+    assert found.sums_a.tolist() == [[0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"terms": np.array([[0.0, np.nan]])}, "terms has 1 values that are not finite"),
+        ({"terms": np.zeros((1, 3))}, "do not go together"),
+        ({"ids": np.zeros(2, np.int64)}, "do not go together"),
+        ({"replicates": 0}, "replicates=0"),
+        ({"replicates": 2**31}, "too many"),
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**64}, "seed="),
+        ({"seed": True}, "seed=True"),
+        ({"threads": 0}, "threads=0"),
+        ({"kind": "poison"}, "Did you mean 'poisson'?"),
+    ],
+)
+def test_bootstrap__of_what_it_cannot_take__says_so(change, words):
+    given_ = {"terms": np.zeros((1, 2)), "ids": np.zeros(2, np.uint64), "replicates": 1, "seed": 1}
+    with pytest.raises(errors.ArgumentError, match=words.replace("?", r"\?")):
+        bootstrap(**(given_ | change))
+
+
+def test_swapped__of_other_groups__says_so():
+    with pytest.raises(errors.ArgumentError, match="join them by key"):
+        swap_models(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2, np.uint64), 1, 1)

@@ -1,0 +1,213 @@
+"""Pooled scores where buckets are full, and where several threads fill them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fastrank_eval
+from fastrank_eval.stats import score_table
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores, area_under
+
+pytestmark = pytest.mark.kernels
+
+
+def plain_auc(score: np.ndarray, positive: np.ndarray) -> float:
+    """By the sum of midranks."""
+    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
+    midrank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    p, n = int(positive.sum()), int((~positive).sum())
+    return float((midrank[positive].sum() - p * (p + 1) / 2) / (p * n))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [1, -1])
+def test_auc__bucket_full_of_distinct_scores__is_counted_by_code(sign, monkeypatch):
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
+    rng = np.random.default_rng(3)
+    neighbours = (0x3F000000 + np.arange(400_000, dtype=np.uint32)).view(np.float32)
+    score = sign * rng.choice(neighbours, 1_200_000)
+    positive = rng.random(len(score)) < 0.4
+    halves = PooledScores(), PooledScores()
+    for k, lo in enumerate(range(0, len(score), 50_000)):
+        here = slice(lo, lo + 50_000)
+        halves[k % 2].add(score[here], np.flatnonzero(positive[here]))
+    halves[0].merge(halves[1])
+    assert halves[0].auc() == pytest.approx(plain_auc(score, positive), abs=1e-12)
+    forms = [codes for codes, _ in halves[0]._counts.values()]
+    assert forms == [None]
+    assert sum(counts.nbytes for _, counts in halves[0]._counts.values()) <= 1 << 20
+
+
+@pytest.mark.slow
+def test_auc__one_score_a_thousand_times_a_bucket__widens_its_counts(monkeypatch):
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 18)
+    neighbours = (0x3F000000 + np.arange(300_000, dtype=np.uint32)).view(np.float32)
+    state = PooledScores()
+    score = np.concatenate([neighbours, np.repeat(neighbours[7], 70_000)])
+    positive = np.arange(len(score)) % 3 == 0
+    for _ in range(4):
+        state.add(score, np.flatnonzero(positive))
+    assert state.auc() == pytest.approx(plain_auc(score, positive), abs=1e-12)
+
+
+def exact_auc(score: np.ndarray, positive: np.ndarray) -> float:
+    _, code, held = np.unique(score, return_inverse=True, return_counts=True)
+    rank_twice = (2 * np.cumsum(held) - held + 1)[code]
+    p = int(positive.sum())
+    won_twice = int(rank_twice[positive].sum()) - p * (p + 1)
+    return float(Fraction(won_twice, 2 * p * (len(score) - p)))
+
+
+NEIGHBOURS = (0x3F000000 + np.arange(30_000, dtype=np.uint32)).view(np.float32)
+FULL = {
+    "float32, in a table": lambda rng: rng.choice(NEIGHBOURS, 60_000),
+    "float32, at both ends of the table": lambda rng: rng.choice(
+        np.array([0x3F000000, 0x3F0FFFFF, *range(0x3F000001, 0x3F00FFFF)], np.uint32), 60_000
+    ).view(np.float32),
+    "float32 below zero": lambda rng: -rng.choice(NEIGHBOURS, 60_000),
+    "float32, one score too often for a byte": lambda rng: np.concatenate(
+        [rng.choice(NEIGHBOURS, 60_000), np.repeat(NEIGHBOURS[77], 256)]
+    ),
+    "float64": lambda rng: 0.5 + rng.random(60_000) / 64,
+    "float64, next to one another": lambda rng: 0.5 + rng.integers(0, 9000, 60_000) * 2.0**-53,
+}
+
+
+@pytest.mark.parametrize("share", [0.001, 0.03, 0.6])
+@pytest.mark.parametrize("scores", list(FULL))
+@pytest.mark.parametrize(
+    "every, table_rows",
+    [pytest.param(1, score_table._TABLE_ROWS, marks=pytest.mark.slow), (40, 256)],
+    ids=["crowded as it is", "said to be crowded"],
+)
+def test_auc__of_one_crowded_bucket__is_exact(scores, share, every, table_rows, monkeypatch):
+    monkeypatch.setattr(PooledScores, "SORTED_ROWS", 0)
+    monkeypatch.setattr(score_table, "_TABLE_ROWS", table_rows)
+    rng = np.random.default_rng(1)
+    score = FULL[scores](rng)[::every]
+    positive = rng.random(len(score)) < share
+    state = PooledScores()
+    for rows in np.array_split(np.arange(len(score)), 3):
+        state.add(score[rows], np.flatnonzero(positive[rows]))
+    assert state.auc() == exact_auc(score, positive)
+    assert not state._counts, "placed among its rows, not counted"
+    weighted = WeightedScores()
+    weighted.add(score, np.flatnonzero(positive), np.ones(len(score)))
+    assert state.auc(0.5) == pytest.approx(weighted.auc(0.5), abs=1e-12)
+    assert state.auc() == exact_auc(score, positive), "counted now"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("room", [1 << 12, 1 << 17, 1 << 20, 1 << 26])
+@pytest.mark.parametrize("few", [0, 5000])
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_auc__of_rows_from_several_threads__is_exact(threads, few, room, kind, monkeypatch):
+    monkeypatch.setattr(PooledScores, "SORTED_ROWS", few)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", room)
+    rng = np.random.default_rng(threads)
+    score = (rng.normal(size=40_000) * np.exp2(rng.integers(-9, 9, 40_000))).astype(kind)
+    score[::50] = 0.0
+    score[1::50] = -0.0
+    positive = rng.random(len(score)) < 0.1
+    state = PooledScores(threads)
+    parts = np.array_split(np.arange(len(score)), 37)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda rows: state.add(score[rows], np.flatnonzero(positive[rows])), parts))
+    wanted = exact_auc(score, positive)
+    assert state.auc() == wanted
+    partial = state.auc(0.3)
+    assert state.auc() == wanted
+    alone = PooledScores()
+    alone.add(score, np.flatnonzero(positive))
+    assert alone.auc(0.3) == partial
+
+
+@pytest.mark.slow
+def test_auc__rows_kept_before_others_were_dealt__are_not_lost(monkeypatch):
+    """Dealing what was kept may fill the room and have rows counted."""
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(PooledScores, "BUFFER_BYTES", 1 << 19)
+    rows, kept = 140_000, 120_000
+    score = rng.choice([-1, 1], rows) * np.exp2(rng.uniform(-40, 40, rows))
+    positive = rng.random(rows) < 0.03
+    state = PooledScores()
+    with ThreadPoolExecutor(1) as other:
+        state.add(score[:kept], np.flatnonzero(positive[:kept]))
+        other.submit(state.add, score[kept:], np.flatnonzero(positive[kept:])).result()
+    assert state.auc() == exact_auc(score, positive)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("max_fpr", [0.01, 0.2, 0.37, 0.9])
+def test_partial_auc__same_bits_from_lists_and_from_tables(max_fpr, monkeypatch):
+    rng = np.random.default_rng(8)
+    score = rng.choice((0x3F000000 + np.arange(400_000, dtype=np.uint32)).view(np.float32), 900_000)
+    positive = rng.random(len(score)) < 0.2
+    found = []
+    for room in (1 << 18, 1 << 26):
+        monkeypatch.setattr(PooledScores, "BUFFER_BYTES", room)
+        state = PooledScores()
+        for rows in np.array_split(np.arange(len(score)), 30):
+            state.add(score[rows], np.flatnonzero(positive[rows]))
+        found.append(state.auc(max_fpr))
+    assert found[0] == found[1]
+
+
+def sum_by_score(score, positive, weight) -> tuple[np.ndarray, np.ndarray]:
+    """Weight of others and of positives at each score, from the highest down, in plain Python."""
+    masses = {}
+    for at in np.lexsort((weight, -score)).tolist():
+        masses.setdefault(score[at], [0.0, 0.0])[int(positive[at])] += weight[at]
+    others, positives = zip(*masses.values(), strict=True)
+    return np.array(others), np.array(positives)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("levels", [1, 7, 2000, 1 << 22])
+@pytest.mark.parametrize("few", [0, 1 << 17])
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("rows", [4000, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_weighted_auc__adds_the_weights_of_each_score_smallest_first(
+    kind, levels, few, threads, rows, monkeypatch
+):
+    monkeypatch.setattr(WeightedScores, "SORTED_ROWS", few)
+    monkeypatch.setattr(WeightedScores, "BUFFER_BYTES", 1 << 16)
+    rng = np.random.default_rng(levels)
+    # Neighbours around one score, so that a double's lowest bits decide.
+    score = (rng.integers(0, levels, rows) * 2.0**-23).astype(kind)
+    if kind == np.float64:
+        score = 0.5 + score * 2.0**-30
+    positive = rng.random(rows) < 0.2
+    weight = rng.choice([0.0, -0.0, 0.1, 1 / 3, 2.0, 1e-9, 7e5], rows) * rng.random(rows)
+    state = WeightedScores()
+    parts = np.array_split(np.arange(rows), 11)
+    with ThreadPoolExecutor(threads) as pool:
+        list(
+            pool.map(
+                lambda part: state.add(score[part], np.flatnonzero(positive[part]), weight[part]),
+                parts,
+            )
+        )
+    masses = sum_by_score(score, positive, weight)
+    for max_fpr in (None, 0.3):
+        assert state.auc(max_fpr) == area_under(*masses, max_fpr)
+        with ThreadPoolExecutor(threads) as pool:
+            assert state.auc(max_fpr, pool.map) == area_under(*masses, max_fpr)
+
+
+def test_relevance__of_float32_labels_is_that_of_every_other_measure():
+    log = {
+        "group": [1, 1, 1],
+        "label": np.array([0.7, 0.9, 0.0], np.float32),
+        "score": [0.1, 0.2, 0.15],
+    }
+    roles = {"group": "group", "label": "label", "score": "score"}
+    result = fastrank_eval.evaluate(log, measures="AUC(rel=0.7),GAUC(rel=0.7)", **roles)
+    # The float32 nearest 0.7 is less than 0.7: one row is relevant, and it stands first.
+    assert result.value("AUC(rel=0.7)") == result.value("GAUC(rel=0.7)") == 1.0

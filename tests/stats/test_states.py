@@ -1,0 +1,391 @@
+"""States: sums without any rounding, in whatever pieces and order they are added."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import config
+from sklearn.metrics import roc_auc_score
+
+from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.score_blocks import BlockedScores
+from fastrank_eval.stats.scores import PooledScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
+from tests.oracles.measures import Row, pair_auc, partial_auc
+
+pytestmark = pytest.mark.kernels
+
+law = settings(max_examples=150, deadline=None, derandomize=True)
+
+# ---- means ---------------------------------------------------------------------------------------
+
+ANY = st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.one_of(
+    st.floats(0, 1),
+    ANY,
+    st.sampled_from([5e-324, -5e-324, 1e-310, 0.1, -0.0, 1.7976931348623157e308, 2.0**-1022]),
+)
+MODERATE = st.floats(-1e100, 1e100).map(lambda x: x if abs(x) > 1e-100 else 0.0)
+WEIGHTS = st.floats(1e-100, 1e100)
+
+
+def state_of(values, weights=None, measures=1, m=0) -> MeanState:
+    state = MeanState(measures)
+    ones = np.ones(len(values), np.int64)
+    given_weights = None if weights is None else np.array(weights, np.float64)
+    state.add(m, np.array(values, np.float64), given_weights, 3 * ones, 2 * ones)
+    return state
+
+
+def exact_mean(values, weights=None) -> float:
+    """Sums as fractions; each product weight x value is one double, as the state takes it."""
+    weights = [1.0] * len(values) if weights is None else weights
+    above = sum(Fraction(w * v) for w, v in zip(weights, values, strict=True))
+    return float(above / sum(map(Fraction, weights)))
+
+
+@law
+@given(st.lists(VALUES, min_size=1, max_size=60))
+def test_mean__is_the_exact_sum_rounded_once(values):
+    assert state_of(values).mean(0, False) == exact_mean(values)
+
+
+@law
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60))
+def test_sum__equals_fsum(values):
+    padded = values + [0.0] * (64 - len(values))
+    total = math.fsum(values)
+    if abs(total) >= 2.0**-1000 or total == 0:  # below, dividing by 64 would round again
+        assert state_of(padded).mean(0, False) * 64 == total
+
+
+@law
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60), st.booleans())
+def test_sum__is_exact_and_rounded_once(values, weighted):
+    state = state_of(values, [2.0] * len(values) if weighted else None)
+    assert state.sum(0) == (1 + weighted) * math.fsum(values)
+
+
+def test_sum__of_nothing_is_undefined_and_past_the_largest_double_infinite():
+    assert math.isnan(MeanState(1).sum(0))
+    assert state_of([0.0, -0.0]).sum(0) == 0
+    assert state_of([1.7e308, 1.7e308]).sum(0) == math.inf
+    assert state_of([1.7e308, 1.7e308, -1.7e308]).sum(0) == 1.7e308
+
+
+@law
+@given(st.lists(st.tuples(MODERATE, WEIGHTS), min_size=1, max_size=60))
+def test_weighted_mean__is_the_exact_ratio_rounded_once(pairs):
+    values, weights = zip(*pairs, strict=True)
+    assert state_of(values, weights).mean(0, True) == exact_mean(values, weights)
+
+
+@law
+@given(
+    st.lists(st.lists(st.tuples(MODERATE, WEIGHTS), max_size=8), min_size=1, max_size=6),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
+def test_merge__in_any_order_changes_no_bit(parts, rng, weighted):
+    pairs = list(itertools.chain(*parts))
+    values = [value for value, _ in pairs]
+    weights = [weight for _, weight in pairs] if weighted else None
+    whole = state_of(values, weights)
+    shuffled = rng.sample(parts, len(parts))
+    merged = MeanState(1)
+    for part in shuffled:
+        piece = state_of([v for v, _ in part], [w for _, w in part] if weighted else None)
+        piece.drop(0, "no_relevant", 1)
+        merged.merge(piece)
+    mean = merged.mean(0, weighted)
+    assert math.isnan(mean) if not pairs else mean == whole.mean(0, weighted)
+    assert (merged.groups_used(0), merged.rows(0), merged.positives(0)) == (
+        len(pairs),
+        3 * len(pairs),
+        2 * len(pairs),
+    )
+    assert merged.dropped(0) == {"no_relevant": len(parts)}
+
+
+def test_mean__passes_over_nan_and_keeps_measures_apart():
+    state = MeanState(3)
+    values = np.array([0.25, np.nan, 0.75, np.nan])
+    rows, positives = np.array([1, 10, 100, 1000]), np.array([1, 2, 4, 8])
+    state.add(1, values, None, rows, positives)
+    state.add_zeros(1, 2, 7)
+    state.drop(1, "b", 2)
+    state.drop(1, "a", 1)
+    state.drop(1, "b", 1)
+    state.drop(1, "never", 0)
+    assert (state.groups_used(1), state.rows(1), state.positives(1)) == (4, 108, 5)
+    assert state.mean(1, False) == 0.25
+    assert list(state.dropped(1).items()) == [("a", 1), ("b", 3)]
+    for m in (0, 2):
+        assert (state.groups_used(m), state.rows(m), state.dropped(m)) == (0, 0, {})
+        assert math.isnan(state.mean(m, False))
+        assert math.isnan(state.mean(m, True))
+
+
+def test_mean__of_many_groups_does_not_wear_out_its_cells():
+    state = MeanState(1)
+    ones = np.ones(1 << 12, np.int64)
+    for _ in range(64):
+        state.add(0, np.full(1 << 12, 1 - 2.0**-53), None, ones, ones)
+    for _ in range(12):
+        twin = MeanState(1)
+        twin.merge(state)
+        state.merge(twin)
+    assert state.groups_used(0) == 1 << 30
+    assert state.mean(0, False) == 1 - 2.0**-53
+
+
+# ---- pooled AUC ----------------------------------------------------------------------------------
+
+LEVELS = st.sampled_from([-1.0, -0.0, 0.0, 0.5, 1.0, 1.0 + 2**-52, math.inf])
+ROW = st.tuples(LEVELS, st.booleans(), st.sampled_from([0.0, 0.1, 1.0, 1 / 3, 2.5e7]))
+BATCHES = st.lists(st.lists(ROW, max_size=7), min_size=1, max_size=7)
+
+
+def new_state(weighted: bool) -> PooledScores | WeightedScores:
+    return WeightedScores() if weighted else PooledScores()
+
+
+def pooled(batches, weighted=False, kind=np.float64) -> PooledScores | WeightedScores:
+    state = new_state(weighted)
+    for batch in batches:
+        score = np.array([row[0] for row in batch], kind)
+        weight = np.array([row[2] for row in batch], np.float64) if weighted else None
+        state.add(score, np.flatnonzero([row[1] for row in batch]), weight)
+    return state
+
+
+def rows_of(batches, weighted=False) -> list[Row]:
+    return [
+        Row(score, int(positive), weight if weighted else 1.0)
+        for score, positive, weight in itertools.chain(*batches)
+    ]
+
+
+def exact_auc(rows) -> float:
+    positive = [row.score for row in rows if row.label]
+    negative = [row.score for row in rows if not row.label]
+    if not positive or not negative:
+        return math.nan
+    won = sum(2 * (p > n) + (p == n) for p in positive for n in negative)
+    return float(Fraction(won, 2 * len(positive) * len(negative)))
+
+
+# Bytes held before scores are counted, and rows kept before they are dealt to buckets.
+ROOMS = ((1, 0), (64, 4), (1 << 26, 0), (1 << 26, 1 << 17))
+
+
+def set_room(patched, room) -> None:
+    for state in (PooledScores, WeightedScores):
+        patched.setattr(state, "BUFFER_BYTES", room[0])
+        patched.setattr(state, "SORTED_ROWS", room[1])
+
+
+@pytest.fixture(params=ROOMS, ids="room {}".format)
+def room(request, monkeypatch) -> tuple[int, int]:
+    set_room(monkeypatch, request.param)
+    return request.param
+
+
+@law
+@given(BATCHES, st.sampled_from(ROOMS), st.integers(0, 7))
+def test_auc__is_exact_however_often_it_is_compacted_and_merged(batches, room, cut):
+    wanted = exact_auc(rows_of(batches))
+    with pytest.MonkeyPatch.context() as patched:
+        set_room(patched, room)
+        whole = pooled(batches)
+        left, right, empty = pooled(batches[:cut]), pooled(batches[cut:]), PooledScores()
+        left.merge(empty)
+        right.merge(left)
+        single = pooled([batches[0]] if cut else [], kind=np.float32)
+    for state in (whole, right):
+        assert state.auc() == wanted or math.isnan(state.auc()) == math.isnan(wanted) is True
+        assert state.auc(1.0) == pytest.approx(wanted, abs=1e-15, nan_ok=True)
+    first = [(float(np.float32(row[0])), *row[1:]) for row in batches[0]] if cut else []
+    assert repr(single.auc()) == repr(exact_auc(rows_of([first])))
+
+
+@law
+@given(BATCHES, st.sampled_from(ROOMS), st.integers(0, 7), st.randoms(use_true_random=False))
+def test_weighted_auc__same_bits_in_any_pieces_and_order(batches, room, cut, rng):
+    wanted = pair_auc(rows_of(batches, weighted=True))
+    plain = pooled(batches, weighted=True)
+    rows = list(itertools.chain(*batches))
+    rng.shuffle(rows)
+    with pytest.MonkeyPatch.context() as patched:
+        set_room(patched, room)
+        left, right = pooled(batches[:cut], weighted=True), pooled(batches[cut:], weighted=True)
+        right.merge(left)
+        other = pooled([rows[:cut], rows[cut:]], weighted=True)
+    assert plain.auc() == pytest.approx(wanted, abs=1e-12, nan_ok=True)
+    for max_fpr in (None, 0.3):
+        assert repr(right.auc(max_fpr)) == repr(plain.auc(max_fpr)) == repr(other.auc(max_fpr))
+
+
+@law
+@given(BATCHES, st.sampled_from(ROOMS), st.booleans(), st.sampled_from([0.01, 0.25, 0.5, 0.999]))
+def test_partial_auc__equals_the_curve_drawn_by_hand(batches, room, weighted, max_fpr):
+    with pytest.MonkeyPatch.context() as patched:
+        set_room(patched, room)
+        state = pooled(batches, weighted)
+    wanted = partial_auc(rows_of(batches, weighted), max_fpr)
+    assert state.auc(max_fpr) == pytest.approx(wanted, abs=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("levels", [3, 40, 10**6])
+def test_auc__equals_scikit_learn(room, weighted, levels):
+    rng = np.random.default_rng(levels)
+    rows = 400
+    label = rng.random(rows) < 0.3
+    score = rng.integers(0, levels, rows) / levels + 0.1 * label
+    weight = rng.random(rows) if weighted else None
+    state = new_state(weighted)
+    for part in np.array_split(np.arange(rows), 9):
+        state.add(
+            score[part], np.flatnonzero(label[part]), None if weight is None else weight[part]
+        )
+    for max_fpr in (None, 0.05, 0.3, 0.9, 1.0):
+        wanted = roc_auc_score(label, score, sample_weight=weight, max_fpr=max_fpr)
+        assert state.auc(max_fpr) == pytest.approx(wanted, abs=1e-12), max_fpr
+    assert state.auc() == state.auc()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("positive", [[], [0, 1, 2]], ids=["no positive", "no negative"])
+def test_auc__of_a_single_class_is_undefined(room, weighted, positive):
+    state = new_state(weighted)
+    weight = np.ones(3) if weighted else None
+    state.add(np.array([0.1, 0.2, 0.2]), np.array(positive, np.int64), weight)
+    assert math.isnan(state.auc())
+    assert math.isnan(state.auc(0.5))
+
+
+def test_auc__of_classes_that_weigh_nothing_is_undefined():
+    state = WeightedScores()
+    state.add(np.array([0.1, 0.2]), np.array([1]), np.array([1.0, 0.0]))
+    assert math.isnan(state.auc())
+
+
+def test_auc__of_nothing_is_undefined():
+    for weighted in (False, True):
+        assert math.isnan(new_state(weighted).auc())
+        assert math.isnan(new_state(weighted).auc(0.5))
+
+
+def rank_auc(score, positive) -> float:
+    """Exact, from the sum of twice the positives' mid-ranks."""
+    _, code, held = np.unique(score, return_inverse=True, return_counts=True)
+    through = np.cumsum(held)
+    rank_twice = (2 * through - held + 1)[code]
+    n = int(positive.sum())
+    won_twice = int(rank_twice[positive].sum()) - n * (n + 1)
+    return float(Fraction(won_twice, 2 * n * (len(score) - n)))
+
+
+#: With the JIT off every row passes through Python loops; both sizes take the same branches.
+ROWS = 1500 if config.DISABLE_JIT else 6000
+SPREADS = {
+    "uniform": lambda rng: rng.random(ROWS),
+    "both signs": lambda rng: rng.normal(size=ROWS),
+    "every magnitude": lambda rng: (
+        rng.choice([-1, 1], ROWS) * np.exp2(rng.uniform(-120, 120, ROWS))
+    ),
+    "one bucket": lambda rng: 1 + rng.integers(0, 3000, ROWS) * 2.0**-23,
+    "one bucket below zero": lambda rng: -1 - rng.integers(0, 3000, ROWS) * 2.0**-23,
+    "next to one another": lambda rng: 0.7 + rng.integers(0, 900, ROWS) * 2.0**-53,
+    "around zero": lambda rng: rng.integers(-400, 400, ROWS) * 1.4e-45,
+    "zeros of both signs": lambda rng: rng.choice([0.0, -0.0, 1e-30, -1e-30], ROWS),
+    "infinite": lambda rng: rng.choice([-np.inf, np.inf, 0.0, 3e38, -3e38], ROWS),
+    "whole numbers": lambda rng: rng.integers(-50, 50, ROWS) * 1.0,
+    "one value": lambda rng: np.full(ROWS, 0.1),
+}
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", list(SPREADS))
+@pytest.mark.parametrize("share", [0.0005, 0.03, 0.5])
+@pytest.mark.parametrize("few", [0, 1 << 17])
+def test_auc__is_exact_for_any_spread_of_scores(spread, kind, share, few, monkeypatch):
+    set_room(monkeypatch, (1 << 26, few))
+    rng = np.random.default_rng(17)
+    score = SPREADS[spread](rng).astype(kind)
+    positive = rng.random(ROWS) < share
+    positive[:2] = True, False
+    wanted = rank_auc(score, positive)
+    parts = np.array_split(np.arange(ROWS), 5)
+    whole = PooledScores()
+    whole.add(score, np.flatnonzero(positive), None)
+    assert whole.auc() == wanted
+    states = [PooledScores() for _ in range(2)]
+    for number, part in enumerate(parts):
+        states[number % 2].add(score[part], np.flatnonzero(positive[part]), None)
+    states[1].merge(states[0])
+    assert states[1].auc() == wanted
+    weighted = WeightedScores()
+    weighted.add(score, np.flatnonzero(positive), np.ones(ROWS))
+    assert weighted.auc() == pytest.approx(wanted, abs=1e-12)
+    mixed = WeightedScores()
+    for part in parts[::-1]:
+        order = rng.permutation(part)
+        mixed.add(score[order], np.flatnonzero(positive[order]), np.ones(len(part)))
+    assert mixed.auc() == weighted.auc()
+    for max_fpr in (0.01, 0.5):
+        assert states[1].auc(max_fpr) == pytest.approx(weighted.auc(max_fpr), abs=1e-12)
+    assert states[1].auc() == wanted  # counted now
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("often", [1, 200, 70_000])
+@pytest.mark.parametrize("positives_everywhere", [True, False])
+def test_auc__of_single_precision_scores_that_fill_a_bucket(
+    often, positives_everywhere, monkeypatch
+):
+    """Counts go from a list of codes to a table of all of them, and from a byte to more."""
+    set_room(monkeypatch, (1 << 19, 0))
+    rng = np.random.default_rng(5)
+    fine = (0.5 + np.arange(260_000) * 2.0**-24).astype(np.float32)
+    score = np.concatenate([rng.permutation(fine), np.full(often, fine[1234]), fine[:9000]])
+    positive = rng.random(len(score)) < 0.01
+    positive[: len(fine)] |= positives_everywhere
+    half, state, other = len(score) // 2, PooledScores(), PooledScores()
+    for held, part in ((state, slice(0, half)), (other, slice(half, None))):
+        for lo in range(part.start, part.stop or len(score), 50_000):
+            rows = slice(lo, min(lo + 50_000, part.stop or len(score)))
+            held.add(score[rows], np.flatnonzero(positive[rows]), None)
+    state.merge(other)
+    assert state.auc() == rank_auc(score, positive)
+
+
+def bytes_of(state) -> int:
+    """Bytes of all arrays a state holds, however nested."""
+    held, stack = 0, list(vars(state).values())
+    while stack:
+        part = stack.pop()
+        if isinstance(part, np.ndarray):
+            held += part.nbytes
+        elif isinstance(part, list | tuple | dict):
+            stack += part.values() if isinstance(part, dict) else part
+        elif isinstance(part, BlockedScores):
+            stack += vars(part).values()
+    return held
+
+
+@pytest.mark.parametrize("batch", [1, 500, 20_000])
+def test_auc__memory_follows_distinct_scores_not_rows_or_batches(batch, monkeypatch):
+    room, fixed = 1 << 18, 1 << 26
+    set_room(monkeypatch, (room, 0))
+    state = PooledScores()
+    for number in range(min(500, 10**6 // batch)):
+        score = (np.arange(batch) + number) % 4 * 0.3
+        state.add(score, np.flatnonzero((np.arange(batch) + number) % 3 == 0), None)
+        assert bytes_of(state) < fixed + 8 * room, number
+    assert 0.4 < state.auc() < 0.6
