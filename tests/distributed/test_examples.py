@@ -122,7 +122,7 @@ def test_spark__the_lines_of_the_document(
     spark.sql("CREATE DATABASE IF NOT EXISTS ads")
     spark.createDataFrame(rows).write.saveAsTable("ads.impressions")
     here = example("Spark", written=('"users/"', repr(str(tmp_path / "users"))))
-    asked = here["requested"]
+    asked = here["asked"]
     sliced = {"measures": "GAUC,LogLoss", "by": ["country", "age:quantile5"]}
     assert bits(here["result"]) == bits(fe.evaluate(rows, per_group=False, **asked, **sliced))
     lines = fe.compare(rows, **asked, baseline="score_a", measures="GAUC,nDCG@10")
