@@ -36,7 +36,7 @@ _UNDECIDED = "no difference is shown"
 _DETECTABLE = "would have been found in 80% of such logs"
 #: Tests that agree with the interval of the difference; others may not.
 _INTERVAL_TESTS = ("clustered_t", "clustered_z", "bootstrap")
-#: Measures of which neither more nor less is better.
+#: Measures without a better direction.
 _WITHOUT_DIRECTION = ("Bias", "NumNonrelRet", "NumRel", "NumRet", "PCOC")
 
 

@@ -209,7 +209,7 @@ def xgboost_metric(
     """Make a `custom_metric` for ``xgboost.train``.
 
     XGBoost does not know whether higher is better: early stopping needs ``maximize=True``, except
-    for measures of which lower is better (LogLoss, Brier, ECE ...). It rounds to six decimals. A
+    for measures that are better when lower (LogLoss, Brier, ECE ...). It rounds to six decimals. A
     blank or a colon ends the name of a metric, so the name has none: blanks are removed, a colon
     becomes ``=``.
 

@@ -115,7 +115,7 @@ def scorer(measure: str | Measure = "GAUC", **options: Any) -> GroupScore:
         cross_validate(model, X, y, cv=GroupKFold(), params={"groups": users},
                        scoring=gauc.set_score_request(groups=True))
 
-    Measures of which lower is better (LogLoss, Brier, ECE ...) need
+    Measures whose lower values are better (LogLoss, Brier, ECE ...) need
     ``make_scorer(..., greater_is_better=False)``.
 
     Parameters

@@ -288,7 +288,7 @@ def _label(column: pa.Array, roles: Roles, first_row: int) -> np.ndarray:
                 "label",
                 first_row,
                 "pass unjudged='allow' (takes a rank, no gain) "
-                "or unjudged='drop', if a null means that nobody judged the row",
+                "or unjudged='drop', if a null means that the row is not judged",
             )
         column = fill_nulls(column)
     values = numbers(column, name, "label", "a bool, an integer grade or a float gain")
