@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core import event
 from numba.core.cpu import CPUTargetOptions
 from numpy.typing import DTypeLike
 
-_kernels: list[Any] = []
+_kernels: set[Any] = set()
 
 #: Features of Numba that no kernel uses: calls from C, rewriting of array expressions, reference
 #: counts (kernels make no arrays). Without them compiling takes a sixth less time. Not all are
@@ -48,15 +49,31 @@ def kernel(loop: Callable[..., Any]) -> Callable[..., Any]:
         compiled: Callable[..., Any] = njit(cache=True, **_OPTIONS)(loop)
     except RuntimeError:
         compiled = njit(**_OPTIONS)(loop)
-    _kernels.append(compiled)
+    _kernels.add(compiled)
     return compiled
+
+
+class _CompileCounter(event.Listener):
+    """Counts the kernels that Numba compiles because no cache has them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_start(self, event: event.Event) -> None:
+        """Count a compilation; Numba's lock lets one thread in at a time."""
+        self.count += event.data["dispatcher"] in _kernels
+
+    def on_end(self, event: event.Event) -> None:
+        """Do nothing."""
+
+
+_counter = _CompileCounter()
+event.register("numba:compile", _counter)  # type: ignore[no-untyped-call]
 
 
 def compilations() -> int:
     """Count the kernels that this process compiled because no cache had them."""
-    # With NUMBA_DISABLE_JIT kernels are plain functions without statistics.
-    stats = (getattr(loop, "stats", None) for loop in _kernels)
-    return sum(sum(counter.cache_misses.values()) for counter in stats if counter is not None)
+    return _counter.count
 
 
 _thread_arrays = threading.local()
