@@ -1,4 +1,4 @@
-"""Run work in threads, in order."""
+"""Map a function over jobs in threads, in order."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
+#: A function such as `map`: it yields the results of a function over jobs, in their order.
+JobMap = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 #: Minimum rows for which threads share the work after the last sum.
 _MIN_ROWS = 1 << 17
 
 
-def choose_map(threads: int, rows: int) -> Callable[..., Iterator[Any]]:
-    """Return `in_order` on threads, or `map` for few rows."""
-    return partial(in_order, threads) if rows >= _MIN_ROWS else map
+def choose_map(threads: int, rows: int) -> JobMap:
+    """Return `map_jobs` on threads, or `map` for few rows."""
+    return partial(map_jobs, threads) if rows >= _MIN_ROWS else map
 
 
-def in_order(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
-    """Yield the results of `work` in the order of `jobs`, a few jobs ahead."""
-    if threads == 1:
+def map_jobs(threads: int, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
+    """Yield the results of `work` in the order of `jobs`, a few jobs ahead.
+
+    A single job runs in the calling thread: to start threads costs more than 100 rows do.
+    """
+    jobs = iter(jobs)
+    first = list(islice(jobs, 2))
+    alone = len(first) < 2
+    jobs = chain(first, jobs)
+    del first  # or it keeps two batches in memory until the end
+    if threads == 1 or alone:
         yield from map(work, jobs)
         return
     futures: deque[Future[Any]] = deque()

@@ -327,7 +327,7 @@ def _compare_slices(
     overall = compare_slice(totals.overall, 0, totals.shared.overall, (None, "all"), records)
     rows = adjust_rows(overall, measures, choices)
     for slicing, sums, pools in zip(
-        plan.slicings, totals.slices, totals.shared.slices, strict=True
+        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
     ):
         slice_rows: list[ComparedValue] = []
         slices = slicing.slices()

@@ -474,7 +474,7 @@ def by_activity(
     evaluation = run(source, measures=[requested], per_group=False, by=by, **options)
     result = result_of(evaluation)
     _check_mean(measure(result.measures[0]))
-    ((slicing,), (sums,)) = evaluation.plan.slicings, evaluation.totals.slices
+    ((slicing,), (sums,)) = evaluation.plan.slice_encoders, evaluation.totals.slices
     labels = slicing.slices().labels
     values = {(v.score, v.slice): v for v in result}
     rows = []

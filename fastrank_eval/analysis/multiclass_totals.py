@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.errors import ColumnError, MeasureError, UndefinedError
-from fastrank_eval._lib.threads import in_order
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.analysis import multiclass_totals
 from fastrank_eval.analysis.multiclass_rows import ClassRoles, ClassRows, scored_rows
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
@@ -412,7 +412,7 @@ class ClassValues:
 
     def __init__(self, plan: ClassPlan, states: ClassStates, name: str) -> None:
         self._plan, self._states, self._name = plan, states, name
-        self._jobs = partial(in_order, plan.threads)
+        self._jobs = partial(map_jobs, plan.threads)
         self._support = states.support()
         #: Values of the classes by measure.
         self.each = {m: [self._value(m, of) for of in states.each] for m in plan.measures}

@@ -24,7 +24,7 @@ from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.diversity import Coverage
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
-from fastrank_eval.slicing.slicer import SliceCodes
+from fastrank_eval.slicing.slicer import SliceEncoder
 from fastrank_eval.stats.exact import NO_SLICES
 
 
@@ -56,7 +56,7 @@ def evaluate_chunk(
     if plan.per_group:
         values.put_positives(labels)
     totals.overall.count_groups(np.diff(chunk.starts), labels.relevant_of_each(1.0))
-    if plan.slicings:
+    if plan.slice_encoders:
         add_slices(chunk, plan, totals, labels, models, name)
     return values
 
@@ -200,19 +200,21 @@ def add_slices(
     name : callable
         Maps the position of a group to the text of its key, for messages.
     """
-    if plan.slicing is None:
+    if plan.slicings is None:
         return
     starts = chunk.starts
     rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
     coded = (
-        chunk.columns.measure_columns[-len(plan.slicing.columns) :] if plan.slicing.columns else ()
+        chunk.columns.measure_columns[-len(plan.slicings.columns) :]
+        if plan.slicings.columns
+        else ()
     )
-    slice_codes = plan.slicing.codes(coded, rows, relevant)
+    slice_codes = plan.slicings.codes(coded, rows, relevant)
     # The parts of divided groups need no codes of slices.
     named = chunk.columns.measure_columns[: len(chunk.columns.measure_columns) - len(coded)]
     chunk = replace(chunk, columns=replace(chunk.columns, measure_columns=named))
     for by, codes, sums, row_states in zip(
-        plan.slicing.slices, slice_codes, totals.slices, totals.shared.slices, strict=True
+        plan.slicings.encoders, slice_codes, totals.slices, totals.shared.slices, strict=True
     ):
         slice_indices = frozen(codes.astype(np.int64))
         if _is_constant(slice_indices, starts):
@@ -247,7 +249,7 @@ def _add_divided_groups(
     sums: Sums,
     slice_indices: np.ndarray,
     name: Callable[[int], str],
-    by: SliceCodes,
+    by: SliceEncoder,
 ) -> None:
     """Add the rows that a group has in a slice as a group of their own."""
     rows = chunk.columns.rows

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.threads import in_order
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
@@ -179,7 +179,7 @@ def evaluate_stream(
         spanning.clear()
         spanning_rows = 0
 
-    for result in in_order(plan.threads, evaluate_batch, rebatch(batches, plan.batch_rows)):
+    for result in map_jobs(plan.threads, evaluate_batch, rebatch(batches, plan.batch_rows)):
         head = result.head
         if not head.rows:
             continue

@@ -15,7 +15,7 @@ from fastrank_eval.measures.pooled import PooledMeasure
 
 if TYPE_CHECKING:
     from fastrank_eval.io.keys import CodedColumn
-    from fastrank_eval.slicing.slicer import SliceCodes, Slicing
+    from fastrank_eval.slicing.slicer import SliceEncoder, Slicings
 
 #: Rows of a batch, and the fewest rows of a batch where threads outnumber full batches.
 BATCH_ROWS = 1 << 20
@@ -70,7 +70,7 @@ class Plan:
     batch_rows: int = BATCH_ROWS
     confidence: float = 0.95
     baseline: int | None = None
-    slicing: Slicing | None = None
+    slicings: Slicings | None = None
     min_groups: int = 1
 
     @property
@@ -115,18 +115,18 @@ class Plan:
     @property
     def measured_fields(self) -> tuple[CodedColumn, ...]:
         """The columns by whose values measures divide rows."""
-        slices = 0 if self.slicing is None else len(self.slicing.columns)
+        slices = 0 if self.slicings is None else len(self.slicings.columns)
         return self.roles.fields[: len(self.roles.fields) - slices]
 
     @property
-    def slicings(self) -> tuple[SliceCodes, ...]:
+    def slice_encoders(self) -> tuple[SliceEncoder, ...]:
         """The slicings: each maps rows to slice indices."""
-        return () if self.slicing is None else self.slicing.slices
+        return () if self.slicings is None else self.slicings.encoders
 
     @property
     def keeps_values(self) -> bool:
         """Whether slices or a comparison read the values of a chunk again."""
-        return self.slicing is not None or self.baseline is not None
+        return self.slicings is not None or self.baseline is not None
 
     @property
     def keeps_order(self) -> bool:

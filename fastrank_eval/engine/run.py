@@ -206,7 +206,7 @@ def run(
     by = tuple(by) if is_list_like(by) else by  # the truth of an array is ambiguous
     by_value: tuple[str, ...] = ()
     if by:
-        from fastrank_eval.slicing.slicer import open_slicing, valued_columns
+        from fastrank_eval.slicing.slicer import open_slicings, valued_columns
 
         by_value = valued_columns(by)
     categories = dict.fromkeys((*(field.name for field in roles.fields), *by_value))
@@ -220,9 +220,9 @@ def run(
     )
     row_limit = at_least_one("limit", limit, None, math.inf)
     if by:
-        slicing = open_slicing(by, opened, row_limit)
-        plan = replace(plan, slicing=slicing)
-        roles = replace(roles, fields=(*roles.fields, *slicing.columns))
+        slicings = open_slicings(by, opened, row_limit)
+        plan = replace(plan, slicings=slicings)
+        roles = replace(roles, fields=(*roles.fields, *slicings.columns))
         plan = replace(plan, roles=roles)
     role_names = roles.by_column()
     for name, role in role_names.items():
@@ -259,8 +259,8 @@ def run(
     conventions["sampling_rate"] = rate
     conventions["confidence"] = plan.confidence
     conventions["measures"] = {str(m): m.options_in_force() for m in distinct}
-    if plan.slicing is not None:
-        conventions["by"] = [str(slicing.spec) for slicing in plan.slicing.slices]
+    if plan.slicings is not None:
+        conventions["by"] = [str(slicing.spec) for slicing in plan.slicings.encoders]
         conventions["min_groups"] = plan.min_groups
         conventions["slices_left_out"] = slices_left_out(plan, totals)
     if where is not None:

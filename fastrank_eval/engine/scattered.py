@@ -15,7 +15,7 @@ from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
 from fastrank_eval._lib.progress import report
-from fastrank_eval._lib.threads import in_order
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.contiguous import GroupResults, evaluate_stream
 from fastrank_eval.engine.group_values import GroupValues
@@ -145,7 +145,7 @@ class ScatteredEvaluator:
                 columns
             ) if columns.rows else None
 
-        return in_order(plan.threads, partition, jobs())
+        return map_jobs(plan.threads, partition, jobs())
 
     def _gather(self, gatherer: Gatherer) -> tuple[Totals, list[GroupResults]]:
         plan = self._plan
@@ -167,7 +167,7 @@ class ScatteredEvaluator:
         ranges = list(gatherer.ranges())
         rows, total = 0, sum(partitions.rows for partitions in ranges)
         for partitions, result in zip(
-            ranges, in_order(plan.threads, evaluate_range, ranges), strict=True
+            ranges, map_jobs(plan.threads, evaluate_range, ranges), strict=True
         ):
             rows += partitions.rows
             report("evaluating", rows, total)

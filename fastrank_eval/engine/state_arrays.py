@@ -42,10 +42,10 @@ from fastrank_eval.engine.summary import slices_left_out, summary_rows
 from fastrank_eval.engine.totals import RowStates, Sums, Totals
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.measures.parser import requested_measures
-from fastrank_eval.slicing.bins import BinCodes
+from fastrank_eval.slicing.bins import BinEncoder
 from fastrank_eval.slicing.encode import bin_ranks
 from fastrank_eval.slicing.parser import requested_slicing
-from fastrank_eval.slicing.slicer import SliceCodes, Slices, Slicing
+from fastrank_eval.slicing.slicer import SliceEncoder, Slices, Slicings
 from fastrank_eval.slicing.spec import SliceSpec, value_texts
 from fastrank_eval.stats.clustered_scores import ClusteredScores
 from fastrank_eval.stats.means import MeanState
@@ -55,7 +55,13 @@ from fastrank_eval.stats.paired import PairedState
 if TYPE_CHECKING:
     from fastrank_eval.engine.state_file import Provenance
 
-__all__ = ["SavedSliceCodes", "SavedSlices", "bin_edges", "states_from_arrays", "states_to_arrays"]
+__all__ = [
+    "SavedSliceEncoder",
+    "SavedSlices",
+    "bin_edges",
+    "states_from_arrays",
+    "states_to_arrays",
+]
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,7 @@ class SavedSlices:
     values: dict[str, pa.Array]
 
     @classmethod
-    def of(cls, slicing: SliceCodes, sums: Sums) -> tuple[Self, np.ndarray]:
+    def of(cls, slicing: SliceEncoder, sums: Sums) -> tuple[Self, np.ndarray]:
         """Select the slices of a run, and return the index of each in the sums."""
         every = slicing.slices()
         codes = every.codes.tolist()
@@ -230,8 +236,8 @@ class SavedSlices:
         return cls(tuple(columns[0].to_pylist()), dict(zip(names, columns[1:], strict=True)))
 
 
-class SavedSliceCodes(SliceCodes):
-    """The slices of a saved state as `SliceCodes`: slice i has index i.
+class SavedSliceEncoder(SliceEncoder):
+    """The slices of a saved state as `SliceEncoder`: slice i has index i.
 
     Parameters
     ----------
@@ -251,12 +257,12 @@ class SavedSliceCodes(SliceCodes):
         return self._slices
 
 
-def bin_edges(slicing: SliceCodes) -> dict[str, list[str]]:
+def bin_edges(slicing: SliceEncoder) -> dict[str, list[str]]:
     """Return the bin edges of each part of a slicing, as in labels."""
     return {
-        coder.slice_column.name: value_texts(coder.edges)
-        for coder in slicing.coders
-        if isinstance(coder, BinCodes)
+        encoder.slice_column.name: value_texts(encoder.edges)
+        for encoder in slicing.encoders
+        if isinstance(encoder, BinEncoder)
     }
 
 
@@ -375,13 +381,13 @@ def evaluation_of(
     }
     plan = plan_of(header, confidence, min_groups)
     if slicings:
-        codes = [
-            SavedSliceCodes(spec, slices)
+        encoders = [
+            SavedSliceEncoder(spec, slices)
             for spec, slices in zip(
                 requested_slicing(list(slicings)), slicings.values(), strict=True
             )
         ]
-        plan = replace(plan, slicing=Slicing(tuple(codes), (), ()))
+        plan = replace(plan, slicings=Slicings(tuple(encoders), (), ()))
     totals = Totals(plan)
     totals.overall = _load_sums(plan, states, ALL)
     _load_row_states(totals.shared.overall, plan, states, ALL)

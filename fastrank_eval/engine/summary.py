@@ -14,7 +14,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
-from fastrank_eval._lib.threads import choose_map, in_order
+from fastrank_eval._lib.threads import choose_map, map_jobs
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import MeasureValue
@@ -36,7 +36,7 @@ def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
             value = _value(plan, totals.overall, 0, states, model, m, score=name, measure=measure)
             values.append(value)
     for slicing, sums, slice_states in zip(
-        plan.slicings, totals.slices, totals.shared.slices, strict=True
+        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
     ):
         slices = slicing.slices()
         for index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
@@ -174,7 +174,7 @@ def score_tables(plan: Plan, totals: Totals) -> dict[tuple[str, float], ScoreTab
     }
     return {
         (name, float(measure.rel)): totals.row_states[model][key].table(
-            partial(in_order, plan.threads)
+            partial(map_jobs, plan.threads)
         )
         for model, name in enumerate(plan.roles.scores)
         for key, measure in ordered.items()

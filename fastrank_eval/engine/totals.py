@@ -10,6 +10,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
+from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.policies import Contributions, RankedGroups, empty_reason, too_large
 from fastrank_eval.groups.chunk import Scored
@@ -20,7 +21,6 @@ from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.moments import ClusterMoments
 from fastrank_eval.stats.paired import PairedState
 from fastrank_eval.stats.row_sums import SliceCounts
-from fastrank_eval.stats.weighted_scores import InOrder
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.
@@ -91,7 +91,7 @@ class RowStates:
                     moments.add(np.concatenate([base[key], terms_of_models[model][key]]))
 
     def difference_error(
-        self, model: int, measure: PooledMeasure, in_order: InOrder
+        self, model: int, measure: PooledMeasure, map_jobs: JobMap
     ) -> tuple[float, int, float]:
         """Estimate the standard error of a difference from the baseline.
 
@@ -102,7 +102,7 @@ class RowStates:
         model : int
             The model that is compared with the baseline.
         measure : PooledMeasure
-        in_order : callable
+        map_jobs : callable
             Maps a function over jobs, in threads.
 
         Returns
@@ -118,8 +118,8 @@ class RowStates:
             return math.nan, 0, math.nan
         base, other = (measure.state_in(self.models[m]) for m in (self._plan.baseline, model))
         if not isinstance(measure, ClusteredMeasure):
-            return measure.difference_error(base, other, in_order)
-        if any(math.isnan(measure.pooled_value(state, in_order).value) for state in (base, other)):
+            return measure.difference_error(base, other, map_jobs)
+        if any(math.isnan(measure.pooled_value(state, map_jobs).value) for state in (base, other)):
             return math.nan, 0, math.nan
         moments = self.pairs[model][measure.state_key()]
         slopes = [-slope for slope in measure.derivatives(base)] + measure.derivatives(other)
@@ -342,7 +342,7 @@ class SharedStates:
 
     def __init__(self, plan: Plan) -> None:
         self.overall = RowStates(plan)
-        self.slices = [SliceStates(plan) for _ in plan.slicings]
+        self.slices = [SliceStates(plan) for _ in plan.slice_encoders]
 
 
 class Totals:
@@ -366,7 +366,7 @@ class Totals:
 
     def __init__(self, plan: Plan, shared: SharedStates | None = None) -> None:
         self.overall = Sums(plan)
-        self.slices = [Sums(plan) for _ in plan.slicings]
+        self.slices = [Sums(plan) for _ in plan.slice_encoders]
         self.shared = SharedStates(plan) if shared is None else shared
 
     @property

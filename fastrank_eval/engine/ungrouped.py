@@ -20,7 +20,7 @@ from fastrank_eval._lib.arguments import (
     typed,
 )
 from fastrank_eval._lib.progress import Progress, reporting_to
-from fastrank_eval._lib.threads import in_order
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.engine.plan import batch_rows_of
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
@@ -158,7 +158,7 @@ def each_work_batch(
 
     size = rows(batch_rows_of(reading.rows, threads))
     try:
-        for _ in in_order(threads, process_job, rebatch(reading.unread_batches(size), size)):
+        for _ in map_jobs(threads, process_job, rebatch(reading.unread_batches(size), size)):
             pass
     except RowError as error:
 
@@ -193,7 +193,7 @@ def score_tables(
     """
     measure = _NumberAUC(rel=rel)
     states = states_of(source, [measure], label=label, score=score, threads=threads, **options)
-    jobs = partial(in_order, at_least_one("threads", threads, processors()))
+    jobs = partial(map_jobs, at_least_one("threads", threads, processors()))
     return {name: state.table(jobs) for name, (state,) in states.items()}
 
 

@@ -24,9 +24,9 @@ from fastrank_eval.stats.clustered_scores import ClusteredScores, variance_of_di
 from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
+    from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
     from fastrank_eval.stats.score_table import RocSteps
-    from fastrank_eval.stats.weighted_scores import InOrder
 
 
 class GroupedAUC(Measure):
@@ -267,7 +267,7 @@ class PooledAUC(OrderedMeasure):
         else:
             super().add_rows(state, scored)
 
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
         if self.bins is not None:
             area, bound = state.auc()
             details = {BOUND: bound, "bins": state.bin_count}
@@ -277,32 +277,30 @@ class PooledAUC(OrderedMeasure):
         scores = state.scores if self.se == "clustered" else state
         if self.se is not None:
             # Before the area, which is then computed from the steps.
-            scores.steps(in_order)
-        area = scores.auc(self.max_fpr, in_order)
+            scores.steps(map_jobs)
+        area = scores.auc(self.max_fpr, map_jobs)
         if math.isnan(area):
-            return undefined(scores.missing(in_order))
+            return undefined(scores.missing(map_jobs))
         details, error, clusters, carriers = {}, math.nan, 0, math.nan
         if self.se is not None:
-            details[SE_OF_ROWS] = _root(row_variance(scores, area, in_order))
+            details[SE_OF_ROWS] = _root(row_variance(scores, area, map_jobs))
         if self.se == "clustered":
-            variance, clusters, carriers = state.variance(area, in_order)
+            variance, clusters, carriers = state.variance(area, map_jobs)
             error = _root(variance)
             details |= {SE_OF_CLUSTERS: error, CLUSTERS: clusters}
         return PooledValue(area, None, details, error, clusters, carriers)
 
-    def difference_error(
-        self, base: Any, other: Any, in_order: InOrder
-    ) -> tuple[float, int, float]:
+    def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> tuple[float, int, float]:
         if self.se != "clustered":
-            return super().difference_error(base, other, in_order)
+            return super().difference_error(base, other, map_jobs)
         areas = []
         for state in (base, other):
-            state.scores.steps(in_order)
-            areas.append(state.scores.auc(None, in_order))
+            state.scores.steps(map_jobs)
+            areas.append(state.scores.auc(None, map_jobs))
         if not all(map(math.isfinite, areas)):
             return math.nan, 0, math.nan
         variance, clusters, carriers = variance_of_difference(
-            base, other, (areas[0], areas[1]), in_order
+            base, other, (areas[0], areas[1]), map_jobs
         )
         return _root(variance), clusters, carriers
 
@@ -352,10 +350,10 @@ class GiniCoefficient(OrderedMeasure):
     range = (-1.0, 1.0)
     spellings = ("normalized_gini", "accuracy_ratio")
 
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
-        area = state.auc(None, in_order)
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        area = state.auc(None, map_jobs)
         if np.isnan(area):
-            return undefined(state.missing(in_order))
+            return undefined(state.missing(map_jobs))
         return PooledValue(2.0 * area - 1.0)
 
 

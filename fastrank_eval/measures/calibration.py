@@ -24,9 +24,10 @@ from fastrank_eval.stats.keyed_sums import KeyedSums
 from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
+    from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
     from fastrank_eval.stats.scores import PooledScores
-    from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
+    from fastrank_eval.stats.weighted_scores import WeightedScores
 
 
 BY = Param(
@@ -145,11 +146,11 @@ class _CalibrationError(OrderedMeasure):
             state.add(_POSITIVE, bins[positive], weight[positive])
             state.add(_PREDICTED, bins, p * weight)
 
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
         if self.by == "width":
             weight, positive, predicted = state.totals()
         else:
-            outcomes = Outcomes.of(state.table(in_order), self.sampling_rate)
+            outcomes = Outcomes.of(state.table(map_jobs), self.sampling_rate)
             if not len(outcomes.weight):
                 return undefined("zero_weight")
             starts = outcomes.starts(self.bins, self.by)
@@ -234,8 +235,8 @@ class _BrierPart(OrderedMeasure):
     scores = "probability"
     reference = _PAPER
 
-    def pooled_value(self, state: PooledScores | WeightedScores, in_order: InOrder) -> PooledValue:
-        outcomes = Outcomes.of(state.table(in_order), self.sampling_rate)
+    def pooled_value(self, state: PooledScores | WeightedScores, map_jobs: JobMap) -> PooledValue:
+        outcomes = Outcomes.of(state.table(map_jobs), self.sampling_rate)
         if not len(outcomes.weight):
             return undefined("zero_weight")
         weight = outcomes.weight / outcomes.weight.sum()
@@ -303,8 +304,8 @@ class BrierUncertainty(_BrierPart):
     scores = "order"
     higher_is_better = False
 
-    def pooled_value(self, state: PooledScores | WeightedScores, in_order: InOrder) -> PooledValue:
-        table = state.table(in_order)
+    def pooled_value(self, state: PooledScores | WeightedScores, map_jobs: JobMap) -> PooledValue:
+        table = state.table(map_jobs)
         total = table.positive + table.other
         if not total > 0:
             return undefined("zero_weight")
@@ -372,7 +373,7 @@ class _FieldCalibration(PooledMeasure):
             state.add(_POSITIVE, codes[positive], weight[positive])
             state.add(_PREDICTED, codes, p * weight)
 
-    def pooled_value(self, state: KeyedSums, in_order: InOrder) -> PooledValue:
+    def pooled_value(self, state: KeyedSums, map_jobs: JobMap) -> PooledValue:
         totals = state.totals()
         weight, positive, predicted = totals[:, totals[_WEIGHT] > 0]
         if not len(weight):

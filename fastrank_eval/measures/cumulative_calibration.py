@@ -23,8 +23,8 @@ from fastrank_eval.measures.pooled import (
 from fastrank_eval.stats.row_sums import RowSums
 
 if TYPE_CHECKING:
+    from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.weighted_scores import InOrder
 
 
 def maximum_exceeds(x: float) -> float:
@@ -151,9 +151,9 @@ class CumulativeCalibrationError(OrderedMeasure):
     def required_states(self) -> tuple[PooledMeasure, ...]:
         return self, _ClickVariance(float(self.sampling_rate))
 
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
         scores, spread = state
-        table = scores.table(in_order)
+        table = scores.table(map_jobs)
         outcomes = Outcomes.of(table, self.sampling_rate)
         if not len(outcomes.weight):
             return undefined("zero_weight")

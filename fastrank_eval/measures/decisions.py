@@ -24,8 +24,8 @@ from fastrank_eval.measures.clustered_sums import (
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledValue
 
 if TYPE_CHECKING:
+    from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
-    from fastrank_eval.stats.weighted_scores import InOrder
 
 
 THRESHOLD = Param(
@@ -117,7 +117,7 @@ class Decision(ClusteredMeasure):
     def sum_rows(self, state: ConfusionSums, scored: Scored) -> np.ndarray | None:
         return sum_cells(state, scored, self.threshold, self.rel)
 
-    def pooled_value(self, state: ConfusionSums, in_order: InOrder) -> PooledValue:
+    def pooled_value(self, state: ConfusionSums, map_jobs: JobMap) -> PooledValue:
         confusion = state.confusion()
         value = float(self.from_confusion(confusion, self.chosen)[0])
         details = state.details()

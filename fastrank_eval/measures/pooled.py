@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fastrank_eval._lib.errors import MeasureError
+from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.measures.base import Measure
 from fastrank_eval.measures.clustered_sums import ChunkSums, ClusteredSums
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
 if TYPE_CHECKING:
+    from fastrank_eval._lib.threads import JobMap
     from fastrank_eval.groups.chunk import Scored
     from fastrank_eval.stats.score_table import RocSteps, ScoreTable
-    from fastrank_eval.stats.weighted_scores import InOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +103,18 @@ class PooledMeasure(Measure):
         states = tuple(by_key[member.state_key()] for member in self.required_states())
         return states if len(states) > 1 else states[0]
 
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
-        """Compute the value; `in_order` maps a function over jobs, in threads."""
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        """Compute the value; `map_jobs` maps a function over jobs, in threads."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def difference_error(
-        self, base: Any, other: Any, in_order: InOrder
-    ) -> tuple[float, int, float]:
+    def difference_error(self, base: Any, other: Any, map_jobs: JobMap) -> tuple[float, int, float]:
         """Compute the standard error of the difference of two models' values.
 
         Parameters
         ----------
         base, other : object
             The states of both models, with the same rows.
-        in_order : callable
+        map_jobs : callable
             Maps a function over jobs, in threads.
 
         Returns
@@ -144,8 +143,8 @@ class OrderedMeasure(PooledMeasure):
     def add_rows(self, state: Any, scored: Scored) -> None:
         state.add(scored.score, scored.labels.relevant_rows(self.rel), scored.weight)
 
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
-        table = state.table(in_order)
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        table = state.table(map_jobs)
         missing = table.missing
         return undefined(missing) if missing else self.from_table(table)
 
@@ -157,9 +156,9 @@ class OrderedMeasure(PooledMeasure):
 class SteppedMeasure(OrderedMeasure):
     """A measure computed from ROC steps, which are faster than the table."""
 
-    def pooled_value(self, state: Any, in_order: InOrder) -> PooledValue:
-        missing = state.missing(in_order)
-        return undefined(missing) if missing else self.from_steps(state.steps(in_order))
+    def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
+        missing = state.missing(map_jobs)
+        return undefined(missing) if missing else self.from_steps(state.steps(map_jobs))
 
     def from_steps(self, steps: RocSteps) -> PooledValue:
         """Compute the value from steps with rows of both classes."""
@@ -218,7 +217,7 @@ class SummedMeasure(ClusteredMeasure):
         """Add every term of every row; each term in the order of the rows."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def pooled_value(self, state: ClusteredSums, in_order: InOrder) -> PooledValue:
+    def pooled_value(self, state: ClusteredSums, map_jobs: JobMap) -> PooledValue:
         sums = self._sums(state)
         if not all(map(math.isfinite, sums.values())):
             raise MeasureError(

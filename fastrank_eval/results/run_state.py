@@ -90,7 +90,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
         "requested": evaluation.requested,
         "models": roles.scores,
         "baseline": None if plan.baseline is None else roles.scores[plan.baseline],
-        "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slicings},
+        "slicings": {str(slicing.spec): bin_edges(slicing) for slicing in plan.slice_encoders},
         "has_groups": keep_groups,
         "fields": kinds,
         "confidence": plan.confidence,
@@ -107,7 +107,7 @@ def _arrays(plan: Plan, totals: Totals) -> tuple[dict[ArrayKey, Arrays], dict[st
     _put_sums(states, plan, ALL, totals.overall, _ALL_ROWS)
     _put_row_states(states, keyed, plan, ALL, totals.shared.overall)
     for slicing, sums, slice_states in zip(
-        plan.slicings, totals.slices, totals.shared.slices, strict=True
+        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
     ):
         by = str(slicing.spec)
         slices, slice_indices = SavedSlices.of(slicing, sums)

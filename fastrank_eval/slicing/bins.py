@@ -16,10 +16,10 @@ from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval.slicing.encode import (
     MAX_SLICES,
     Categories,
-    ColumnCodes,
-    DistinctCodes,
-    KeyedCodes,
-    PeriodCodes,
+    ColumnEncoder,
+    DistinctEncoder,
+    KeyedEncoder,
+    PeriodEncoder,
     comparable,
     edges_of,
     encoded,
@@ -38,14 +38,21 @@ from fastrank_eval.slicing.spec import (
     value_texts,
 )
 
-__all__ = ["ActivityCodes", "BinCodes", "WidthCodes", "bins", "check_ordered", "column_coder"]
+__all__ = [
+    "ActivityEncoder",
+    "BinEncoder",
+    "WidthEncoder",
+    "bins",
+    "check_ordered",
+    "column_encoder",
+]
 
 
 _MAX_EXACT = 1 << 53
 _EXACT_CONTEXT = Context(prec=1000)
 
 
-class BinCodes:
+class BinEncoder:
     """Codes of bins between edges.
 
     Each edge is the lower bound of its bin. Code i is the bin above i edges. The last code is the
@@ -97,7 +104,7 @@ class BinCodes:
         return Categories(tuple(texts), bins(self.edges, null=True), np.arange(len(self)))
 
 
-class WidthCodes(KeyedCodes):
+class WidthEncoder(KeyedEncoder):
     """Codes of bins from each multiple of a width to the next.
 
     A value lies in the bin of the highest multiple that is not above it. Multiples are exact for
@@ -251,9 +258,9 @@ def _struct(low: pa.Array, high: pa.Array, null: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(kind, len(low), [valid], children=[low, high])
 
 
-def column_coder(
+def column_encoder(
     slice_column: SliceColumn, kind: pa.DataType, max_slices: int = MAX_SLICES
-) -> ColumnCodes:
+) -> ColumnEncoder:
     """Make the encoder of a slice column other than quantiles.
 
     Quantiles need edges first.
@@ -273,13 +280,13 @@ def column_coder(
         Values of the type cannot be compared, or do not support the requested bins.
     """
     if slice_column.binning is None:
-        return DistinctCodes(slice_column, kind, max_slices)
+        return DistinctEncoder(slice_column, kind, max_slices)
     if isinstance(slice_column.binning, Edges):
         check_ordered(slice_column, kind)
-        return BinCodes(slice_column, edges_of(slice_column, kind))
+        return BinEncoder(slice_column, edges_of(slice_column, kind))
     if isinstance(slice_column.binning, Width):
-        return WidthCodes(slice_column, kind, max_slices)
-    return PeriodCodes(slice_column, kind, max_slices)
+        return WidthEncoder(slice_column, kind, max_slices)
+    return PeriodEncoder(slice_column, kind, max_slices)
 
 
 def check_ordered(slice_column: SliceColumn, kind: pa.DataType) -> None:
@@ -292,7 +299,7 @@ def check_ordered(slice_column: SliceColumn, kind: pa.DataType) -> None:
         )
 
 
-class ActivityCodes:
+class ActivityEncoder:
     """Codes of buckets of group counts; threads may share it.
 
     With edges, code i is the bucket above i edges; code 0 is below all edges. With a width or

@@ -27,10 +27,10 @@ from fastrank_eval.slicing.spec import NULL, Edges, Period, SliceColumn, value_t
 __all__ = [
     "MAX_SLICES",
     "Categories",
-    "ColumnCodes",
-    "DistinctCodes",
-    "KeyedCodes",
-    "PeriodCodes",
+    "ColumnEncoder",
+    "DistinctEncoder",
+    "KeyedEncoder",
+    "PeriodEncoder",
     "bin_ranks",
     "comparable",
     "days_and_hours",
@@ -347,7 +347,7 @@ class Categories:
     ranks: np.ndarray
 
 
-class ColumnCodes(CodedColumn, Protocol):
+class ColumnEncoder(CodedColumn, Protocol):
     """Encoder of a slice column that can describe its codes."""
 
     slice_column: SliceColumn
@@ -359,7 +359,7 @@ class ColumnCodes(CodedColumn, Protocol):
         """Describe the codes so far."""
 
 
-class KeyedCodes(CategoricalEncoder):
+class KeyedEncoder(CategoricalEncoder):
     """Codes of a key that is computed from each value of a column."""
 
     def __init__(self, slice_column: SliceColumn, kind: pa.DataType, max_slices: int) -> None:
@@ -410,7 +410,7 @@ class KeyedCodes(CategoricalEncoder):
         )
 
 
-class DistinctCodes(KeyedCodes):
+class DistinctEncoder(KeyedEncoder):
     """Codes of distinct values; null and NaN share one code.
 
     Measures that name fields can use it too, because it is a `CategoricalEncoder`.
@@ -452,7 +452,7 @@ class DistinctCodes(KeyedCodes):
         )
 
 
-class PeriodCodes(KeyedCodes):
+class PeriodEncoder(KeyedEncoder):
     """Codes of periods.
 
     Hours, days, weeks (from Monday), months, hours of day or days of week.

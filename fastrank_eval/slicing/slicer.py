@@ -12,13 +12,13 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval.io import Source, refuse_text, require_columns
-from fastrank_eval.slicing.bins import ActivityCodes, BinCodes, check_ordered, column_coder
-from fastrank_eval.slicing.encode import MAX_SLICES, ColumnCodes
+from fastrank_eval.slicing.bins import ActivityEncoder, BinEncoder, check_ordered, column_encoder
+from fastrank_eval.slicing.encode import MAX_SLICES, ColumnEncoder
 from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.quantiles import distributions
 from fastrank_eval.slicing.spec import Quantile, SliceColumn, SliceSpec
 
-__all__ = ["SliceCodes", "Slices", "Slicing", "open_slicing", "valued_columns"]
+__all__ = ["SliceEncoder", "Slices", "Slicings", "open_slicings", "valued_columns"]
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Slices:
     values: dict[str, pa.Array]
 
 
-class SliceCodes:
-    """Encoder of the slices of a slicing; threads may share it.
+class SliceEncoder:
+    """Encoder of the slices of one slicing; threads may share it.
 
     Codes number the combinations of column codes in order of first appearance.
 
     Parameters
     ----------
     spec : SliceSpec
-    coders : sequence of ColumnCodes or ActivityCodes
+    encoders : sequence of ColumnEncoder or ActivityEncoder
         The encoder of each slice column.
     max_slices : int
         Maximum number of slices.
@@ -57,16 +57,16 @@ class SliceCodes:
     def __init__(
         self,
         spec: SliceSpec,
-        coders: Sequence[ColumnCodes | ActivityCodes],
+        encoders: Sequence[ColumnEncoder | ActivityEncoder],
         max_slices: int = MAX_SLICES,
     ) -> None:
-        self.spec, self.coders, self.max_slices = spec, tuple(coders), max_slices
+        self.spec, self.encoders, self.max_slices = spec, tuple(encoders), max_slices
         self._lock = threading.Lock()
         self._codes: dict[tuple[int, ...], int] = {}
 
     def __len__(self) -> int:
         """Return the number of codes so far; codes count from 0."""
-        return len(self.coders[0]) if len(self.coders) == 1 else len(self._codes)
+        return len(self.encoders[0]) if len(self.encoders) == 1 else len(self._codes)
 
     def codes(self, column_codes: Sequence[np.ndarray]) -> np.ndarray:
         """Encode the slice of each row.
@@ -109,8 +109,8 @@ class SliceCodes:
 
         A slicing by one column lists its empty bins and buckets too.
         """
-        categories = [coder.categories() for coder in self.coders]
-        if len(self.coders) == 1:
+        categories = [encoder.categories() for encoder in self.encoders]
+        if len(self.encoders) == 1:
             keys = np.arange(len(categories[0].texts))[:, None]
         else:
             with self._lock:
@@ -119,35 +119,35 @@ class SliceCodes:
         order = np.lexsort(ranks[::-1])
         keys = keys[order]
         texts = [
-            [coder.slice_column.name + each.texts[code] for code in keys[:, i].tolist()]
-            for i, (coder, each) in enumerate(zip(self.coders, categories, strict=True))
+            [encoder.slice_column.name + each.texts[code] for code in keys[:, i].tolist()]
+            for i, (encoder, each) in enumerate(zip(self.encoders, categories, strict=True))
         ]
         values = {
-            coder.slice_column.name: each.values.take(row_column(keys[:, i]))
-            for i, (coder, each) in enumerate(zip(self.coders, categories, strict=True))
+            encoder.slice_column.name: each.values.take(row_column(keys[:, i]))
+            for i, (encoder, each) in enumerate(zip(self.encoders, categories, strict=True))
         }
         return Slices(tuple(map(",".join, zip(*texts, strict=True))), order, values)
 
 
 @dataclass(frozen=True)
-class Slicing:
+class Slicings:
     """All slicings of a run.
 
     A column that several slicings name is encoded once.
 
     Parameters
     ----------
-    slices : tuple of SliceCodes
+    encoders : tuple of SliceEncoder
         One for each requested slicing.
-    columns : tuple of ColumnCodes
+    columns : tuple of ColumnEncoder
         Distinct slice columns of the input; each batch of rows carries their codes.
-    activities : tuple of ActivityCodes
+    activities : tuple of ActivityEncoder
         Distinct counts of groups.
     """
 
-    slices: tuple[SliceCodes, ...]
-    columns: tuple[ColumnCodes, ...]
-    activities: tuple[ActivityCodes, ...]
+    encoders: tuple[SliceEncoder, ...]
+    columns: tuple[ColumnEncoder, ...]
+    activities: tuple[ActivityEncoder, ...]
 
     def codes(
         self, column_codes: Sequence[np.ndarray], rows: np.ndarray, positives: np.ndarray
@@ -172,17 +172,17 @@ class Slicing:
             counts = rows if activity.name == "rows" else positives
             codes_of[activity.slice_column] = frozen(np.repeat(activity.codes(counts), rows))
         return [
-            slicing.codes([codes_of[column] for column in slicing.spec.columns])
-            for slicing in self.slices
+            encoder.codes([codes_of[column] for column in encoder.spec.columns])
+            for encoder in self.encoders
         ]
 
 
-def open_slicing(
+def open_slicings(
     by: str | SliceSpec | Sequence[str | SliceSpec],
     source: Source,
     limit: int | None = None,
     max_slices: int = MAX_SLICES,
-) -> Slicing:
+) -> Slicings:
     """Make the encoders of all requested slicings.
 
     Parameters
@@ -212,13 +212,13 @@ def open_slicing(
     --------
     >>> from fastrank_eval.io import open_source
     >>> source = open_source({"age": [17, 20, 40], "slot": [1, 1, 2]})
-    >>> slicing = open_slicing(["age:18,35,slot", "slot"], source)
+    >>> slicings = open_slicings(["age:18,35,slot", "slot"], source)
     >>> batch = next(source.batches(["age", "slot"]))
-    >>> column_codes = [coder.codes(batch.column(coder.name)) for coder in slicing.columns]
+    >>> column_codes = [encoder.codes(batch.column(encoder.name)) for encoder in slicings.columns]
     >>> rows, positives = np.array([3]), np.array([1])
-    >>> [codes.tolist() for codes in slicing.codes(column_codes, rows, positives)]
+    >>> [codes.tolist() for codes in slicings.codes(column_codes, rows, positives)]
     [[0, 1, 2], [0, 0, 1]]
-    >>> slicing.slices[0].slices().labels
+    >>> slicings.encoders[0].slices().labels
     ('age<18,slot=1', 'age=[18,35),slot=1', 'age>=35,slot=2')
     """
     specs = requested_slicing(by)
@@ -226,16 +226,16 @@ def open_slicing(
     columns = [column for column in requested if not column.activity]
     names = [column.column for column in columns]
     require_columns(source.schema, names, role="by", source=source.name)
-    coders = _column_coders(columns, source, limit, max_slices)
+    encoders = _column_encoders(columns, source, limit, max_slices)
     activities = {
-        column: ActivityCodes(column, max_slices) for column in requested if column.activity
+        column: ActivityEncoder(column, max_slices) for column in requested if column.activity
     }
-    coder_of: dict[SliceColumn, ColumnCodes | ActivityCodes] = {**coders, **activities}
+    encoder_of: dict[SliceColumn, ColumnEncoder | ActivityEncoder] = {**encoders, **activities}
     slices = tuple(
-        SliceCodes(spec, [coder_of[column] for column in spec.columns], max_slices)
+        SliceEncoder(spec, [encoder_of[column] for column in spec.columns], max_slices)
         for spec in specs
     )
-    return Slicing(slices, tuple(coders.values()), tuple(activities.values()))
+    return Slicings(slices, tuple(encoders.values()), tuple(activities.values()))
 
 
 def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str, ...]:
@@ -245,9 +245,9 @@ def valued_columns(by: str | SliceSpec | Sequence[str | SliceSpec]) -> tuple[str
     return tuple(dict.fromkeys(valued))
 
 
-def _column_coders(
+def _column_encoders(
     columns: Sequence[SliceColumn], source: Source, limit: int | None, max_slices: int
-) -> Mapping[SliceColumn, ColumnCodes]:
+) -> Mapping[SliceColumn, ColumnEncoder]:
     """Make the encoder of each column.
 
     All columns are checked before any row is read.
@@ -256,14 +256,14 @@ def _column_coders(
         if column.binning is not None:
             refuse_text(source, column.column, f"by '{column}'")
     kinds = {column: source.schema.field(column.column).type for column in columns}
-    coders: dict[SliceColumn, ColumnCodes] = {}
+    encoders: dict[SliceColumn, ColumnEncoder] = {}
     quantile_columns = []
     for column in columns:
         if isinstance(column.binning, Quantile):
             check_ordered(column, kinds[column])
             quantile_columns.append(column.column)
         else:
-            coders[column] = column_coder(column, kinds[column], max_slices)
+            encoders[column] = column_encoder(column, kinds[column], max_slices)
     source_edges = source.edges
     counts = (
         distributions(source, quantile_columns, limit)
@@ -278,8 +278,8 @@ def _column_coders(
                 if source_edges is None
                 else source_edges[str(column)]
             )
-            coders[column] = BinCodes(column, edges)
-    return {column: coders[column] for column in columns}
+            encoders[column] = BinEncoder(column, edges)
+    return {column: encoders[column] for column in columns}
 
 
 def _combinations(column_codes: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:

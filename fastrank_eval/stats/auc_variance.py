@@ -9,9 +9,10 @@ import numpy as np
 
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.score_table import RocSteps, sortable_codes
 from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 
 __all__ = ["Placements", "ScoredRows", "cluster_variance", "row_variance"]
 
@@ -192,7 +193,7 @@ def _add_weighted_groups(  # type: ignore[no-untyped-def]
             masses[side, g] += weight[i]
 
 
-def row_variance(scores: PooledScores | WeightedScores, area: float, in_order: InOrder) -> float:
+def row_variance(scores: PooledScores | WeightedScores, area: float, map_jobs: JobMap) -> float:
     """Compute DeLong's variance of the AUC.
 
     NaN below two rows of either class.
@@ -207,7 +208,7 @@ def row_variance(scores: PooledScores | WeightedScores, area: float, in_order: I
         Of all rows.
     area : float
         Their AUC.
-    in_order : callable
+    map_jobs : callable
         Maps a function over jobs, in threads.
 
     References
@@ -216,13 +217,13 @@ def row_variance(scores: PooledScores | WeightedScores, area: float, in_order: I
     """
     spread = np.zeros(2)
     if isinstance(scores, PooledScores):
-        others, positives = scores.steps(in_order).runs()
+        others, positives = scores.steps(map_jobs).runs()
         _spreads(others, positives, others, positives, area, spread)
         rows = positives.sum(), others.sum()
     else:
-        table, squares = scores.table(in_order), scores.squares_table(in_order)
+        table, squares = scores.table(map_jobs), scores.squares_table(map_jobs)
         _spreads(table.others, table.positives, squares.others, squares.positives, area, spread)
-        counts_table = scores.counts_table(in_order)
+        counts_table = scores.counts_table(map_jobs)
         rows = counts_table.positive, counts_table.other
     return float(spread[0] * _bessel(rows[0]) + spread[1] * _bessel(rows[1]))
 

@@ -13,7 +13,7 @@ from fastrank_eval._lib.arguments import at_least_one, check_choice, check_fract
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval._lib.threads import in_order
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.stats import random_numbers
 from fastrank_eval.stats.intervals import normal_quantile
 
@@ -280,7 +280,7 @@ def _blocks(integers: np.ndarray) -> list[np.ndarray]:
 
 
 def _in_blocks(work: Callable[[int], None], replicates: int, step: int, threads: int) -> None:
-    for _ in in_order(threads, work, range(0, replicates, step)):
+    for _ in map_jobs(threads, work, range(0, replicates, step)):
         pass
 
 

@@ -18,12 +18,13 @@ from fastrank_eval._lib.array_codes import (
     narrow,
 )
 from fastrank_eval._lib.arrow import frozen
+from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.auc_variance import Placements, ScoredRows, cluster_variance
 from fastrank_eval.stats.intervals import carriers
 from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_table import distinct_codes, scores_of, sortable_codes
 from fastrank_eval.stats.scores import PooledScores
-from fastrank_eval.stats.weighted_scores import InOrder, WeightedScores
+from fastrank_eval.stats.weighted_scores import WeightedScores
 
 __all__ = ["rows_from_arrays", "rows_to_arrays"]
 
@@ -132,14 +133,14 @@ class ClusteredScores:
             state._chunks = chunks
         return states
 
-    def variance(self, area: float, in_order: InOrder = map) -> tuple[float, int, float]:
+    def variance(self, area: float, map_jobs: JobMap = map) -> tuple[float, int, float]:
         """Compute the variance of the AUC with groups as clusters.
 
         Parameters
         ----------
         area : float
             The AUC.
-        in_order : callable
+        map_jobs : callable
             Maps a function over jobs, in threads.
 
         Returns
@@ -151,7 +152,7 @@ class ClusteredScores:
         carriers : float
             ``(sum of u^2)^2 / sum of u^4`` of the influences u of groups.
         """
-        steps = self.scores.steps(in_order)
+        steps = self.scores.steps(map_jobs)
         placements = Placements(steps)
         sums = RowSums(4)
 
@@ -169,7 +170,7 @@ class ClusteredScores:
             )
 
         clusters = [0, 0, 0]
-        for counts in in_order(add_up, self._chunks):
+        for counts in map_jobs(add_up, self._chunks):
             clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
         first, second, both = (sums.total(term) for term in range(3))
         variance = cluster_variance(
@@ -187,7 +188,7 @@ def variance_of_difference(
     base: ClusteredScores,
     other: ClusteredScores,
     areas: tuple[float, float],
-    in_order: InOrder = map,
+    map_jobs: JobMap = map,
 ) -> tuple[float, int, float]:
     """Compute the variance of the difference of two models' AUC.
 
@@ -197,7 +198,7 @@ def variance_of_difference(
         The states of both models, with the same chunks.
     areas : tuple of float
         Their AUC.
-    in_order : callable
+    map_jobs : callable
         Maps a function over jobs, in threads.
 
     Returns
@@ -213,7 +214,7 @@ def variance_of_difference(
     if not all(chunk.token in by_token for chunk in base._chunks):
         # Both are from files that do not match the groups of the two models.
         return float("nan"), 0, float("nan")
-    placements = [Placements(state.scores.steps(in_order)) for state in (base, other)]
+    placements = [Placements(state.scores.steps(map_jobs)) for state in (base, other)]
     sums = RowSums(4)
 
     def add_up(pair: tuple[ScoredRows, ScoredRows]) -> tuple[int, int, int]:
@@ -238,7 +239,7 @@ def variance_of_difference(
 
     clusters = [0, 0, 0]
     pairs = [(chunk, by_token[chunk.token]) for chunk in base._chunks]
-    for counts in in_order(add_up, pairs):
+    for counts in map_jobs(add_up, pairs):
         clusters = [a + b for a, b in zip(clusters, counts, strict=True)]
     totals = sums.total(0), sums.total(1), sums.total(2)
     variance = cluster_variance(totals, (1.0, 1.0), (clusters[0], clusters[1], clusters[2]))

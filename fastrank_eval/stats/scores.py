@@ -13,6 +13,7 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.score_blocks import LOWER_BITS, BlockedScores, ScoreBlocks
 from fastrank_eval.stats.score_table import (
     RocSteps,
@@ -29,7 +30,7 @@ from fastrank_eval.stats.score_table import (
     sortable_codes,
     sum_of_products,
 )
-from fastrank_eval.stats.weighted_scores import InOrder, area_under
+from fastrank_eval.stats.weighted_scores import area_under
 
 #: Row counts of a bucket: a list (ascending distinct codes and the rows of each) or a table (None
 #: and the rows of every code that the bucket can hold).
@@ -324,25 +325,25 @@ class PooledScores:
         listed = (codes for codes, _ in self._counts.values() if codes is not None)
         self._listed_bytes = sum(codes.nbytes for codes in listed)
 
-    def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
+    def auc(self, max_fpr: float | None = None, map_jobs: JobMap = map) -> float:
         """Compute the area under the ROC curve; NaN if either class is missing.
 
         Parameters
         ----------
         max_fpr : float or None
             In ]0, 1[: McClish's standardised area up to this false positive rate.
-        in_order : callable
+        map_jobs : callable
             Maps a function over jobs, in threads.
         """
         with self._lock:
             if max_fpr is not None and max_fpr < 1:
-                return area_under(*self.steps(in_order).runs(), max_fpr)
+                return area_under(*self.steps(map_jobs).runs(), max_fpr)
             if self._area is None:
                 steps = self._steps
-                self._area = self._exact_area(in_order) if steps is None else area_from_steps(steps)
+                self._area = self._exact_area(map_jobs) if steps is None else area_from_steps(steps)
             return self._area
 
-    def _exact_area(self, in_order: InOrder) -> float:
+    def _exact_area(self, map_jobs: JobMap) -> float:
         buckets, rank = self._rank_positives()
 
         def count_wins(bucket: int) -> tuple[int, int, int]:
@@ -351,51 +352,51 @@ class PooledScores:
             return sum_of_products(ranks.number, twice), int(ranks.number.sum()), ranks.rows
 
         won, rows, total = 0, 0, 0
-        for twice, positives, here in in_order(count_wins, buckets):
+        for twice, positives, here in map_jobs(count_wins, buckets):
             # Rows of lower buckets are below all rows of this one.
             won += twice + 2 * positives * rows
             total += positives
             rows += here
         return area_from_pairs(won, rows, total)
 
-    def steps(self, in_order: InOrder = map) -> RocSteps:
+    def steps(self, map_jobs: JobMap = map) -> RocSteps:
         """Compute the steps of the ROC curve; this takes little longer than `auc`.
 
         Parameters
         ----------
-        in_order : callable
+        map_jobs : callable
             Maps a function over jobs, in threads.
         """
         with self._lock:
             if self._steps is None:
                 buckets, rank = self._rank_positives()
                 lower, parts = 0, []
-                for ranks in in_order(rank, buckets):
+                for ranks in map_jobs(rank, buckets):
                     below, through = ranks.below + lower, ranks.through + lower
                     parts.append((ranks.codes, ranks.number, below, through))
                     lower += ranks.rows
                 self._steps = RocSteps.from_ranks(parts, lower) if parts else RocSteps.empty()
             return self._steps
 
-    def missing(self, in_order: InOrder = map) -> str | None:
+    def missing(self, map_jobs: JobMap = map) -> str | None:
         """Return why measures that need both classes are undefined, or None."""
-        steps = self.steps(in_order)
+        steps = self.steps(map_jobs)
         return None if steps.positive and steps.other else "single_class"
 
-    def table(self, in_order: InOrder = map) -> ScoreTable:
+    def table(self, map_jobs: JobMap = map) -> ScoreTable:
         """Count the positives and the others of every distinct score.
 
         Parameters
         ----------
-        in_order : callable
+        map_jobs : callable
             Maps a function over jobs, in threads.
         """
         with self._lock:
             if self._table is None:
-                self._table = self._make_table(in_order)
+                self._table = self._make_table(map_jobs)
             return self._table
 
-    def _make_table(self, in_order: InOrder) -> ScoreTable:
+    def _make_table(self, map_jobs: JobMap) -> ScoreTable:
         if not (self._active or self._full or self._counts):
             if not self._pending:
                 return ScoreTable.empty()
@@ -405,7 +406,7 @@ class PooledScores:
             positives[np.searchsorted(codes, positive_codes)] = number
             return ScoreTable.from_codes(codes[::-1], positives[::-1], (rows - positives)[::-1])
         self._count_all()
-        parts = list(in_order(self._bucket_table, sorted(self._counts, reverse=True)))
+        parts = list(map_jobs(self._bucket_table, sorted(self._counts, reverse=True)))
         codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
         return ScoreTable.from_codes(codes, positives, others)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Self
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fastrank_eval._lib.array_codes import (
     narrow,
 )
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.stats.score_blocks import BlockedWeights
 from fastrank_eval.stats.score_table import (
     RocSteps,
@@ -32,8 +33,6 @@ from fastrank_eval.stats.score_table import (
     sortable_codes,
 )
 
-#: Maps a function over jobs, in threads or not, and yields the results in order.
-InOrder = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 #: A function of weights (negative where the row is positive), applied before they are summed.
 WeightTransform = Callable[[np.ndarray], np.ndarray]
 
@@ -143,51 +142,49 @@ class WeightedScores:
             state._append_pending(score, signed, float(np.abs(signed).max()))
         return state
 
-    def auc(self, max_fpr: float | None = None, in_order: InOrder = map) -> float:
+    def auc(self, max_fpr: float | None = None, map_jobs: JobMap = map) -> float:
         """Compute the area under the ROC curve.
 
         NaN if a class has no row or no weight.
         """
-        table = self.table(in_order)
+        table = self.table(map_jobs)
         return area_under(table.others, table.positives, max_fpr)
 
-    def table(self, in_order: InOrder = map) -> ScoreTable:
+    def table(self, map_jobs: JobMap = map) -> ScoreTable:
         """Sum the weights of the positives and the others of every distinct score."""
         if self._table is None:
-            self._table = self._make_table(in_order, _identity, self._scale)
+            self._table = self._make_table(map_jobs, _identity, self._scale)
         return self._table
 
-    def steps(self, in_order: InOrder = map) -> RocSteps:
+    def steps(self, map_jobs: JobMap = map) -> RocSteps:
         """Compute the steps of the ROC curve, by weight."""
         if self._steps is None:
-            self._steps = RocSteps.from_table(self.table(in_order))
+            self._steps = RocSteps.from_table(self.table(map_jobs))
         return self._steps
 
-    def missing(self, in_order: InOrder = map) -> str | None:
+    def missing(self, map_jobs: JobMap = map) -> str | None:
         """Return why measures that need both classes are undefined, or None."""
-        return self.table(in_order).missing
+        return self.table(map_jobs).missing
 
-    def squares_table(self, in_order: InOrder = map) -> ScoreTable:
+    def squares_table(self, map_jobs: JobMap = map) -> ScoreTable:
         """Return `table` of squared weights, scaled before squaring."""
 
         def square(weight: np.ndarray) -> np.ndarray:
             scaled = weight * self._scale
             return scaled * np.abs(scaled)
 
-        return self._make_table(in_order, square, 1.0)
+        return self._make_table(map_jobs, square, 1.0)
 
-    def counts_table(self, in_order: InOrder = map) -> ScoreTable:
+    def counts_table(self, map_jobs: JobMap = map) -> ScoreTable:
         """Return `table` of the numbers of rows whose weight is not zero."""
-        return self._make_table(in_order, np.sign, 1.0)
+        return self._make_table(map_jobs, np.sign, 1.0)
 
     @property
     def _scale(self) -> float:
         """A power of two that prevents overflow and changes no bit of the area."""
         return 2.0 ** -max(math.frexp(self._largest_weight)[1], -1000)
 
-    def _make_table(
-        self, in_order: InOrder, transform: WeightTransform, scale: float
-    ) -> ScoreTable:
+    def _make_table(self, map_jobs: JobMap, transform: WeightTransform, scale: float) -> ScoreTable:
         buckets, rows_of, lower_bits = self._buckets()
         if not buckets:
             return ScoreTable.empty()
@@ -196,7 +193,7 @@ class WeightedScores:
             codes, weights = rows_of(bucket)
             return _sum_by_code(codes, transform(weights), lower_bits, scale)
 
-        parts = list(in_order(sum_bucket, buckets))
+        parts = list(map_jobs(sum_bucket, buckets))
         codes, positives, others = (np.concatenate(part) for part in zip(*parts, strict=True))
         return ScoreTable.from_codes(codes, positives, others, scale)
 

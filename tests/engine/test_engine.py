@@ -411,8 +411,8 @@ def test_numbers_past_the_largest_double__are_refused_not_summed(columns, texts)
 def test_threads__left_to_a_collection_of_garbage_while_another_starts__are_not_waited_for():
     left = """
 import threading
-from fastrank_eval._lib.threads import in_order
-left = in_order(2, lambda job: job, range(100))
+from fastrank_eval._lib.threads import map_jobs
+left = map_jobs(2, lambda job: job, range(100))
 next(left)
 with threading._shutdown_locks_lock:  # as a thread that starts holds it
     left.close()

@@ -176,9 +176,9 @@ def test_evaluation__of_a_merged_state__has_the_sums_of_pairs() -> None:
     for key, moments in pools[0].items():
         assert moments.exact() == pools[1][key].exact()
         assert moments.clusters == pools[1][key].clusters > 0
-    labels = [[by.slices().labels for by in one.plan.slicings] for one in (merged, once)]
+    labels = [[by.slices().labels for by in one.plan.slice_encoders] for one in (merged, once)]
     assert labels[0] == labels[1]
-    values = [[by.slices().values for by in one.plan.slicings] for one in (merged, once)]
+    values = [[by.slices().values for by in one.plan.slice_encoders] for one in (merged, once)]
     assert values[0] == values[1]
 
 

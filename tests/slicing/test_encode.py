@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval.io import open_source
 from fastrank_eval.io.keys import CategoricalEncoder
-from fastrank_eval.slicing.slicer import Slicing, open_slicing
+from fastrank_eval.slicing.slicer import Slicings, open_slicings
 
 few = settings(deadline=None, max_examples=40)
 DAY = date(2026, 11, 17)
@@ -75,22 +75,22 @@ def column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 def labels_of_rows(
     by: str, table: pa.Table, cuts: list[int], sizes: list[int] | None = None
-) -> tuple[list[str], Slicing]:
+) -> tuple[list[str], Slicings]:
     """The label of each row, its rows in batches that end at the cuts."""
-    slicing = open_slicing(by, open_source(table))
+    slicings = open_slicings(by, open_source(table))
     codes = []
     for lo, hi in zip([0, *cuts], [*cuts, table.num_rows], strict=True):
         batch = table.slice(lo, hi - lo).combine_chunks()
-        coded = [part.codes(batch.column(part.name).combine_chunks()) for part in slicing.columns]
+        coded = [part.codes(batch.column(part.name).combine_chunks()) for part in slicings.columns]
         rows = np.array([hi - lo] if sizes is None else sizes, np.int64)
-        found = slicing.codes(coded, rows, rows // 2)[0]
+        found = slicings.codes(coded, rows, rows // 2)[0]
         assert found.dtype == np.int32
         assert not found.flags.writeable
         codes += found.tolist()
-    slices = slicing.slices[0].slices()
-    assert len(set(slices.labels)) == len(slices.labels) == len(slicing.slices[0])
+    slices = slicings.encoders[0].slices()
+    assert len(set(slices.labels)) == len(slices.labels) == len(slicings.encoders[0])
     by_code = dict(zip(slices.codes.tolist(), slices.labels, strict=True))
-    return [by_code[code] for code in codes], slicing
+    return [by_code[code] for code in codes], slicings
 
 
 def cuts_of(draw: st.DataObject, rows: int) -> list[int]:
@@ -107,9 +107,9 @@ def test_each_value_is_a_slice(kind: str, draw: st.DataObject) -> None:
         texts[math.nan] = "null"
     values = draw.draw(st.lists(st.sampled_from(list(texts)), max_size=12))
     table = pa.table({"c": column(values, arrow)})
-    labels, slicing = labels_of_rows("c", table, cuts_of(draw, len(values)))
+    labels, slicings = labels_of_rows("c", table, cuts_of(draw, len(values)))
     assert labels == [f"c={texts[value]}" for value in values]
-    slices = slicing.slices[0].slices()
+    slices = slicings.encoders[0].slices()
     order = [f"c={text}" for text in texts.values()]
     assert list(slices.labels) == [label for label in dict.fromkeys(order) if label in labels]
     shown = {text: None if text == "null" else value for value, text in texts.items()}
@@ -150,7 +150,7 @@ def test_edges_are_compared_exactly(kind: str, draw: st.DataObject, edges: list[
     values = draw.draw(st.lists(st.none() | numbers, max_size=12))
     floats = kind.startswith("float")
     table = pa.table({"c": column(values, arrow)})
-    labels, slicing = labels_of_rows(f"c:{','.join(edges)}", table, cuts_of(draw, len(values)))
+    labels, slicings = labels_of_rows(f"c:{','.join(edges)}", table, cuts_of(draw, len(values)))
     exact: list[Any] = [float(edge) if floats else Fraction(edge) for edge in edges]
     places = [None if missing(v) else bisect_right(exact, v) for v in values]
     number: Callable[[str], Any] = float if floats else Fraction
@@ -174,7 +174,7 @@ def test_edges_are_compared_exactly(kind: str, draw: st.DataObject, edges: list[
                 for e in ends
                 if (low is None or low < e) and (high is None or e < high) and least < e <= most
             ]
-    assert slicing.slices[0].slices().labels[-1] == "c=null"
+    assert slicings.encoders[0].slices().labels[-1] == "c=null"
 
 
 def bounds(text: str, number: Callable[[str], Any]) -> tuple[Any, Any]:
@@ -211,8 +211,8 @@ def bounds(text: str, number: Callable[[str], Any]) -> tuple[Any, Any]:
     ],
 )
 def test_labels_of_bins(kind: pa.DataType, edges: str, labels: tuple[str, ...]) -> None:
-    slicing = open_slicing(f"c:{edges}", open_source(pa.table({"c": pa.nulls(0, kind)})))
-    slices = slicing.slices[0].slices()
+    slicings = open_slicings(f"c:{edges}", open_source(pa.table({"c": pa.nulls(0, kind)})))
+    slices = slicings.encoders[0].slices()
     assert slices.labels == labels
     bins = slices.values["c"].to_pylist()
     assert bins[-1] is None
@@ -243,7 +243,7 @@ def test_bins_of_one_width(kind: str, draw: st.DataObject, width: str) -> None:
     )
     values = draw.draw(st.lists(st.none() | near, max_size=10))
     table = pa.table({"c": column(values, arrow)})
-    labels, slicing = labels_of_rows(f"c:width{width}", table, cuts_of(draw, len(values)))
+    labels, slicings = labels_of_rows(f"c:width{width}", table, cuts_of(draw, len(values)))
     for value, label in zip(values, labels, strict=True):
         if missing(value):
             assert label == "c=null"
@@ -257,7 +257,7 @@ def test_bins_of_one_width(kind: str, draw: st.DataObject, width: str) -> None:
                 assert float(low) <= value < float(high)
             else:
                 assert low <= value < high
-    slices = slicing.slices[0].slices()
+    slices = slicings.encoders[0].slices()
     lows = [b["low"] for b in slices.values["c"].to_pylist() if b is not None]
     assert lows == sorted(lows)
 
@@ -289,7 +289,7 @@ def test_times_by_the_calendar_and_the_clock(unit: str, draw: st.DataObject) -> 
     scale = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[resolution]
     raw = [None if s is None else s * scale for s in instants]
     table = pa.table({"t": pa.array(raw, pa.int64()).cast(pa.timestamp(resolution, zone))})
-    labels, slicing = labels_of_rows(f"t:{unit}", table, cuts_of(draw, len(raw)))
+    labels, slicings = labels_of_rows(f"t:{unit}", table, cuts_of(draw, len(raw)))
     expected = []
     for second in instants:
         if second is None:
@@ -299,7 +299,7 @@ def test_times_by_the_calendar_and_the_clock(unit: str, draw: st.DataObject) -> 
             moment = moment.astimezone(ZoneInfo(zone or "UTC"))
             expected.append(f"t:{unit}={PERIODS[unit](moment)}")
     assert labels == expected
-    values = slicing.slices[0].slices().values[f"t:{unit}"]
+    values = slicings.encoders[0].slices().values[f"t:{unit}"]
     order = [str(value) for value in values.drop_null().to_pylist()]
     key: Callable[[str], Any] = int if "_of_" in unit else str
     assert order == sorted(order, key=key)
@@ -334,10 +334,10 @@ def test_groups_by_their_rows_and_positives(sizes: list[int], edges: list[int]) 
             for text, size in zip(expected, sizes, strict=True)
             for _ in range(size)
         ]
-        labels, slicing = labels_of_rows(f"@{name}", table, [], sizes)
+        labels, slicings = labels_of_rows(f"@{name}", table, [], sizes)
         each = [f"@{name}={count}" for count in counts]
         assert labels == [text for text, size in zip(each, sizes, strict=True) for _ in range(size)]
-        assert list(slicing.slices[0].slices().values[f"@{name}"].to_pylist()) == sorted(
+        assert list(slicings.encoders[0].slices().values[f"@{name}"].to_pylist()) == sorted(
             set(counts)
         )
         labels, _ = labels_of_rows(f"@{name}:width10", table, [], sizes)
@@ -377,7 +377,7 @@ def test_crosses_are_the_combinations_that_occur(
     })  # fmt: skip
     cuts = cuts_of(draw, len(rows))
     by = "slot,age:10,20,country,@rows:1,5"
-    labels, slicing = labels_of_rows(by, table, cuts)
+    labels, slicings = labels_of_rows(by, table, cuts)
     sizes = np.diff([0, *cuts, len(rows)])
     size_of_row = np.repeat(sizes, sizes)
     country = {None: "null", "de": "de", "a,b=c": '"a,b=c"', "null": '"null"'}
@@ -393,7 +393,7 @@ def test_crosses_are_the_combinations_that_occur(
         for (s, c, a), size in zip(rows, size_of_row, strict=True)
     ]
     assert labels == expected
-    slices = slicing.slices[0].slices()
+    slices = slicings.encoders[0].slices()
     assert set(slices.labels) == set(expected)
     assert list(slices.values) == ["slot", "age", "country", "@rows"]
     keys = [
@@ -420,16 +420,16 @@ def test_threads_may_code_at_the_same_time() -> None:
     random = np.random.default_rng(2)
     a, b = random.integers(0, 50, 40_000), random.normal(size=40_000).round(1)
     table = pa.table({"a": a, "b": b})
-    slicing = open_slicing("a,b", open_source(table))
+    slicings = open_slicings("a,b", open_source(table))
 
     def code(lo: int) -> np.ndarray:
         batch = table.slice(lo, 1000).combine_chunks()
-        coded = [part.codes(batch.column(part.name).chunk(0)) for part in slicing.columns]
-        return slicing.codes(coded, np.array([1000]), np.array([0]))[0]
+        coded = [part.codes(batch.column(part.name).chunk(0)) for part in slicings.columns]
+        return slicings.codes(coded, np.array([1000]), np.array([0]))[0]
 
     with ThreadPoolExecutor(8) as pool:
         codes = np.concatenate(list(pool.map(code, range(0, 40_000, 1000))))
-    slices = slicing.slices[0].slices()
+    slices = slicings.encoders[0].slices()
     values = [slices.values[name].to_pylist() for name in "ab"]
     pairs = dict(zip(slices.codes.tolist(), zip(*values, strict=True), strict=True))
     assert [pairs[code] for code in codes.tolist()] == list(
@@ -440,11 +440,11 @@ def test_threads_may_code_at_the_same_time() -> None:
 
 def test_parts_that_several_slicings_name_are_coded_once() -> None:
     source = open_source({"slot": [1], "country": ["de"], "age": [3]})
-    slicing = open_slicing(["slot", "slot,country", "country,age:5", "age:5"], source)
-    assert [str(part.slice_column) for part in slicing.columns] == ["slot", "country", "age:5"]
-    assert slicing.activities == ()
+    slicings = open_slicings(["slot", "slot,country", "country,age:5", "age:5"], source)
+    assert [str(part.slice_column) for part in slicings.columns] == ["slot", "country", "age:5"]
+    assert slicings.activities == ()
     coded = [np.zeros(1, np.int32)] * 3
-    assert len(slicing.codes(coded, np.array([1]), np.array([1]))) == 4
+    assert len(slicings.codes(coded, np.array([1]), np.array([1]))) == 4
 
 
 @pytest.mark.parametrize(
@@ -478,26 +478,26 @@ def test_types_that_do_not_fit_are_refused_before_rows_are_read(
 
     reader = pa.RecordBatchReader.from_batches(pa.schema([("c", kind)]), rows())
     with pytest.raises(ArgumentError) as error:
-        open_slicing(by, open_source(reader))
+        open_slicings(by, open_source(reader))
     for word in [f"by '{by}'", *words]:
         assert word in str(error.value)
 
 
 def test_a_missing_column_is_named_with_the_nearest() -> None:
     with pytest.raises(ColumnError, match=r"by: no column 'slto'.*Did you mean 'slot'"):
-        open_slicing(["slto"], open_source({"slot": [1]}))
+        open_slicings(["slto"], open_source({"slot": [1]}))
 
 
 @pytest.mark.parametrize("by", ["a", "a:width1", "a,b", "@rows"])
 def test_more_slices_than_may_be_are_refused(by: str) -> None:
     table = pa.table({"a": range(9), "b": range(9)})
-    slicing = open_slicing(by, open_source(table), max_slices=5)
+    slicings = open_slicings(by, open_source(table), max_slices=5)
     with pytest.raises(ColumnError, match=r"makes? more than 5 slices"):
         coded = [
             np.arange(9, dtype=np.int32) if by == "a,b" else part.codes(table["a"].chunk(0))
-            for part in slicing.columns
+            for part in slicings.columns
         ]
-        slicing.codes(coded, np.arange(1, 10), np.zeros(9, np.int64))
+        slicings.codes(coded, np.arange(1, 10), np.zeros(9, np.int64))
 
 
 def test_a_column_of_nulls_and_a_run_without_rows_have_slices() -> None:
@@ -505,8 +505,8 @@ def test_a_column_of_nulls_and_a_run_without_rows_have_slices() -> None:
     assert labels_of_rows("c", nulls, [1])[0] == ["c=null"] * 3
     for by in ("c", "c:width10", "c,d", "@rows", "d:day"):
         table = pa.table({"c": pa.array([], pa.int64()), "d": pa.array([], pa.date32())})
-        slicing = open_slicing(by, open_source(table))
-        assert slicing.slices[0].slices().labels == ()
+        slicings = open_slicings(by, open_source(table))
+        assert slicings.encoders[0].slices().labels == ()
 
 
 @pytest.mark.parametrize("kind", [k for k in PLAIN if "float" not in k and k != "decimal64"])

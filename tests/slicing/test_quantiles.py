@@ -21,7 +21,7 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.io import open_source
 from fastrank_eval.slicing import quantiles
 from fastrank_eval.slicing.quantiles import Distribution, quantile_edges
-from fastrank_eval.slicing.slicer import open_slicing
+from fastrank_eval.slicing.slicer import open_slicings
 
 BIG = 2**53
 DAYS = st.integers(0, 6).map(lambda days: date(2026, 11, 17) + timedelta(days))
@@ -69,8 +69,8 @@ def test_edges_follow_their_definition_whatever_the_batches(
         [],
         [1],
     )
-    slicing = open_slicing(f"c:quantile{bins}", open_source(table))
-    codes = slicing.columns[0].codes(column).tolist()
+    slicings = open_slicings(f"c:quantile{bins}", open_source(table))
+    codes = slicings.columns[0].codes(column).tolist()
     assert codes == [
         len(expected) + 1 if v is None or v != v else sum(e <= v for e in expected) for v in values
     ]
@@ -78,8 +78,8 @@ def test_edges_follow_their_definition_whatever_the_batches(
 
 def test_bins_hold_equally_many_rows_where_no_values_are_equal() -> None:
     values = np.random.default_rng(3).permutation(1003)
-    slicing = open_slicing("c:quantile5", open_source({"c": values}))
-    counts = np.bincount(slicing.columns[0].codes(pa.array(values)))
+    slicings = open_slicings("c:quantile5", open_source({"c": values}))
+    counts = np.bincount(slicings.columns[0].codes(pa.array(values)))
     assert counts.max() - counts.min() <= 1
     assert len(counts) == 5
 
@@ -88,8 +88,8 @@ def test_equal_values_share_a_bin_and_bins_get_fewer() -> None:
     values = [0] * 90 + [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     assert quantile_edges(open_source({"c": values}), "c", 4).to_pylist() == [1]
     assert quantile_edges(open_source({"c": [5, 5, 5]}), "c", 4).to_pylist() == []
-    slicing = open_slicing("c:quantile4", open_source({"c": [5, 5, None]}))
-    assert slicing.slices[0].slices().labels == ("c=any", "c=null")
+    slicings = open_slicings("c:quantile4", open_source({"c": [5, 5, None]}))
+    assert slicings.encoders[0].slices().labels == ("c=any", "c=null")
 
 
 def test_pieces_put_together_early_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,8 +112,8 @@ def test_conditions_and_limits_of_the_run_hold(tmp_path: Path) -> None:
     source = open_source(str(path), where="slot = 1")
     assert quantile_edges(source, "age", 2).to_pylist() == [50]
     assert quantile_edges(source, "age", 2, limit=10).to_pylist() == [10]
-    slicing = open_slicing(["age:quantile2,slot", "age:quantile4"], source, limit=10)
-    assert slicing.slices[1].slices().labels == (
+    slicings = open_slicings(["age:quantile2,slot", "age:quantile4"], source, limit=10)
+    assert slicings.encoders[1].slices().labels == (
         "age<4", "age=[4,10)", "age=[10,14)", "age>=14", "age=null",
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_one_pass_finds_the_edges_of_all_columns(monkeypatch: pytest.MonkeyPatch
         return original(self, columns)
 
     monkeypatch.setattr(type(source), "unread_batches", unread_batches)
-    open_slicing(["a:quantile2", "s,b:quantile4", "a:quantile4"], source)
+    open_slicings(["a:quantile2", "s,b:quantile4", "a:quantile4"], source)
     assert read == [("a", "b")]
 
 
@@ -136,15 +136,15 @@ def test_what_can_be_read_only_once_is_refused_with_the_remedy() -> None:
     table = pa.table({"age": [1, 2]})
     source = open_source(table.to_reader())
     with pytest.raises(ArgumentError, match=r"'age' need a pass of their own.*give edges"):
-        open_slicing("age:quantile2", source)
+        open_slicings("age:quantile2", source)
     assert len(list(source.batches(["age"]))) == 1
 
 
 def test_decimals_keep_all_their_digits() -> None:
     values = [Decimal("12345678901234567890.12"), Decimal("12345678901234567890.13")]
     table = pa.table({"c": pa.array(values, pa.decimal128(22, 2))})
-    slicing = open_slicing("c:quantile2", open_source(table))
-    assert slicing.slices[0].slices().labels[:2] == (
+    slicings = open_slicings("c:quantile2", open_source(table))
+    assert slicings.encoders[0].slices().labels[:2] == (
         "c<12345678901234567890.13", "c>=12345678901234567890.13",
     )  # fmt: skip
-    assert slicing.columns[0].codes(table["c"].chunk(0)).tolist() == [0, 1]
+    assert slicings.columns[0].codes(table["c"].chunk(0)).tolist() == [0, 1]

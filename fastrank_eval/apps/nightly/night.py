@@ -69,7 +69,7 @@ def slices_of_run(evaluation: Evaluation) -> Iterator[SliceOfRun]:
     plan, totals = evaluation.plan, evaluation.totals
     yield SliceOfRun("", "all", totals.overall, 0, totals.shared.overall)
     for slicing, sums, shared in zip(
-        plan.slicings, totals.slices, totals.shared.slices, strict=True
+        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
     ):
         encoded = slicing.slices()
         for slice_index, label in zip(encoded.codes.tolist(), encoded.labels, strict=True):

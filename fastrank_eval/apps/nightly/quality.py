@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.threads import JobMap
 from fastrank_eval.apps.nightly.compare_nights import drift
 from fastrank_eval.apps.nightly.night import MOST_SCORES, NightQuality, QualityLimits
 from fastrank_eval.engine.run import Evaluation
@@ -20,7 +21,6 @@ from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.groups.sort import order_by_score
 from fastrank_eval.measures.base import WEIGHT, Measure, Param, integer
 from fastrank_eval.measures.pooled import PooledMeasure, PooledValue
-from fastrank_eval.stats.weighted_scores import InOrder
 
 __all__ = [
     "SINGLE_CLASS",
@@ -176,7 +176,7 @@ class _DistinctScores(_UnregisteredPooledMeasure):
     def add_rows(self, state: FirstScores, scored: Scored) -> None:
         state.add(scored.score)
 
-    def pooled_value(self, state: FirstScores, in_order: InOrder) -> PooledValue:
+    def pooled_value(self, state: FirstScores, map_jobs: JobMap) -> PooledValue:
         return PooledValue(float(len(state.scores)))
 
 
@@ -295,7 +295,7 @@ def _nulls(evaluation: Evaluation) -> dict[str, int]:
     for model, score in enumerate(roles.scores):
         if UNSCORED in plan.measures:
             null_counts[score] = _to_count(_sum_of(evaluation, UNSCORED, model))
-    for slicing, sums in zip(plan.slicings, evaluation.totals.slices, strict=True):
+    for slicing, sums in zip(plan.slice_encoders, evaluation.totals.slices, strict=True):
         slices = slicing.slices()
         for part in slicing.spec.columns:
             if part.activity:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from fastrank_eval._lib.errors import ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.progress import Progress
-from fastrank_eval._lib.threads import in_order
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.apps.nightly import compare_nights
@@ -124,7 +124,7 @@ def _state(
     indices = [evaluation.plan.measures.index(m) for m in measures]
     plan = replace(evaluation.plan, measures=tuple(measures))
     if not keep_slices:
-        plan = replace(plan, slicing=None)
+        plan = replace(plan, slicings=None)
     totals = Totals(
         plan, evaluation.totals.shared if keep_slices else _without_slices(evaluation, plan)
     )
@@ -192,7 +192,7 @@ def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, Score
     ):
         state = row_states[auc.state_key()]
         scores = state.scores if auc.se == "clustered" else state
-        yield score, scores.table(partial(in_order, evaluation.plan.threads))
+        yield score, scores.table(partial(map_jobs, evaluation.plan.threads))
 
 
 def _roc(score: str, table: ScoreTable, evaluation: Evaluation, auc: PooledAUC) -> CurveLine | None:

@@ -296,7 +296,7 @@ class Job:
         self, task: Task, *, keep_keys: bool, sliced: bool = True
     ) -> tuple[DataFrame, Task]:
         plan = self.empty_run.plan
-        slicing = () if plan.slicing is None or sliced else plan.slicing.columns
+        slicing = () if plan.slicings is None or sliced else plan.slicings.columns
         fields = tuple(field for field in plan.roles.fields if field not in slicing)
         # Key columns are added separately, unless they have another role too.
         names = list(replace(plan.roles, group=(), fields=fields).by_column())
@@ -338,7 +338,7 @@ def _edges(rows: DataFrame, empty_run: Evaluation) -> dict[str, bytes]:
     """Compute edges of quantiles over all rows, in a job of its own."""
     parts: list[SliceColumn] = [
         part
-        for slicing in empty_run.plan.slicings
+        for slicing in empty_run.plan.slice_encoders
         for part in slicing.spec.columns
         if isinstance(part.binning, Quantile)
     ]

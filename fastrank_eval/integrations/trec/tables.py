@@ -15,7 +15,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError, near
-from fastrank_eval._lib.threads import in_order
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.integrations.trec.blocks import (
     Text,
     is_stream,
@@ -491,7 +491,7 @@ def _read_blocks(
         text, block = item
         return text, read_lines(block, layout)
 
-    return in_order(pa.cpu_count(), read, blocks)
+    return map_jobs(pa.cpu_count(), read, blocks)
 
 
 def _table(batches: list[pa.RecordBatch], names: list[str], layout: Layout) -> pa.Table:
