@@ -22,6 +22,9 @@ MEASURES := GAUC,AUC,nDCG@10,AP,RR,ERR(max_grade=1)@10,P@10,R@10
 WORKERS ?= auto
 XDIST := -n $(WORKERS) --dist worksteal
 
+# The tests that `coverage` runs.
+IN_PYTHON := kernels and not (slow or compiled)
+
 .PHONY: help demo test lint figures bench bench-scale bench-spark bench-coverage profile conformance \
 	conformance-full distributed coverage boundscheck pictures wheel-demo clean
 
@@ -39,7 +42,7 @@ help:
 	@echo "make conformance-full  all of them, and write docs/PARITY.md"
 	@echo "make distributed  run the engine inside Spark, Dask and Ray (needs Java 17 or later)"
 	@echo "make coverage     coverage of the kernels, JIT off"
-	@echo "make boundscheck  quick tests that reach kernels, with array bounds checked"
+	@echo "make boundscheck  the other quick tests that reach kernels, with array bounds checked"
 	@echo "make pictures     draw the picture of the README, write docs/roc.svg"
 	@echo "make wheel-demo   the demo from the built wheel in a clean environment"
 	@echo "make clean        remove .venv and everything built"
@@ -128,19 +131,21 @@ pictures: $(VENV)/.test
 	$(BIN)/fastrank-eval plot roc build/demo/impressions.parquet --group user_id --label click \
 		--score score_a,score_b --output docs/roc.svg --overwrite
 
-# With the JIT off every loop runs in Python. NumPy's scalars warn where compiled integers wrap, as
-# hashes do on purpose.
+# With the JIT off every loop runs in Python, so NumPy checks every index. NumPy's scalars warn where
+# compiled integers wrap, as hashes do on purpose.
 coverage: $(VENV)/.test
 	$(BIN)/python -m coverage erase
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q $(XDIST) \
-		-m "kernels and not (slow or compiled)" \
+		-m "$(IN_PYTHON)" \
 		-W "ignore:overflow encountered:RuntimeWarning" tests $(PYTEST_ARGS)
 	$(BIN)/python -m coverage combine -q
 	$(BIN)/python -m coverage report
 
+# The quick tests that `coverage` leaves out.
 boundscheck: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/numba-boundscheck" \
-		$(BIN)/python -m pytest -q $(XDIST) -m "not (slow or browser or no_kernels)" tests $(PYTEST_ARGS)
+		$(BIN)/python -m pytest -q $(XDIST) \
+		-m "not (slow or browser or no_kernels) and not ($(IN_PYTHON))" tests $(PYTEST_ARGS)
 
 wheel-demo: $(VENV)/.dev
 	rm -rf build/wheel build/wheel-env

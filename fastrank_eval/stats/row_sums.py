@@ -117,14 +117,11 @@ class RowSums:
 
 def _to_units(cells: np.ndarray) -> int:
     """Convert cells to an exact sum in units of 2**-UNIT."""
-    return _sum_cells(cells[:, 0]) + (_sum_cells(cells[:, 1]) << LOW_BITS)
-
-
-def _sum_cells(cells: np.ndarray) -> int:
-    """Sum the cells, each times its power of two."""
+    flat = cells.ravel()
     total = 0
-    for exponent in np.flatnonzero(cells).tolist():
-        total += int(cells[exponent]) << max(exponent - 1, 0)
+    for index in flat.nonzero()[0].tolist():
+        exponent, high = divmod(index, 2)
+        total += int(flat[index]) << (max(exponent - 1, 0) + high * LOW_BITS)
     return total
 
 

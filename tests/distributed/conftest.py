@@ -19,6 +19,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 #: By the name to import.
 ENGINES = ("dask", "distributed", "grpc", "pyspark", "ray")
+#: Options of a Java that runs for minutes, so need not compile as if for days.
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,6 +72,7 @@ def settings(temporary: Path, **more: str) -> dict[str, str]:
     """What every session here is started with: two cores, no port but on loopback."""
     return {
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": BRIEF,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(temporary),

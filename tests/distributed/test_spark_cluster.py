@@ -18,7 +18,7 @@ import pytest
 from pyarrow import parquet
 
 import fastrank_eval as fe
-from tests.distributed.conftest import ROOT, spark_missing
+from tests.distributed.conftest import BRIEF, ROOT, spark_missing
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +28,6 @@ OPTIONS: dict[str, Any] = {
     "score": ["old", "new"],
     "measures": "GAUC,AUC,nDCG@5",
 }
-#: Processes that live for seconds need not compile as if for days.
-BRIEF = "-XX:TieredStopAtLevel=1"
 SMALL = {
     "spark.driver.extraJavaOptions": BRIEF,
     "spark.driver.memory": "512m",

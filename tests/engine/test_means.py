@@ -53,6 +53,7 @@ POLICIES = [
 ]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: "-".join(policy.values()) or "skip")
 @pytest.mark.parametrize("grades", [(0, 0, 0, 1), (0, 1, 1, 2, 3)], ids=["clicks", "grades"])
 def test_summary__equals_the_mean_group_by_group(policy, grades):

@@ -52,6 +52,7 @@ def in_one_order(entries: Entries) -> list[tuple[int, ...]]:
     return sorted(zip(*(column.tolist() for column in columns), strict=True))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("levels", [1, 30, 10**6])

@@ -98,6 +98,7 @@ def by_key(result):
     return dict(zip(keys, rows, strict=True))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("kind", list(KINDS), ids=str)
 def test_key__of_any_type_contiguous_or_scattered_gives_the_same_numbers(kind):
     values = KINDS[kind]

@@ -47,6 +47,7 @@ def summary(table, measures=EVERY_KIND, **options) -> list:
     return [{name: exactly(x) for name, x in line.items()} for line in result.to_dict()["results"]]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("ties", ["expected", "best", "worst"])
 @pytest.mark.parametrize("spread", SPREADS)
 def test_packed_rows__give_the_same_bits_as_rows_with_numbers(spread, ties):

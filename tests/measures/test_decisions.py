@@ -52,6 +52,7 @@ def test_every_group__equals_its_definition(case):
         assert not line.details
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("ways", [{"order": "scattered"}, {"threads": 3, "batch_rows": 50}])
 @pytest.mark.parametrize("weight", [None, "weight"])
 def test_every_group__has_the_same_bits_by_every_way(weight, ways):
@@ -71,6 +72,7 @@ def test_every_group__has_the_same_bits_by_every_way(weight, ways):
         assert once[text].tobytes() == mixed[text][order].tobytes(), text
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("weight", ["uniform", "impressions", "positives", "pairs"])
 @pytest.mark.parametrize("options", [{}, {"groups": "with_relevant"}, {"unjudged": "drop"}])
 def test_rows_that_are_not_ranked__have_the_same_bits(weight, options):
@@ -99,6 +101,7 @@ def test_packed_rows__give_the_same_bits():
     assert [line.value.hex() for line in packed] == [line.value.hex() for line in plain]
 
 
+@pytest.mark.compiled
 def test_several_models__each_get_the_bits_they_get_alone():
     groups = probable_groups(25, 80, unretrieved=0.2)
     table = table_of(groups)

@@ -159,6 +159,7 @@ def test_giant_block__of_one_score__takes_no_longer_than_its_rows():
     assert 0.5 < found.value("alpha_nDCG") < 1
 
 
+@pytest.mark.compiled
 def test_labels__are_not_looked_at():
     table = covering_table(GROUPS["never retrieved"])
     wanted = [evaluate(table)[text].tobytes() for text in COVERING]
@@ -241,6 +242,7 @@ def test_several_models__each_have_the_bits_they_have_alone(order):
     assert_as_alone(table, ["score", "other", "whole"], **options)
 
 
+@pytest.mark.compiled
 def test_other_measures__keep_their_bits_beside_them():
     texts = ["AP", "nDCG@3", "GAUC", "AUC", "bpref"]
     alone = evaluate(LARGE, texts)

@@ -107,6 +107,7 @@ def test_every_pooled_measure__has_the_same_bits_in_any_order_batches_and_thread
             assert bits(again) == once, (threads, rows)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("factor", [0.25, 3.0, 12345.678])
 def test_row_weights__times_any_number_change_no_pooled_measure(factor):
     groups = probable_groups(8, 100, weights=(0.0, 0.1, 1.0, 7.0))
@@ -129,6 +130,7 @@ def among_all():
     return evaluate(table_of(CASES["nulls"]))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("text", TEXTS)
 def test_pooled_measure__alone_and_among_all_others__is_the_same(among_all, text):
     assert evaluate(table_of(CASES["nulls"]), [text]).value(text) == among_all.value(text)

@@ -158,6 +158,7 @@ def test_auc_family__weighs_pairs_by_rows():
         assert result.value(text) == wanted, text
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("ties", TIES)
 def test_dropping_unjudged_rows__moves_later_rows_up(ties):
     groups = random_groups(109, 120, unretrieved=0.15, unjudged=0.35)

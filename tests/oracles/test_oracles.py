@@ -17,7 +17,7 @@ from tests.strategies import (
     random_groups,
 )
 
-pytestmark = pytest.mark.kernels
+pytestmark = pytest.mark.no_kernels
 
 # One query scored by several tools: two tied groups, an unjudged row (d6), and one relevant
 # document that was never retrieved (d9).

@@ -83,6 +83,7 @@ def test_counts__are_what_the_same_numbers_are():
         assert whole.clusters == real.clusters
 
 
+@pytest.mark.compiled
 def test_order_threads_and_merging__change_nothing():
     rng = np.random.default_rng(7)
     values = np.ldexp(rng.normal(0, 1, (3, 9000)), rng.integers(-200, 200, (3, 9000)))

@@ -78,6 +78,7 @@ FULL = {
 }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("share", [0.001, 0.03, 0.6])
 @pytest.mark.parametrize("scores", list(FULL))
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_mean__passes_over_nan_and_keeps_measures_apart():
         assert math.isnan(state.mean(m, True))
 
 
+@pytest.mark.compiled
 def test_mean__of_many_groups_does_not_wear_out_its_cells():
     state = MeanState(1)
     ones = np.ones(1 << 12, np.int64)
@@ -379,6 +380,7 @@ def bytes_of(state) -> int:
     return held
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("batch", [1, 500, 20_000])
 def test_auc__memory_follows_distinct_scores_not_rows_or_batches(batch, monkeypatch):
     room, fixed = 1 << 18, 1 << 26
