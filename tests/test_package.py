@@ -206,6 +206,19 @@ def test_imports_inside_functions__are_of_heavy_libraries_and_facade_methods_onl
     assert {name: imports for name, imports in others.items() if imports} == {}
 
 
+def test_files__outside_of_100_to_600_lines__have_their_reason_written() -> None:
+    lengths = {
+        path.relative_to(PACKAGE).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert [name for name, lines in lengths.items() if lines > 600] == []
+    decisions = (PACKAGE.parent / "docs" / "DECISIONS.md").read_text(encoding="utf-8")
+    listed_files = decisions.split("files are short")[1].split("\n## ")[0]
+    short = [name for name, lines in lengths.items() if lines < 100]
+    assert [name for name in short if f"`{name}`" not in listed_files] == []
+
+
 def test_docstrings__first_lines__have_72_characters_at_most() -> None:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     too_long = []
