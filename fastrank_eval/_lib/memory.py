@@ -180,6 +180,7 @@ def _resident() -> int:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii")
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 - a Path takes twice as long
+            return file.read()
     except OSError:
         return ""

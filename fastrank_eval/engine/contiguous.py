@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -124,10 +125,14 @@ def evaluate_stream(
             return rows if len(record_batches) == 1 else rows.copy()
 
         starts = group_starts(columns.keys) if columns.rows else np.empty(0, np.int64)
+        if only and columns.rows:
+            starts = np.concatenate([[0], starts, [columns.rows]])
         if not len(starts):
             return BatchResult(copy_rows(0, columns.rows))
         lo, hi = int(starts[0]), int(starts[-1])
-        run = None if watch is None else key_run(columns.keys, starts, keep)
+        # The last edge begins the tail.
+        firsts = starts[:-1] if only else starts
+        run = None if watch is None else key_run(columns.keys, firsts, keep)
         inside = None
         if len(starts) > 1:
 
@@ -179,15 +184,20 @@ def evaluate_stream(
         spanning.clear()
         spanning_rows = 0
 
-    for result in map_jobs(plan.threads, evaluate_batch, rebatch(batches, plan.batch_rows)):
+    jobs = rebatch(batches, plan.batch_rows)
+    begin = list(islice(jobs, 2))
+    # Every group of an only batch is whole.
+    only = len(begin) < 2
+    jobs = chain(begin, jobs)
+    del begin  # or it keeps two batches in memory until the end
+    for result in map_jobs(plan.threads, evaluate_batch, jobs):
         head = result.head
-        if not head.rows:
-            continue
-        if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
-            close_group()
-            if watch is not None:
-                watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
-        open_group.append(head)
+        if head.rows:
+            if not (open_group and same_key(open_group[0].keys, 0, head.keys, 0)):
+                close_group()
+                if watch is not None:
+                    watch.add(key_run(head.keys, np.zeros(1, np.int64), keep))
+            open_group.append(head)
         if result.tail is None:
             continue
         close_group()
@@ -195,7 +205,8 @@ def evaluate_stream(
             watch.add(result.run)
         if result.inside is not None:
             results.append(result.inside)
-        open_group.append(result.tail)
+        if result.tail.rows:
+            open_group.append(result.tail)
     close_group()
     evaluate_spanning()
     if watch is not None:

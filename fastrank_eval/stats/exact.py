@@ -161,9 +161,7 @@ class ExactSums:
 
     def carry(self) -> None:
         """Carry until every digit but the last has 32 bits; the last has the sign."""
-        for digit in range(self.digits.shape[2] - 1):
-            self.digits[:, :, digit + 1] += self.digits[:, :, digit] >> 32
-            self.digits[:, :, digit] &= 0xFFFFFFFF
+        _carry(self.digits)
         self._added = 0
 
     def merge(self, other: ExactSums) -> None:
@@ -366,6 +364,15 @@ def _add_terms(  # type: ignore[no-untyped-def]
                 product = product if product == product else 0.0
                 rounded[g] = max(min(product, 1.7976931348623157e308), -1.7976931348623157e308)
             _add_numbers(bits[0], has_nan, rounded_bits, slices, lowest, digits[term])
+
+
+@kernel
+def _carry(digits):  # type: ignore[no-untyped-def]
+    for term in range(digits.shape[0]):
+        for row in range(digits.shape[1]):
+            for digit in range(digits.shape[2] - 1):
+                digits[term, row, digit + 1] += digits[term, row, digit] >> 32
+                digits[term, row, digit] &= 0xFFFFFFFF
 
 
 @kernel
