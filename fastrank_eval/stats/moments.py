@@ -121,7 +121,8 @@ class ClusterMoments:
         """
         sums, _ = self._total()
         terms = range(self.terms)
-        products = [[sums.units(self._pairs[min(i, j), max(i, j)]) for j in terms] for i in terms]
+        units = {pair: sums.units(term) for pair, term in self._pairs.items()}
+        products = [[units[min(i, j), max(i, j)] for j in terms] for i in terms]
         return [sums.units(i) for i in terms], products
 
     def deviations(self) -> list[list[Fraction]]:

@@ -46,6 +46,8 @@ class RowSums:
         self._by_thread: list[np.ndarray] = []
         # Sums from a file, in units of the lowest cell.
         self._from_file = [0] * terms
+        # Sums by term, until a value is added: slices are compared with every other model.
+        self._cache: dict[int, int] = {}
 
     def add(self, term: int, values: np.ndarray, offsets: np.ndarray | None = None) -> None:
         """Add values to one sum, or each value to its own sum.
@@ -67,6 +69,7 @@ class RowSums:
             _add_each(
                 values.view(np.int64), frozen(np.ascontiguousarray(offsets, np.int64)), cells[term:]
             )
+        self._cache = {}
 
     def count(self, term: int, number: int) -> None:
         """Add an integer to a sum."""
@@ -83,6 +86,7 @@ class RowSums:
     def merge(self, other: RowSums) -> None:
         """Add other sums of the same terms."""
         with self._lock:
+            self._cache = {}
             self._by_thread += other._by_thread
             self._from_file = [
                 a + b for a, b in zip(self._from_file, other._from_file, strict=True)
@@ -101,7 +105,11 @@ class RowSums:
         return sums
 
     def _units(self, term: int) -> int:
-        return self._from_file[term] + sum(_to_units(cells[term]) for cells in self._by_thread)
+        units = self._cache.get(term)
+        if units is None:
+            units = self._from_file[term] + sum(_to_units(cells[term]) for cells in self._by_thread)
+            self._cache[term] = units
+        return units
 
     def exact(self, term: int) -> Fraction:
         """Return a sum as a fraction."""
