@@ -76,7 +76,7 @@ def assert_groups_equal(result, text: str, groups: list[list[Row]], ties: str) -
         wanted = oracle(text, groups[key], ties)
         # pytest.approx takes as long as the oracle.
         equal = math.isclose(ours, wanted, abs_tol=1e-12, rel_tol=1e-12)
-        assert equal or math.isnan(ours) and math.isnan(wanted), (
+        assert equal or (math.isnan(ours) and math.isnan(wanted)), (
             f"{text}, ties={ties}, rows={groups[key]}: {ours} is not {wanted}"
         )
 
