@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -283,7 +284,8 @@ def quotient(numerator: int, denominator: int) -> float:
         return -math.inf if numerator < 0 else math.inf
 
 
-def _factors_of(terms: Sequence[tuple[int, ...]]) -> np.ndarray:
+@lru_cache(256)
+def _factors_of(terms: tuple[tuple[int, ...], ...]) -> np.ndarray:
     """Make an array with the factors of each term in a row, padded with -1."""
     factors = np.full((len(terms), 4), -1, np.int64)
     for row, factor_rows in zip(factors, terms, strict=True):
