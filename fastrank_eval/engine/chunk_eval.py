@@ -21,7 +21,7 @@ from fastrank_eval.engine.policies import (
 )
 from fastrank_eval.engine.totals import Measured, RowStates, SharedStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Scored
-from fastrank_eval.groups.diversity import Coverage
+from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.ranking import Ranking, rank, ranking_in_row_order
 from fastrank_eval.slicing.slicer import SliceEncoder
@@ -96,8 +96,8 @@ def measure_chunk(
     """
     columns = chunk.columns
     group_weights = constant_columns(chunk, plan, name)
-    coverage = Coverage.of(columns.subtopics, chunk.starts, columns.item)
-    fields = plan.field_codes(columns.measure_columns)
+    subtopic_rows = SubtopicRows.of(columns.subtopics, chunk.starts, columns.item)
+    fields = plan.field_codes(columns.named_columns)
     models: list[Measured] = []
     rows: list[Scored] = []
     for model, score in enumerate(plan.roles.scores):
@@ -106,7 +106,7 @@ def measure_chunk(
             in_order = scored.in_order(plan.presorted, score)
         if plan.passes:
             ranking = (
-                rank(scored, plan.ties, in_order, coverage)
+                rank(scored, plan.ties, in_order, subtopic_rows)
                 if plan.ranks
                 else ranking_in_row_order(scored)
             )
@@ -205,14 +205,12 @@ def add_slices(
     starts = chunk.starts
     rows, relevant = np.diff(starts), labels.relevant_of_each(1.0)
     coded = (
-        chunk.columns.measure_columns[-len(plan.slicings.columns) :]
-        if plan.slicings.columns
-        else ()
+        chunk.columns.named_columns[-len(plan.slicings.columns) :] if plan.slicings.columns else ()
     )
     slice_codes = plan.slicings.codes(coded, rows, relevant)
     # The parts of divided groups need no codes of slices.
-    named = chunk.columns.measure_columns[: len(chunk.columns.measure_columns) - len(coded)]
-    chunk = replace(chunk, columns=replace(chunk.columns, measure_columns=named))
+    named = chunk.columns.named_columns[: len(chunk.columns.named_columns) - len(coded)]
+    chunk = replace(chunk, columns=replace(chunk.columns, named_columns=named))
     for by, codes, sums, row_states in zip(
         plan.slicings.encoders, slice_codes, totals.slices, totals.shared.slices, strict=True
     ):
@@ -291,7 +289,7 @@ def _add_to_row_states(
         lo, hi = int(starts[first]), int(starts[end])
         in_slice = Chunk(columns.slice(lo, hi), frozen(starts[first : end + 1] - lo))
         labels = Labels.of(in_slice.columns.label, in_slice.starts, skip_empty=False)
-        fields = plan.field_codes(in_slice.columns.measure_columns)
+        fields = plan.field_codes(in_slice.columns.named_columns)
         models = range(len(plan.roles.scores))
         epsilons = plan.roles.epsilons
         scored = [Scored.of(in_slice, m, labels, fields, epsilons) for m in models]

@@ -107,7 +107,7 @@ class Plan:
         return [] if self.baseline is None else [m for m in models if m != self.baseline]
 
     def field_codes(self, named: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """Map each field of a measure to its codes in `Columns.measure_columns`."""
+        """Map each field of a measure to its codes in `Columns.named_columns`."""
         fields = self.measured_fields
         coded = named[len(self.roles.group_weights) :]
         return {field.name: codes for field, codes in zip(fields, coded, strict=False)}

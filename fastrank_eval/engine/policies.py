@@ -222,7 +222,7 @@ def constant_columns(chunk: Chunk, plan: Plan, name: Callable[[int], str]) -> di
     """Read one group weight a group; refuse columns that vary in a group."""
     weights = {}
     firsts = chunk.starts[:-1]
-    for title, column in zip(plan.roles.group_weights, chunk.columns.measure_columns, strict=False):
+    for title, column in zip(plan.roles.group_weights, chunk.columns.named_columns, strict=False):
         varies = column[1:] != column[:-1]
         varies[firsts[1:] - 1] = False
         if varies.any():

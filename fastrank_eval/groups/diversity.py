@@ -20,7 +20,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.labels import Entries
 from fastrank_eval.groups.ties import item_codes, resolve_blocks
 
-__all__ = ["Coverage", "IntentRanking"]
+__all__ = ["IntentRanking", "SubtopicRows"]
 
 #: An ideal leaves out gains below this share of the first one: half a billionth of the last bit of
 #: their sum.
@@ -28,7 +28,7 @@ _NEGLIGIBLE = 1e-22
 
 
 @dataclass
-class Coverage:
+class SubtopicRows:
     """Subtopics that the rows of whole groups cover, shared by all models.
 
     Parameters
@@ -201,8 +201,8 @@ class IntentRanking:
 
     Parameters
     ----------
-    coverage : Coverage
-        Coverage of the chunk.
+    subtopic_rows : SubtopicRows
+        Of the chunk.
     offsets : ndarray of int64, shape (intents + 1,)
         First pair of each intent, then the number of pairs. A pair is an intent and a retrieved
         row that covers it.
@@ -212,7 +212,7 @@ class IntentRanking:
         Number of rows with a score in the intent's group.
     """
 
-    coverage: Coverage
+    subtopic_rows: SubtopicRows
     offsets: np.ndarray
     above: np.ndarray
     size: np.ndarray
@@ -221,7 +221,7 @@ class IntentRanking:
     @classmethod
     def of(
         cls,
-        coverage: Coverage,
+        subtopic_rows: SubtopicRows,
         entries: Entries,
         mask: np.ndarray,
         retrieved: np.ndarray,
@@ -231,7 +231,7 @@ class IntentRanking:
 
         Parameters
         ----------
-        coverage : Coverage
+        subtopic_rows : SubtopicRows
         entries : Entries
             The covering rows that the model has ranked.
         mask : ndarray of uint64, shape (entries,)
@@ -256,9 +256,9 @@ class IntentRanking:
             )
             if worst_order is not None:
                 mask, above = mask[worst_order], above[worst_order]
-        offsets, pair_rows = coverage.by_intent(entries.offsets, mask)
-        of_intent = np.repeat(retrieved, coverage.subtopics)
-        return cls(coverage, offsets, above[pair_rows], size[pair_rows], of_intent)
+        offsets, pair_rows = subtopic_rows.by_intent(entries.offsets, mask)
+        of_intent = np.repeat(retrieved, subtopic_rows.subtopics)
+        return cls(subtopic_rows, offsets, above[pair_rows], size[pair_rows], of_intent)
 
 
 @kernel

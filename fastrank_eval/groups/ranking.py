@@ -17,7 +17,7 @@ import numpy as np
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.chunk import Chunk, Scored
-from fastrank_eval.groups.diversity import Coverage, IntentRanking
+from fastrank_eval.groups.diversity import IntentRanking, SubtopicRows
 from fastrank_eval.groups.judgments import UnjudgedRows
 from fastrank_eval.groups.labels import (
     Labels,
@@ -263,7 +263,9 @@ def ranking_in_row_order(scored: Scored) -> Ranking:
     )
 
 
-def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = None) -> Ranking:
+def rank(
+    scored: Scored, ties: str, in_order: bool, subtopic_rows: SubtopicRows | None = None
+) -> Ranking:
     """Rank the rows of whole groups by one model's score.
 
     Parameters
@@ -274,7 +276,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
         One of `ties.TIES`.
     in_order : bool
         Whether rows stand best first in every group.
-    coverage : Coverage or None
+    subtopic_rows : SubtopicRows or None
         Subtopics of the chunk; None where no measure needs them.
 
     Returns
@@ -288,7 +290,7 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
     if item is not None and ties == "item" and len(score):
         order = order_by_item(score, starts, lambda rows: item.take(row_column(rows)))
     elif not in_order:
-        by_label = weight is None and scored.unjudged is None and coverage is None
+        by_label = weight is None and scored.unjudged is None and subtopic_rows is None
         if by_label and ties != "input":
             entries = entries_by_counting(score, starts, labelled_rows)
         if entries is None:
@@ -370,13 +372,13 @@ def rank(scored: Scored, ties: str, in_order: bool, coverage: Coverage | None = 
             scored.chunk.unjudged_rows(),
             ties,
         )
-    if coverage is not None:
+    if subtopic_rows is not None:
         subtopics = cast(np.ndarray, scored.subtopics)
         marks = frozen((subtopics != 0).view(np.uint8))
         covering_rows = find_labelled_rows(marks, starts, skip=False)
         covering = entries_in_order(score, starts, covering_rows, order)
         mask = subtopics[covering.row]
-        ranking.intents = IntentRanking.of(coverage, covering, mask, retrieved, ties)
+        ranking.intents = IntentRanking.of(subtopic_rows, covering, mask, retrieved, ties)
     return ranking
 
 

@@ -121,7 +121,7 @@ class Columns:
         Row weights, finite and not negative.
     item : pyarrow.Array or None
         Item ids.
-    measure_columns : tuple of ndarray of float64 or int32
+    named_columns : tuple of ndarray of float64 or int32
         Columns of measures: group weights, then the codes of fields and of slice columns.
     row_numbers : ndarray of int64 or None
         Number of each row in the input; None for consecutive rows.
@@ -138,7 +138,7 @@ class Columns:
     unretrieved: tuple[np.ndarray | None, ...]
     weight: np.ndarray | None
     item: pa.Array | None
-    measure_columns: tuple[np.ndarray, ...]
+    named_columns: tuple[np.ndarray, ...]
     row_numbers: np.ndarray | None = None
     unjudged: np.ndarray | None = None
     subtopics: np.ndarray | None = None
@@ -202,7 +202,7 @@ class Columns:
             *self.scores,
             *self.unretrieved,
             self.weight,
-            *self.measure_columns,
+            *self.named_columns,
             self.subtopics,
             self.unjudged,
             self.row_numbers,
@@ -229,7 +229,7 @@ class Columns:
             self.unretrieved,
             self.weight,
             self.item,
-            self.measure_columns,
+            self.named_columns,
             self.row_numbers,
             self.unjudged,
             self.subtopics,
@@ -250,7 +250,7 @@ class Columns:
             tuple(None if mask is None else array(mask) for mask in self.unretrieved),
             None if self.weight is None else array(self.weight),
             None if self.item is None else column(self.item),
-            tuple(array(column) for column in self.measure_columns),
+            tuple(array(column) for column in self.named_columns),
             None if self.row_numbers is None else array(self.row_numbers),
             None if self.unjudged is None else array(self.unjudged),
             None if self.subtopics is None else array(self.subtopics),
@@ -307,7 +307,7 @@ def concatenate(batches: Sequence[Columns]) -> Columns:
         tuple(join_masks(masks) for masks in transpose(batch.unretrieved for batch in batches)),
         None if first.weight is None else join(batch.weight for batch in batches),
         None if first.item is None else pa.concat_arrays([batch.item for batch in batches]),
-        tuple(join(columns) for columns in transpose(batch.measure_columns for batch in batches)),
+        tuple(join(columns) for columns in transpose(batch.named_columns for batch in batches)),
         row_numbers,
         join_masks([batch.unjudged for batch in batches]),
         None if first.subtopics is None else join(batch.subtopics for batch in batches),

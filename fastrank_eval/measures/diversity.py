@@ -44,7 +44,7 @@ class Diversity(Measure):
         return None
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_subtopics", ranking.intent_ranking().coverage.subtopics == 0
+        yield "no_subtopics", ranking.intent_ranking().subtopic_rows.subtopics == 0
 
 
 class _IntentAware(Diversity):
@@ -66,7 +66,7 @@ class _IntentAware(Diversity):
         cutoffs, indices = distinct_cutoffs(measures)
         values = np.empty((len(cutoffs), len(covering.retrieved)))
         cls.of_intents(covering, cutoffs, values)
-        means = covering.coverage.mean(values)
+        means = covering.subtopic_rows.mean(values)
         for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_mean(means[row], ranking)
 
@@ -137,7 +137,7 @@ class IntentAwareAP(_IntentAware):
             harmonic,
             out,
         )
-        out /= covering.coverage.rows
+        out /= covering.subtopic_rows.rows
 
 
 class SubtopicRecall(_IntentAware):
@@ -219,7 +219,7 @@ class _Novelty(Diversity):
             np.empty(int(covering.size.max(initial=1))),
             values,
         )
-        means = covering.coverage.mean(values)
+        means = covering.subtopic_rows.mean(values)
         for m, out, row in zip(measures, outs, indices, strict=True):
             out[:] = m.from_mean(means[row], ranking)
 
@@ -257,25 +257,25 @@ class _Greedy(_Novelty):
     range = (0.0, math.e / (math.e - 1))
 
     def from_mean(self, mean: np.ndarray, ranking: Ranking) -> np.ndarray:
-        coverage = ranking.intent_ranking().coverage
+        subtopic_rows = ranking.intent_ranking().subtopic_rows
         value = np.full(len(mean), np.nan)
-        total = mean * coverage.subtopics
-        np.divide(total, self._ideal(ranking), out=value, where=coverage.subtopics > 0)
+        total = mean * subtopic_rows.subtopics
+        np.divide(total, self._ideal(ranking), out=value, where=subtopic_rows.subtopics > 0)
         return value
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
-        coverage = ranking.intent_ranking().coverage
+        subtopic_rows = ranking.intent_ranking().subtopic_rows
 
         def best() -> np.ndarray:
             cutoff = self.cutoff or 0
-            gains = coverage.ideal_gains(1.0 - self.alpha, cutoff)
-            ranks = int(np.diff(coverage.offsets).max(initial=0))
+            gains = subtopic_rows.ideal_gains(1.0 - self.alpha, cutoff)
+            ranks = int(np.diff(subtopic_rows.offsets).max(initial=0))
             discount, _ = discount_table(*self.discounts(), ranks)
             value = np.empty(ranking.groups)
-            _discounted(coverage.offsets, gains, discount, value)
+            _discounted(subtopic_rows.offsets, gains, discount, value)
             return value
 
-        return coverage.cached(("ideal", self.alpha, self.discounts(), self.cutoff), best)
+        return subtopic_rows.cached(("ideal", self.alpha, self.discounts(), self.cutoff), best)
 
 
 class AlphaDCG(_Independent):

@@ -95,7 +95,7 @@ def test_registry__every_option_of_a_measure_is_tried(name):
     tried |= {
         option for text in LABEL_AS_PROBABILITY if read(text)[0] == name for option in read(text)[1]
     }
-    # What a group weighs in the mean does not touch its value: test_means.py tries it.
+    # What a group weighs in the mean does not touch its value: test_summary.py tries it.
     assert {option.name for option in registry[name].options} - {"weight"} == tried - {"weight"}
 
 

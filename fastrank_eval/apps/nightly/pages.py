@@ -77,7 +77,7 @@ class WebLinks:
 
     def compare(self, first: dt.date, second: dt.date) -> str:
         """Return the address of a comparison of two nights."""
-        return f"/beside?{urlencode({'first': first, 'second': second})}"
+        return f"/compare?{urlencode({'first': first, 'second': second})}"
 
     def slice(self, value: NightValue) -> str:
         """Return the address of a slice; empty if it would be too long."""

@@ -443,7 +443,7 @@ def web_view(history: Nights, *, hosts: Sequence[str] = ("127.0.0.1", "localhost
         ("/", pages.nights),
         ("/night/{date}", pages.night),
         ("/slice", pages.slice),
-        ("/beside", pages.compare),
+        ("/compare", pages.compare),
     ]
     return Starlette(
         routes=[Route(path, _endpoint(answer), methods=["GET"]) for path, answer in routes],

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from fastrank_eval.apps.cli.main import cli
-from tests.analysis.test_classes import CLASSES, COLUMNS, evaluated, rows_of, table
+from tests.analysis.test_multiclass import CLASSES, COLUMNS, evaluated, rows_of, table
 
 
 @pytest.fixture(scope="module")

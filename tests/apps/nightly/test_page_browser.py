@@ -362,7 +362,7 @@ def served() -> Iterator[str]:
     [
         ("nights", "/"),
         ("slice", f"/slice?slice={BROKEN.replace('=', '%3D')}&measure=GAUC"),
-        ("beside", f"/beside?first=2026-11-12&second={LAST}"),
+        ("beside", f"/compare?first=2026-11-12&second={LAST}"),
     ],
 )
 def test_browser__web_view__each_page(browser: Any, served: str, name: str, path: str) -> None:
@@ -381,7 +381,7 @@ def test_browser__web_view__two_nights_are_chosen(browser: Any, served: str) -> 
     page.goto(served)
     page.locator("select[name=first]").select_option("2026-11-12")
     page.get_by_role("button", name="Compare").click()
-    page.wait_for_url("**/beside?first=2026-11-12&second=2026-11-19")
+    page.wait_for_url("**/compare?first=2026-11-12&second=2026-11-19")
     page.get_by_role("link", name="All nights").click()
     page.get_by_role("link", name="2026-11-08").first.click()
     assert "Regression" in page.locator(".banner").inner_text()

@@ -617,5 +617,5 @@ def test_list_of_nights__has_the_status_and_the_sentence(folder: Path) -> None:
     write_night(21, worse)
     assert nightly("--date", on(21), "-q").exit_code == 0
     html = render("nights.html", **nights_content(kept(), None), links=WebLinks())
-    assert '<span class="said warn">Changed</span>' in html
+    assert '<span class="verdict warn">Changed</span>' in html
     assert "score_b is worse than score_a: " in html

@@ -138,7 +138,7 @@ def test_web__more_slices_than_a_page_shows__are_counted() -> None:
     page = client.get(f"/night/{LAST}").text
     assert "7 more rows with weaker changes are in the history." in page
     assert page.count('data-m="') == MAX_SLICES
-    beside = client.get(f"/beside?first={LAST - dt.timedelta(days=1)}&second={LAST}").text
+    beside = client.get(f"/compare?first={LAST - dt.timedelta(days=1)}&second={LAST}").text
     assert "7 more rows with weaker differences" in beside
 
 
@@ -149,5 +149,5 @@ def test_web__slice_whose_name_is_too_long_for_an_address__has_no_link() -> None
         night = tiny(values=(long,))
         assert bool(WebLinks().slice(long)) == linked
         client = client_of(replace(night, date=LAST - dt.timedelta(days=1)), night)
-        for address in (f"/night/{LAST}", f"/beside?first={LAST}&second={LAST}"):
+        for address in (f"/night/{LAST}", f"/compare?first={LAST}&second={LAST}"):
             assert ('href="/slice' in client.get(address).text) == linked

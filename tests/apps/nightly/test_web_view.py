@@ -71,7 +71,7 @@ ADDRESSES = (
     "/",
     f"/night/{LAST}",
     f"/slice?slice={quote(BROKEN)}&measure=GAUC",
-    f"/beside?first={LAST - dt.timedelta(days=1)}&second={LAST}",
+    f"/compare?first={LAST - dt.timedelta(days=1)}&second={LAST}",
 )
 
 
@@ -147,17 +147,17 @@ def test_web__a_state_that_cannot_be_read__does_not_hide_the_night() -> None:
 
 
 def test_web__two_nights__how_the_second_differs(client: Client) -> None:
-    page = client.get(f"/beside?first={LAST - dt.timedelta(days=7)}&second={LAST}").text
+    page = client.get(f"/compare?first={LAST - dt.timedelta(days=7)}&second={LAST}").text
     rows = [one for one in elements(page) if one.tag == "tr" and one.within("tbody")]
     broken = [
         one.all_text() for one in rows if BROKEN in one.all_text() and "_wide" in one.all_text()
     ]
     assert "worse" in broken[0]
-    same = elements(client.get(f"/beside?first={LAST}&second={LAST}").text)
-    assert {one.all_text() for one in same if "said" in one.attributes.get("class", "")} == {
+    same = elements(client.get(f"/compare?first={LAST}&second={LAST}").text)
+    assert {one.all_text() for one in same if "verdict" in one.attributes.get("class", "")} == {
         "unclear"
     }
-    assert client.get(f"/beside?first={LAST}").status == 404
+    assert client.get(f"/compare?first={LAST}").status == 404
 
 
 def test_web__two_nights__the_words_of_the_later_night_itself() -> None:
@@ -174,7 +174,7 @@ def test_web__two_nights__the_words_of_the_later_night_itself() -> None:
     assert alone
     client = client_of(first, replace(last, compared=of_then))
     own = _words(client.get(f"/night/{LAST}").text)
-    beside = _words(client.get(f"/beside?first={first.date}&second={LAST}").text)
+    beside = _words(client.get(f"/compare?first={first.date}&second={LAST}").text)
     assert len(own) == len(of_then)
     assert beside == own
     assert {"worse", "unclear"} <= set(own.values())
@@ -192,7 +192,7 @@ def _words(page: str) -> dict[tuple[int, str, str], str]:
             for cell in row.children
             for pair in cell.children
             for one in pair.children
-            if "said" in one.attributes.get("class", "")
+            if "verdict" in one.attributes.get("class", "")
         }
         words |= said
         at += bool(said)
@@ -230,10 +230,10 @@ def test_web__two_nights_of_other_conventions__are_not_compared() -> None:
     apart = replace(before, conventions={**before.conventions, "ties": "worst"})
     page = client_of(apart, last).get(ADDRESSES[3]).text
     assert "are not compared:</strong> conventions differ: ties." in page
-    assert 'class="said' not in page
+    assert 'class="verdict' not in page
     alike = client_of(before, last).get(ADDRESSES[3]).text
     assert "are not compared" not in alike
-    assert 'class="said' in alike
+    assert 'class="verdict' in alike
 
 
 def test_web__no_night__says_so() -> None:
@@ -272,7 +272,7 @@ def test_web__head__headers_without_a_body(client: Client) -> None:
         "/night/9999-12-31",
         "/night/20261119",
         "/night/2026-W47-4",
-        f"/beside?first=2026-W47-4&second={LAST}",
+        f"/compare?first=2026-W47-4&second={LAST}",
         "/?before=2026-W47-4",
         "/night/٢٠٢٦-١١-١٩",
         "/templates/style.css",
@@ -282,7 +282,7 @@ def test_web__head__headers_without_a_body(client: Client) -> None:
         "/slice?slice=all&measure=GAUC') UNION SELECT 1 --",
         "/slice?slice=../../etc/passwd&measure=GAUC",
         "/slice",
-        "/beside?first=../x&second=y",
+        "/compare?first=../x&second=y",
         "/?before=' OR 1=1 --",
     ],
 )
