@@ -235,7 +235,7 @@ def profiled(rows: str, measures: str, threads: int, count: int, rounds: int) ->
         f"{rounds}; with them {seconds / rounds:.4f} s, processor time {cpu / rounds:.4f} s. "
         "All below is a round's mean; `own` leaves out what a stage called, and the workers' "
         "seconds are those of all of them together, waiting for the GIL included. With workers, "
-        "`_lib.threads.in_order` of the caller is waiting for them."
+        "`_lib.threads.map_jobs` of the caller is waiting for them."
     )
     rooms: dict[tuple[str, str], float] = {}
     for (who, name), stage in stages.found.items():

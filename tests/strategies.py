@@ -218,7 +218,7 @@ GROUP_DECISION_VARIANTS = {
     for name, texts in DECISION_VARIANTS.items()
 }
 
-#: Measures of all rows together, which test_pooled_measures.py compares with their oracles.
+#: Measures of all rows together, which measures/test_pooled.py compares with their oracles.
 POOLED_VARIANTS: dict[str, tuple[str, ...]] = {
     "AUC": (
         "AUC",

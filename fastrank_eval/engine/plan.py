@@ -53,7 +53,7 @@ class Plan:
         Of intervals, in ]0, 1[.
     baseline : int or None
         The model that every other is compared with; None: nothing is compared.
-    slicing : Slicing or None
+    slicings : Slicings or None
         How rows are divided into slices. Each slice has values of its own.
     min_groups : int
         Slices with fewer groups are left out.

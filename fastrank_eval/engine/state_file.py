@@ -296,7 +296,7 @@ def _read(
             # A copy: Arrow does not align values.
             array = array.astype(kind).reshape(shape)
             states.setdefault((Rows(slicings[number], label), model, state), {})[part] = array
-    return header | {"writer": writer}, states
+    return header, states
 
 
 ALL = Rows()
@@ -416,7 +416,6 @@ _HEADER = {
     "confidence": "float | None",
     "min_groups": "int | None",
     "provenance": "list[Mapping[str, Any]]",
-    "writer": "str",
 }
 #: The required entries of entries of the header.
 _COLUMNS = {"group": "list[str]", "label": "str", "weight": "str | None"}

@@ -1,27 +1,4 @@
-"""Open any source of columns and read it as ordered, validated batches.
-
-======================  ========================================================
-module                  duty
-======================  ========================================================
-`source`                `Source`, batches that are not read yet, read errors
-`csv_numbers`           spellings of equal numbers in CSV files
-`memory`                tables, readers, datasets and arrays as sources
-`paths`                 files of a path, folder, glob or URI
-`formats`               one Parquet, Arrow or CSV file
-`files`                 several files as one source
-`filter_parser`         grammar of conditions on rows
-`literals`              literals of a condition as values of a column
-`pruning`               value ranges of files and row groups
-`expressions`           pyarrow Expressions as conditions
-`filters`               rows of a source that a condition selects
-`reader`                batches of a size, with progress reports
-`columns`               `Roles` of columns, `Columns` of a batch
-`numbers`               numeric columns and errors of rows
-`subtopics`             columns of subtopics
-`keys`                  keys and categories as integers
-`validate`              batch to validated `Columns`
-======================  ========================================================
-"""
+"""Open any source of columns and read it as ordered, validated batches."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def open_slicings(
 
     Returns
     -------
-    Slicing
+    Slicings
 
     Raises
     ------
