@@ -212,8 +212,8 @@ def _in_sort_explained(run: Run) -> str:
     here = "" if sort is None else f" ({number(sort)} M/s when the run began)"
     gained = "" if own is None else f" ({own:.2f} times when the run began)"
     return (
-        "The targets stand beside measurements of a machine where NumPy sorted 64k-word chunks "
-        f"at {SORT_MWORDS} M/s a core; the last three columns ask what they come to on this one. "
+        "The targets were set on a machine where NumPy sorted 64k-word chunks at "
+        f"{SORT_MWORDS} M/s a core. The last three columns scale them to this machine. "
         "Speeds are in multiples of what one thread sorted, 64k words at a time, in the moments "
         f"before each round of the case{here} (Mrows/s per Mwords/s); wanted is the target over "
         f"{SORT_MWORDS}. The scaling rows are relative to what np.sort gained from a second thread "
