@@ -32,11 +32,6 @@ from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledV
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.row_sums import RowSums
 
-#: Low bits of a mantissa, summed apart: sums of 2^26 of them are exact doubles.
-_LOW_BITS = 27
-#: Offset of binary exponents, so that none is negative; and a bound on shifted exponents.
-_SHIFT, _SPAN = 1100, 2200
-
 
 class ClassConfusion:
     """A confusion matrix of several classes: counts, or exact sums of weights.
@@ -59,9 +54,7 @@ class ClassConfusion:
 
     def __init__(self, classes: int, weighted: bool) -> None:
         self.classes, self.weighted = classes, weighted
-        self._lock = threading.Lock()
-        self._counts = np.zeros(classes * classes, np.int64)
-        self._sums: dict[int, int] = {}
+        self._sums = RowSums(1)
 
     def add(self, actual: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> None:
         """Add rows.
@@ -73,30 +66,15 @@ class ClassConfusion:
         weight : ndarray of float64, shape (rows,), or None
         """
         cells = actual * self.classes + predicted
-        counts = np.bincount(cells, minlength=len(self._counts))
-        amounts: list[tuple[int, int]] = []
-        if weight is not None:
-            mantissa, exponent = np.frexp(weight)
-            integer = np.ldexp(mantissa, 53).astype(np.int64)
-            keys, inverse = np.unique(cells * _SPAN + (exponent + _SHIFT), return_inverse=True)
-            high = np.bincount(inverse, integer >> _LOW_BITS, len(keys))
-            low = np.bincount(inverse, integer & ((1 << _LOW_BITS) - 1), len(keys))
-            sums = zip(keys.tolist(), high.tolist(), low.tolist(), strict=True)
-            amounts = [(key, (int(upper) << _LOW_BITS) + int(lower)) for key, upper, lower in sums]
-        with self._lock:
-            self._counts += counts
-            for key, amount in amounts:
-                self._sums[key] = self._sums.get(key, 0) + amount
+        if weight is None:
+            self._sums.count_keys(0, cells)
+        else:
+            self._sums.add(0, weight, cells)
 
     def exact(self) -> list[list[Fraction]]:
         """Get the rows of the matrix as fractions."""
-        cells = [Fraction(count) for count in self._counts.tolist()]
-        if self.weighted:
-            cells = [Fraction(0)] * len(cells)
-            for key, amount in self._sums.items():
-                cell, exponent = divmod(key, _SPAN)
-                cells[cell] += amount * Fraction(2) ** (exponent - _SHIFT - 53)
-        return [cells[k : k + self.classes] for k in range(0, len(cells), self.classes)]
+        classes = range(self.classes)
+        return [[self._sums.exact(0, i * self.classes + j) for j in classes] for i in classes]
 
     def matrix(self) -> np.ndarray:
         """Get the rows of class i with prediction j.
@@ -106,9 +84,9 @@ class ClassConfusion:
         ndarray of int64 or float64, shape (classes, classes)
             Counts, or sums of weights, each rounded once.
         """
-        if not self.weighted:
-            return self._counts.reshape(self.classes, self.classes).copy()
-        return np.array([[_rounded(cell) for cell in row] for row in self.exact()])
+        cells = [self._sums.total(0, cell) for cell in range(self.classes**2)]
+        kind = np.float64 if self.weighted else np.int64
+        return np.array(cells).astype(kind).reshape(self.classes, self.classes)
 
 
 def accuracy(cells: list[list[Fraction]]) -> PooledValue:
@@ -160,13 +138,6 @@ def matthews(cells: list[list[Fraction]]) -> PooledValue:
     covariance = right - sum(p * t for p, t in zip(predicted, actual, strict=True))
     value = float(covariance) / math.sqrt(float(actual_spread) * float(predicted_spread))
     return PooledValue(min(max(value, -1.0), 1.0))
-
-
-def _rounded(cell: Fraction) -> float:
-    try:
-        return float(cell)
-    except OverflowError:
-        return math.inf
 
 
 #: Name of the weight column where a row is a group.

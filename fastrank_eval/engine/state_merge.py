@@ -32,9 +32,9 @@ from fastrank_eval.engine.state_file import (
     state_specs,
 )
 from fastrank_eval.engine.totals import Sums
-from fastrank_eval.stats.keyed_sums import KeyedSums
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.paired import PairedState
+from fastrank_eval.stats.row_sums import RowSums
 
 #: Version of the meaning of the numbers in a state. It grows when the sums of a measure change
 #: their meaning, because old and new sums must not be added.
@@ -292,7 +292,7 @@ def _sum(
     else:
         by_state = [
             {
-                score: KeyedSums.from_arrays(part).with_keys(number)
+                score: RowSums.from_arrays(part).with_keys(number)
                 for score, part in of_models.items()
             }
             for of_models, number in zip(every, numbers, strict=True)

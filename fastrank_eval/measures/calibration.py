@@ -20,7 +20,7 @@ from fastrank_eval.measures.pooled import (
     positive_mask,
     undefined,
 )
-from fastrank_eval.stats.keyed_sums import KeyedSums
+from fastrank_eval.stats.row_sums import RowSums
 from fastrank_eval.stats.score_table import ScoreTable
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class _CalibrationError(OrderedMeasure):
         return "bins", self.bins, float(self.rel), float(self.sampling_rate)
 
     def new_state(self, weighted: bool, threads: int) -> Any:
-        return super().new_state(weighted, threads) if self.by == "count" else KeyedSums(3)
+        return super().new_state(weighted, threads) if self.by == "count" else RowSums(3)
 
     def add_rows(self, state: Any, scored: Scored) -> None:
         if self.by == "count":
@@ -135,16 +135,7 @@ class _CalibrationError(OrderedMeasure):
         p = recalibrate(scored.score, self.sampling_rate)
         bins = scratch("bins", len(p))
         _bins_of(p, np.arange(self.bins + 1) / self.bins, bins)
-        positive = positive_mask(scored, self.rel)
-        weight = scored.weight
-        if weight is None:
-            state.count(_WEIGHT, bins)
-            state.count(_POSITIVE, bins[positive])
-            state.add(_PREDICTED, bins, p)
-        else:
-            state.add(_WEIGHT, bins, weight)
-            state.add(_POSITIVE, bins[positive], weight[positive])
-            state.add(_PREDICTED, bins, p * weight)
+        _add_rows(state, bins, p, scored, self.rel)
 
     def pooled_value(self, state: Any, map_jobs: JobMap) -> PooledValue:
         if self.by == "width":
@@ -201,6 +192,19 @@ class MaximumCalibrationError(_CalibrationError):
 
 ECE = ExpectedCalibrationError()
 MCE = MaximumCalibrationError()
+
+
+def _add_rows(state: RowSums, keys: np.ndarray, p: np.ndarray, scored: Scored, rel: float) -> None:
+    """Add weights, positives and predictions by key, a bin or a value."""
+    positive, weight = positive_mask(scored, rel), scored.weight
+    if weight is None:
+        state.count_keys(_WEIGHT, keys)
+        state.count_keys(_POSITIVE, keys[positive])
+        state.add(_PREDICTED, p, keys)
+    else:
+        state.add(_WEIGHT, weight, keys)
+        state.add(_POSITIVE, weight[positive], keys[positive])
+        state.add(_PREDICTED, p * weight, keys)
 
 
 @kernel
@@ -356,24 +360,14 @@ class _FieldCalibration(PooledMeasure):
     def state_key(self) -> Hashable:
         return "field", self.field, float(self.rel), float(self.sampling_rate)
 
-    def new_state(self, weighted: bool, threads: int) -> KeyedSums:
-        return KeyedSums(3)
+    def new_state(self, weighted: bool, threads: int) -> RowSums:
+        return RowSums(3)
 
-    def add_rows(self, state: KeyedSums, scored: Scored) -> None:
-        codes = scored.field(self.field)
+    def add_rows(self, state: RowSums, scored: Scored) -> None:
         p = recalibrate(scored.score, self.sampling_rate)
-        positive = positive_mask(scored, self.rel)
-        weight = scored.weight
-        if weight is None:
-            state.count(_WEIGHT, codes)
-            state.count(_POSITIVE, codes[positive])
-            state.add(_PREDICTED, codes, p)
-        else:
-            state.add(_WEIGHT, codes, weight)
-            state.add(_POSITIVE, codes[positive], weight[positive])
-            state.add(_PREDICTED, codes, p * weight)
+        _add_rows(state, scored.field(self.field), p, scored, self.rel)
 
-    def pooled_value(self, state: KeyedSums, map_jobs: JobMap) -> PooledValue:
+    def pooled_value(self, state: RowSums, map_jobs: JobMap) -> PooledValue:
         totals = state.totals()
         weight, positive, predicted = totals[:, totals[_WEIGHT] > 0]
         if not len(weight):

@@ -76,7 +76,7 @@ class PooledMeasure(Measure):
         It is one of the classes of `stats` that add, merge and save.
 
         `PooledScores`, `WeightedScores`, `ClusteredScores` and `BinnedScores` keep scores,
-        `RowSums`, `KeyedSums` and `ClusterMoments` keep sums.
+        `RowSums` and `ClusterMoments` keep sums.
         """
         raise NotImplementedError  # pragma: no cover - abstract
 

@@ -35,7 +35,7 @@ from fastrank_eval.engine.totals import RowStates, Sums, Totals
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.io.keys import CategoricalEncoder
 from fastrank_eval.results.state import State
-from fastrank_eval.stats.keyed_sums import KeyedSums
+from fastrank_eval.stats.row_sums import RowSums
 
 #: The slice index of the sums over all rows.
 _ALL_ROWS = np.zeros(1, np.int64)
@@ -103,7 +103,7 @@ def state_of_run(evaluation: Evaluation, source: object, keep_groups: bool = Fal
 def _arrays(plan: Plan, totals: Totals) -> tuple[dict[ArrayKey, Arrays], dict[str, str | None]]:
     """Write totals to arrays; also return the kind of values of each field."""
     states: dict[ArrayKey, Arrays] = {}
-    keyed: dict[str, list[tuple[ArrayKey, KeyedSums]]] = {}
+    keyed: dict[str, list[tuple[ArrayKey, RowSums]]] = {}
     _put_sums(states, plan, ALL, totals.overall, _ALL_ROWS)
     _put_row_states(states, keyed, plan, ALL, totals.shared.overall)
     for slicing, sums, slice_states in zip(
@@ -119,7 +119,7 @@ def _arrays(plan: Plan, totals: Totals) -> tuple[dict[ArrayKey, Arrays], dict[st
     kinds = {}
     fields = {f.name: f for f in plan.measured_fields if isinstance(f, CategoricalEncoder)}
     for name, sums_by_key in keyed.items():
-        present = np.unique(np.concatenate([states[key]["keys"] for key, _ in sums_by_key]))
+        present = np.unique(np.concatenate([sums.keys() for _, sums in sums_by_key]))
         kind, encoded = fields[name].keys()
         values, numbers = FieldValues.of(kind, encoded, present)
         kinds[name] = kind
@@ -142,7 +142,7 @@ def _put_sums(
 
 def _put_row_states(
     states: dict[ArrayKey, Arrays],
-    keyed: dict[str, list[tuple[ArrayKey, KeyedSums]]],
+    keyed: dict[str, list[tuple[ArrayKey, RowSums]]],
     plan: Plan,
     where: Rows,
     row_states: RowStates,

@@ -14,9 +14,8 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
+from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, SliceCounts, quotient
 from fastrank_eval.stats.intervals import Moments
-from fastrank_eval.stats.row_sums import SliceCounts
 
 # Terms of weighted values p and weights w: p, p p, p^3 w, p^4; w, w w, p w, p^2 w^2, p w^3, w^4.
 _UNWEIGHTED = ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0))

@@ -15,14 +15,13 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
+from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, SliceCounts, quotient
 from fastrank_eval.stats.intervals import (
     Moments,
     Support,
     carriers,
     root_of_quotient,
 )
-from fastrank_eval.stats.row_sums import SliceCounts
 
 #: Two values count as equal if they differ by at most this share of the larger one. A value that is
 #: summed in two orders differs in its last bits, which is neither a win nor a loss.

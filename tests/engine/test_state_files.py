@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval._lib.array_codes import integers_to_limbs, limbs_to_integers
 from fastrank_eval._lib.errors import OutputError, SourceError
 from fastrank_eval.engine import state_file
 from fastrank_eval.engine.state_file import ALL, is_state, read_state, write_state
@@ -289,15 +288,6 @@ def test_golden_file__has_what_is_written_today() -> None:
         for score in ("pctr", "old"):
             alone = golden.result().value(text, score)
             assert once.value(text, score) == pytest.approx(alone, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "numbers", [[], [0], [1, -1], [2**64, -(2**2200) + 5, 0, 2**31, 3 << 1000], [2**32, -(2**32)]]
-)
-def test_whole_numbers_of_any_size__come_back(numbers: list[int]) -> None:
-    parts = integers_to_limbs(numbers)
-    assert limbs_to_integers(parts) == numbers
-    assert parts["limbs"].dtype == np.uint32
 
 
 def test_state__with_many_edges__is_known_as_one(tmp_path: Path) -> None:
