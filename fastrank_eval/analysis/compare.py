@@ -55,8 +55,7 @@ from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.result import result_of
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import PairedState
+from fastrank_eval.stats.means import MeanState, PairedState
 
 if TYPE_CHECKING:
     from fastrank_eval.results.result import Result

@@ -39,19 +39,19 @@ from fastrank_eval.stats.hypothesis_tests import (
     clustered_t,
     clustered_z,
     group_differences,
+    minimum_detectable_difference,
     paired_t,
     sign_test,
     wilcoxon,
 )
 from fastrank_eval.stats.intervals import FEW_GROUPS, Support, normal_quantile, t_quantile
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import (
+from fastrank_eval.stats.means import (
     GroupPairs,
+    MeanState,
     PairedState,
     error_of_difference,
     error_of_sums,
 )
-from fastrank_eval.stats.power import minimum_detectable_difference
 
 __all__ = [
     "NEED_GROUPS",

@@ -48,9 +48,8 @@ from fastrank_eval.slicing.parser import requested_slicing
 from fastrank_eval.slicing.slicer import SliceEncoder, Slices, Slicings
 from fastrank_eval.slicing.spec import SliceSpec, value_texts
 from fastrank_eval.stats.clustered_scores import ClusteredScores
-from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.means import MeanState, PairedState
 from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.paired import PairedState
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.state_file import Provenance

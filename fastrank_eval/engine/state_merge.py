@@ -32,8 +32,7 @@ from fastrank_eval.engine.state_file import (
     state_specs,
 )
 from fastrank_eval.engine.totals import Sums
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import PairedState
+from fastrank_eval.stats.means import MeanState, PairedState
 from fastrank_eval.stats.row_sums import RowSums
 
 #: Version of the meaning of the numbers in a state. It grows when the sums of a measure change

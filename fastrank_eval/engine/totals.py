@@ -17,9 +17,8 @@ from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums, SliceCounts
 from fastrank_eval.stats.intervals import carriers
-from fastrank_eval.stats.means import MeanState
+from fastrank_eval.stats.means import MeanState, PairedState
 from fastrank_eval.stats.moments import ClusterMoments
-from fastrank_eval.stats.paired import PairedState
 
 #: For each model the states of the measures of all rows, by their key. Measures with equal keys
 #: share a state, and threads share all of them.

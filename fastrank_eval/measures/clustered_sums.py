@@ -131,7 +131,7 @@ class ChunkSums:
 
     def add_detail(self, term: int, number: int) -> None:
         """Add an integer to a term without moments."""
-        self._part.add_to_term(term, np.array([number], np.float64))
+        self._part.add_integers(term, np.array([number]))
 
     def add_weights(self, term: int) -> None:
         """Add the weights of all rows, or their number."""

@@ -142,22 +142,16 @@ class ExactSums:
         numbers : ndarray of int64, shape (slices,)
             At least 0.
         """
-        here = np.flatnonzero(numbers)
-        if not len(here):
+        if not numbers.any():
             return
-        # Two doubles (52 bits and the rest), each times as many ones as there are other factors.
-        upper = numbers[here] >> 52 << 52
-        halves = np.concatenate([numbers[here] - upper, upper]).astype(np.float64)
-        factors = len(self.terms[term])
-        values = np.ones((factors, len(halves)))
-        values[0] = halves
-        single = ExactSums([tuple(range(factors))])
-        single.add(values, np.concatenate([here, here]))
-        sums = ExactSums(self.terms)
-        sums.lowest, sums._added = single.lowest, single._added
-        sums.digits = np.zeros((len(self.terms), *single.digits.shape[1:]), np.int64)
-        sums.digits[term] = single.digits[0]
-        self.merge(sums)
+        one, shift = divmod(2 * UNIT, 32)
+        self.ensure_slices(len(numbers))
+        self._ensure_digits(one, one + 3)
+        self.count_additions(1)
+        sums = self.digits[term, : len(numbers), one - self.lowest :]
+        lower = (numbers & 0xFFFFFFFF) << shift
+        sums[:, 0] += lower & 0xFFFFFFFF
+        sums[:, 1] += (lower >> 32) + (numbers >> 32 << shift)
 
     def ensure_slices(self, slices: int) -> None:
         """Allocate rows for at least this many slices."""

@@ -12,7 +12,7 @@ import numpy as np
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.arrow import frozen
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.stats.exact import NO_SLICES, NUMBER_DIGITS, NUMBER_UNIT, UNIT, ExactSums
+from fastrank_eval.stats.exact import NUMBER_DIGITS, NUMBER_UNIT, UNIT, ExactSums
 
 #: Rows that are split into integers at a time, and bits of an integer. So sums of integers have at
 #: most 61 bits, and intermediate arrays stay in the cache.
@@ -112,7 +112,9 @@ class RowSums(SharedSums):
 
     def count(self, term: int, number: int) -> None:
         """Add an integer to a sum."""
-        self.add(term, np.array([number], np.float64), NO_SLICES)
+        part = self.take_part()
+        part.add_integers(term, np.array([number]))
+        self.put_part(part)
 
     def count_keys(self, term: int, keys: np.ndarray) -> None:
         """Add 1 for each row to the sum of its key."""
@@ -177,8 +179,7 @@ class RowSums(SharedSums):
         """Read the state that `to_arrays` wrote."""
         sums = cls.__new__(cls)
         RowSums.__init__(sums, int(arrays["terms"]))
-        part = ExactSums.from_arrays(sums._terms, arrays, "sums", int(arrays["keys"]))
-        sums.put_part(part)
+        sums.put_part(ExactSums.from_arrays(sums._terms, arrays, "sums", int(arrays["keys"])))
         return sums
 
 

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fastrank_eval._lib import errors
-from fastrank_eval.stats.hypothesis_tests import adjust_p_values, benjamini_hochberg, holm
-from fastrank_eval.stats.power import (
+from fastrank_eval.stats.hypothesis_tests import (
+    adjust_p_values,
+    benjamini_hochberg,
     effect_size,
     groups_needed,
+    holm,
     minimum_detectable_difference,
 )
 
