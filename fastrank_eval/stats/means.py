@@ -194,8 +194,9 @@ class MeanState(_GroupState):
         All allocated slices are written. Use `take` to choose slices.
         """
         arrays = super().to_arrays()
-        weighted = [sums.terms == _WEIGHTED for sums in self._sums]
-        arrays["weighted"] = np.array(weighted, np.uint8)
+        weighted = np.array([sums.terms == _WEIGHTED for sums in self._sums], np.uint8)
+        # The order of parts is that of the file.
+        arrays = {"counts": arrays["counts"], "weighted": weighted} | arrays
         reasons = sorted(
             {
                 reason
