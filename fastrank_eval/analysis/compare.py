@@ -49,7 +49,6 @@ from fastrank_eval.analysis.group_join import (
 from fastrank_eval.engine.conventions import requested_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
@@ -287,58 +286,34 @@ def meta_of(meta: Meta, baseline: str, choices: Choices) -> Meta:
 def _compare_slices(
     evaluation: Evaluation, base: int, records: GroupRecords | None, choices: Choices
 ) -> list[ComparedValue]:
-    plan, totals = evaluation.plan, evaluation.totals
+    plan = evaluation.plan
     # The slicing is part of the key: "age<18" may be a bin of several slicings.
     values = {(v.by, v.slice, v.score, v.measure): v for v in evaluation.summary}
     measures = {str(m): m for m in plan.measures}
-
-    def compare_slice(
-        sums: Sums,
-        slice_index: int,
-        pools: RowStates,
-        slice_key: tuple[str | None, str],
-        records: GroupRecords | None,
-    ) -> list[ComparedValue]:
-        """Compare every candidate by every measure in one slice."""
-        rows = []
+    rows_by_slicing: dict[str | None, list[ComparedValue]] = {None: []}
+    rows_by_slicing |= {str(slicing.spec): [] for slicing in plan.slice_encoders}
+    for by, label, index, sums, row_states in evaluation.totals.each_slice():
         for model in plan.rivals:
             sides = [
-                tuple(values[*slice_key, plan.roles.scores[side], text] for text in measures)
+                tuple(values[by, label, plan.roles.scores[side], text] for text in measures)
                 for side in (base, model)
             ]
             evidence = [
                 pooled_evidence(
-                    pools,
-                    model,
-                    measure,
-                    plan.threads,
-                    sums.rows(slice_index),
-                    sums.carriers(slice_index),
+                    row_states, model, measure, plan.threads, sums.rows(index), sums.carriers(index)
                 )
                 if isinstance(measure, PooledMeasure)
                 else group_evidence(
-                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], slice_index
+                    measure, m, sums.means[base], sums.means[model], sums.pairs[model], index
                 )
                 for m, measure in enumerate(plan.measures)
             ]
-            rows += compare_model(plan.measures, sides[0], sides[1], evidence, choices, records)
-        return rows
-
-    overall = compare_slice(totals.overall, 0, totals.shared.overall, (None, "all"), records)
-    rows = adjust_rows(overall, measures, choices)
-    for slicing, sums, pools in zip(
-        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
-    ):
-        slice_rows: list[ComparedValue] = []
-        slices = slicing.slices()
-        for slice_index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
-            slice_key = str(slicing.spec), label
-            if (*slice_key, plan.roles.scores[base], str(plan.measures[0])) in values:
-                slice_rows += compare_slice(
-                    sums, slice_index, pools.of(slice_index), slice_key, None
-                )
-        rows += adjust_rows(slice_rows, measures, choices)
-    return rows
+            rows_by_slicing[by] += compare_model(
+                plan.measures, sides[0], sides[1], evidence, choices, None if by else records
+            )
+    return [
+        row for rows in rows_by_slicing.values() for row in adjust_rows(rows, measures, choices)
+    ]
 
 
 #: Conventions that change no value, or that a comparison sets itself.

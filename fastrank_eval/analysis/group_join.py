@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array, frozen
+from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.engine.group_values import GroupValues, SavedGroups
+from fastrank_eval.engine.group_values import GroupValues, SavedGroups, group_table
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.io.keys import KeyEncoder
@@ -169,23 +169,13 @@ class GroupRecords:
 
     def table(self) -> pa.Table:
         """Make a table of keys, rows, positives and values."""
-        columns: dict[str, pa.Array] = {}
-
-        def add(name: str, column: pa.Array) -> None:
-            while name in columns:
-                name += "_"
-            columns[name] = column
-
-        for name, key in zip(self.names, self.keys, strict=True):
-            add(name, key)
-        add("rows", arrow_column(self.rows))
-        add("positives", arrow_column(self.positives))
-        for model, score in enumerate(self.scores):
-            for m, computed in enumerate(self.measures):
-                if not computed.pooled:
-                    numbers = np.ascontiguousarray(self.values[model, m])
-                    add(f"{score}.{computed}", column_with_nulls(numbers, np.isnan(numbers)))
-        return pa.table(columns)
+        values = (
+            (f"{score}.{computed}", self.values[model, m])
+            for model, score in enumerate(self.scores)
+            for m, computed in enumerate(self.measures)
+            if not computed.pooled
+        )
+        return group_table(self.names, self.keys, self.rows, self.positives, values)
 
 
 def group_records(
@@ -203,32 +193,16 @@ def group_records(
     schema : pyarrow.Schema
         Schema of the source: the types of keys if there is no group.
     """
-    models, measure_count = len(plan.roles.scores), len(plan.measures)
-    if values:
-        joined = GroupValues.concat(values)
-        key_columns = [
-            pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks()
-            for k in range(len(plan.roles.group))
-        ]
-    else:
-        no_rows = np.empty(0, np.int64)
-        joined = GroupValues(no_rows, no_rows, np.empty((models, measure_count, 0)))
-        empty = schema.empty_table()
-        key_columns = [
-            decode_array(empty.column(name).combine_chunks()) for name in plan.roles.group
-        ]
+    groups = SavedGroups.of_run(plan, keys, values, schema)
+    joined = groups.values
     return GroupRecords(
-        plan.roles.group,
-        tuple(key_columns),
+        groups.names,
+        groups.keys,
         joined.rows,
         joined.positives,
         plan.roles.scores,
         plan.measures,
-        {
-            (model, m): joined.values[model, m]
-            for model in range(models)
-            for m in range(measure_count)
-        },
+        {(model, m): joined.values[model, m] for model, m in np.ndindex(joined.values.shape[:2])},
         joined.weights,
     )
 

@@ -19,7 +19,7 @@ from fastrank_eval.engine.policies import (
     apply_policies,
     constant_columns,
 )
-from fastrank_eval.engine.totals import Measured, RowStates, SharedStates, SliceStates, Sums, Totals
+from fastrank_eval.engine.totals import Measured, RowStates, SliceStates, Sums, Totals
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.diversity import SubtopicRows
 from fastrank_eval.groups.labels import Labels
@@ -51,7 +51,7 @@ def evaluate_chunk(
     labels = Labels.of(chunk.columns.label, chunk.starts, plan.skip_empty)
     values = GroupValues.empty(chunk, plan)
     models = measure_chunk(
-        chunk, plan, labels, totals.overall, totals.shared.overall, name, group_values=values
+        chunk, plan, labels, totals.overall, totals.overall_states, name, group_values=values
     )
     if plan.per_group:
         values.put_positives(labels)
@@ -156,8 +156,8 @@ class ThreadTotals:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._totals: list[Totals] = []
-        self._shared = SharedStates(plan)
+        # Of all threads; the first has the row states, which all share.
+        self._totals = [Totals(plan)]
         self._own = threading.local()
         self._lock = threading.Lock()
 
@@ -165,14 +165,14 @@ class ThreadTotals:
         """Return the totals of the calling thread."""
         totals = getattr(self._own, "totals", None)
         if totals is None:
-            totals = self._own.totals = Totals(self.plan, self._shared)
+            totals = self._own.totals = Totals(self.plan, self._totals[0].row_states)
             with self._lock:
                 self._totals.append(totals)
         return cast(Totals, totals)
 
     def merge(self) -> Totals:
         """Sum the totals of all threads."""
-        result = Totals(self.plan, self._shared)
+        result = Totals(self.plan, self._totals[0].row_states)
         for totals in self._totals:
             result.merge(totals)
         return result
@@ -212,7 +212,7 @@ def add_slices(
     named = chunk.columns.named_columns[: len(chunk.columns.named_columns) - len(coded)]
     chunk = replace(chunk, columns=replace(chunk.columns, named_columns=named))
     for by, codes, sums, row_states in zip(
-        plan.slicings.encoders, slice_codes, totals.slices, totals.shared.slices, strict=True
+        plan.slicings.encoders, slice_codes, totals.slices, totals.row_states[1:], strict=True
     ):
         slice_indices = frozen(codes.astype(np.int64))
         if _is_constant(slice_indices, starts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -25,7 +25,7 @@ from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.slicing.encode import value_ranks
 
-__all__ = ["GroupValues", "SavedGroups"]
+__all__ = ["GroupValues", "SavedGroups", "group_table"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SavedGroups:
     def of_run(
         cls, plan: Plan, keys: Sequence[Keys], values: Sequence[GroupValues], schema: pa.Schema
     ) -> Self:
-        """Collect the groups of a run, sorted by key.
+        """Collect the groups of a run.
 
         Parameters
         ----------
@@ -64,15 +64,14 @@ class SavedGroups:
         names = plan.roles.group
         if not keys:
             empty = schema.empty_table()
-            key_columns = tuple(decode_array(empty.column(name).combine_chunks()) for name in names)
+            key_columns = (empty.column(name) for name in names)
             none = np.empty(0, np.int64)
             shape = (len(plan.roles.scores), len(plan.measures), 0)
-            return cls(names, key_columns, GroupValues(none, none, np.empty(shape)))
-        key_columns = tuple(
-            decode_array(pa.chunked_array([batch_keys[k] for batch_keys in keys]).combine_chunks())
-            for k in range(len(names))
-        )
-        return cls(names, key_columns, GroupValues.concat(values)).sort_by_key()
+            values = [GroupValues(none, none, np.empty(shape))]
+        else:
+            key_columns = (pa.chunked_array(columns) for columns in zip(*keys, strict=True))
+        decoded = tuple(decode_array(column.combine_chunks()) for column in key_columns)
+        return cls(names, decoded, GroupValues.concat(values))
 
     def sort_by_key(self) -> Self:
         """Sort the groups by key, and groups with equal keys by their numbers."""
@@ -195,6 +194,28 @@ class SavedGroups:
         keys = tuple(columns[name] for name in names)
         key_names = tuple(name.removeprefix("key ") for name in names)
         return cls(key_names, keys, GroupValues(rows, positives, values, weights))
+
+
+def group_table(
+    names: Sequence[str],
+    keys: Keys,
+    rows: np.ndarray,
+    positives: np.ndarray,
+    values: Iterable[tuple[str, np.ndarray]],
+) -> pa.Table:
+    """Build a table: keys, rows, positives, and values by title."""
+    columns: dict[str, pa.Array] = dict(zip(names, keys, strict=True))
+
+    def add(name: str, column: pa.Array) -> None:
+        while name in columns:
+            name += "_"
+        columns[name] = column
+
+    add("rows", arrow_column(rows))
+    add("positives", arrow_column(positives))
+    for title, numbers in values:
+        add(title, column_with_nulls(np.ascontiguousarray(numbers), np.isnan(numbers)))
+    return pa.table(columns)
 
 
 @dataclass(slots=True)

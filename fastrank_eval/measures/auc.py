@@ -15,6 +15,7 @@ from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, integer, nu
 from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledValue,
+    RowState,
     SteppedMeasure,
     undefined,
 )
@@ -253,7 +254,7 @@ class PooledAUC(OrderedMeasure):
             return "clustered scores", float(self.rel)
         return super().state_key()
 
-    def new_state(self, weighted: bool, threads: int) -> Any:
+    def new_state(self, weighted: bool, threads: int) -> RowState:
         if self.bins is not None:
             return BinnedScores(self.bins, weighted)
         if self.se == "clustered":

@@ -17,6 +17,7 @@ from fastrank_eval.measures.pooled import (
     OrderedMeasure,
     PooledMeasure,
     PooledValue,
+    RowState,
     positive_mask,
     undefined,
 )
@@ -125,7 +126,7 @@ class _CalibrationError(OrderedMeasure):
             return super().state_key()
         return "bins", self.bins, float(self.rel), float(self.sampling_rate)
 
-    def new_state(self, weighted: bool, threads: int) -> Any:
+    def new_state(self, weighted: bool, threads: int) -> RowState:
         return super().new_state(weighted, threads) if self.by == "count" else KeyedSums(3)
 
     def add_rows(self, state: Any, scored: Scored) -> None:

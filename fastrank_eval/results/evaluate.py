@@ -11,8 +11,7 @@ from fastrank_eval._lib.progress import Progress
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.result import Result, result_of
-from fastrank_eval.results.run_state import state_of_run
-from fastrank_eval.results.state import State
+from fastrank_eval.results.state import State, state_of_run
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -26,7 +26,7 @@ from fastrank_eval.stats.score_table import distinct_codes, scores_of, sortable_
 from fastrank_eval.stats.scores import PooledScores
 from fastrank_eval.stats.weighted_scores import WeightedScores
 
-__all__ = ["rows_from_arrays", "rows_to_arrays"]
+__all__ = ["ClusteredScores", "variance_of_difference"]
 
 
 _SQUARES_OF_POSITIVES, _SQUARES_OF_OTHERS, _PRODUCTS, _FOURTH = range(4)
@@ -104,33 +104,58 @@ class ClusteredScores:
 
     @staticmethod
     def models_to_arrays(states: Mapping[str, ClusteredScores]) -> dict[str, Arrays]:
-        """Write the rows of several models, with their groups matched.
+        """Write the rows of each group of several models of the same rows.
 
         Parameters
         ----------
         states : mapping of str to ClusteredScores
-            By model, with the same groups.
+            By model. Chunks with the same token have the same groups in the same order.
 
         Returns
         -------
         dict of dict of ndarray
-            As `rows_to_arrays`.
+            ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
+            `ScoreTable.to_arrays`), or ``distinct`` codes and ``which``, the index of each row's
+            code among them, all as differences (see `array_codes`); ``weights`` with shuffled
+            bytes; ``positive``: 0 or 1. Rows of a group ascend. The groups of a single model ascend
+            by size, then by their rows. The matched groups of several models ascend by their rows
+            in each model, models in the order of their names, and ``matched`` is present. A group
+            without rows in one model has the size 0 there. Groups without rows in all models are
+            left out.
         """
-        weighted = any(isinstance(state.scores, WeightedScores) for state in states.values())
-        return rows_to_arrays(
-            {model: state._chunks for model, state in states.items()}, weighted=weighted
-        )
+        models = sorted(states)
+        chunks = [states[model]._chunks for model in models]
+        matched = _match_chunks(chunks) if len(models) > 1 else None
+        if matched is None:
+            rows_of_models = [_sort_for_file([each])[0] for each in chunks]
+        else:
+            rows_of_models = _sort_for_file(matched)
+        mark = {} if matched is None else {_IS_MATCHED: np.array(1, np.uint8)}
+        saved: dict[str, Arrays] = {}
+        for model, rows in zip(models, rows_of_models, strict=True):
+            weighted = isinstance(states[model].scores, WeightedScores)
+            saved[model] = {"weighted": np.array(weighted, np.uint8)}
+            if rows is not None:
+                saved[model] |= {**mark, **_to_arrays(rows)}
+        return saved
 
     @classmethod
     def models_from_arrays(cls, arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Self]:
-        """Read the states that `models_to_arrays` or `to_arrays` wrote."""
-        states = {}
-        for model, chunks in rows_from_arrays(arrays).items():
-            states[model] = state = cls(bool(arrays[model]["weighted"]))
-            for rows in chunks:
-                score = scores_of(rows.codes)
-                state.scores.add(score, rows.positive, rows.weight)  # type: ignore[arg-type]
-            state._chunks = chunks
+        """Read the states that `models_to_arrays` or `to_arrays` wrote.
+
+        All models have the same tokens if their groups were matched. Otherwise there are no tokens.
+        """
+        rows = {model: _from_arrays(each) for model, each in arrays.items() if "sizes" in each}
+        tokens: list[object] | None = None
+        if rows and all(_IS_MATCHED in each for each in arrays.values()):
+            tokens, sizes = [], np.max([one.sizes for one in rows.values()], axis=0)
+        states = {model: cls(bool(each["weighted"])) for model, each in arrays.items()}
+        for model, one in rows.items():
+            edges = _chunk_edges(one.sizes if tokens is None else sizes)
+            states[model]._chunks = _split_chunks(one, edges, tokens)
+            for chunk in states[model]._chunks:
+                score = scores_of(chunk.codes)
+                states[model].scores.add(score, chunk.positive, chunk.weight)  # type: ignore[arg-type]
         return states
 
     def variance(self, area: float, map_jobs: JobMap = map) -> tuple[float, int, float]:
@@ -269,63 +294,6 @@ class _Rows(NamedTuple):
 
     columns: list[np.ndarray]
     sizes: np.ndarray
-
-
-def rows_to_arrays(
-    chunks: Mapping[str, Sequence[ScoredRows]], *, weighted: bool
-) -> dict[str, Arrays]:
-    """Write the rows of each group, by model.
-
-    Parameters
-    ----------
-    chunks : mapping of str to sequence of ScoredRows
-        The chunks of each model. Chunks with the same token have the same groups in the same
-        order.
-    weighted : bool
-        Whether rows have weights.
-
-    Returns
-    -------
-    dict of dict of ndarray
-        ``weighted``; ``sizes``: rows of each group; ``codes`` of the scores (see
-        `ScoreTable.to_arrays`), or ``distinct`` codes and ``which``, the index of each row's code
-        among them, all as differences (see `array_codes`); ``weights`` with shuffled bytes;
-        ``positive``: 0 or 1. Rows of a group ascend. The groups of a single model ascend by size,
-        then by their rows. The matched groups of several models ascend by their rows in each
-        model, models in the order of their names, and ``matched`` is present. A group without rows
-        in one model has the size 0 there. Groups without rows in all models are left out.
-    """
-    models = sorted(chunks)
-    matched = _match_chunks([chunks[model] for model in models]) if len(models) > 1 else None
-    if matched is None:
-        rows_of_models = [_sort_for_file([chunks[model]])[0] for model in models]
-    else:
-        rows_of_models = _sort_for_file(matched)
-    mark = {} if matched is None else {_IS_MATCHED: np.array(1, np.uint8)}
-    saved = {}
-    for model, rows in zip(models, rows_of_models, strict=True):
-        saved[model] = {"weighted": np.array(weighted, np.uint8)}
-        if rows is not None:
-            saved[model] |= {**mark, **_to_arrays(rows)}
-    return saved
-
-
-def rows_from_arrays(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, list[ScoredRows]]:
-    """Read the chunks that `rows_to_arrays` wrote, by model.
-
-    All models have the same tokens if their groups were matched. Otherwise there are no tokens.
-    """
-    rows = {model: _from_arrays(each) for model, each in arrays.items() if "sizes" in each}
-    chunks: dict[str, list[ScoredRows]] = {model: [] for model in arrays}
-    if rows and len(rows) == len(arrays) and all(_IS_MATCHED in each for each in arrays.values()):
-        sizes = np.max([one.sizes for one in rows.values()], axis=0)
-        tokens: list[object] = []
-        for model, one in rows.items():
-            chunks[model] = _split_chunks(one, _chunk_edges(sizes), tokens)
-    else:
-        for model, one in rows.items():
-            chunks[model] = _split_chunks(one, _chunk_edges(one.sizes), None)
-    return chunks
 
 
 def _match_chunks(models: Sequence[Sequence[ScoredRows]]) -> list[list[ScoredRows]] | None:

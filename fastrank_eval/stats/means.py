@@ -8,7 +8,7 @@ is never below zero, and it is zero if all values are equal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -29,7 +29,70 @@ _WEIGHTED = (
 _USED, _ROWS, _POSITIVES = range(3)
 
 
-class MeanState:
+class MeasureSums:
+    """Counts of groups and exact sums over them, by measure and slice.
+
+    Parameters
+    ----------
+    measures : int
+        Number of measures.
+    """
+
+    #: The terms of the sums, and how many counts a slice has.
+    terms: ClassVar[tuple[tuple[int, ...], ...]]
+    width: ClassVar[int]
+
+    def __init__(self, measures: int) -> None:
+        self._sums = [ExactSums(self.terms) for _ in range(measures)]
+        self._counts = [SliceCounts(self.width) for _ in range(measures)]
+
+    def merge(self, other: Self) -> None:
+        """Add another state; the order of merging does not matter."""
+        for sums, more in zip(self._sums, other._sums, strict=True):
+            if more.terms == sums.terms:
+                sums.merge(more)
+        for counts, more_counts in zip(self._counts, other._counts, strict=True):
+            counts.merge(more_counts)
+
+    def take(self, slices: np.ndarray) -> Self:
+        """Take the sums of some slices, in this order; zeros for -1."""
+        selection = type(self)(0)
+        selection._sums = [sums.take(slices) for sums in self._sums]
+        selection._counts = [counts.take(slices) for counts in self._counts]
+        return selection
+
+    def of_measures(self, measures: Sequence[int]) -> Self:
+        """Return the sums of some measures; they share memory with these."""
+        subset = type(self)(0)
+        subset._sums = [self._sums[m] for m in measures]
+        subset._counts = [self._counts[m] for m in measures]
+        return subset
+
+    def to_arrays(self) -> Arrays:
+        """Write the sums and the counters of every slice; see `take`."""
+        counts = np.stack([counts.table for counts in self._counts])
+        arrays: Arrays = {"counts": counts}
+        for m, sums in enumerate(self._sums):
+            arrays |= sums.to_arrays(f"{m}.sums", counts.shape[1])
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Read the state that `to_arrays` wrote."""
+        state = cls(len(arrays["counts"]))
+        state._read(arrays)
+        return state
+
+    def _read(self, arrays: Mapping[str, np.ndarray]) -> None:
+        slices = arrays["counts"].shape[1]
+        self._sums = [
+            ExactSums.from_arrays(sums.terms, arrays, f"{m}.sums", slices)
+            for m, sums in enumerate(self._sums)
+        ]
+        self._counts = [SliceCounts.of(table.copy()) for table in arrays["counts"]]
+
+
+class MeanState(MeasureSums):
     """Sums of one model's measures over groups, and their coverage, by slice.
 
     Parameters
@@ -38,11 +101,14 @@ class MeanState:
         Number of measures.
     """
 
+    # Until a group with a weight is added.
+    terms = _UNWEIGHTED
+    width = 3
+
     def __init__(self, measures: int) -> None:
-        # Without weights until a group with a weight is added.
-        self._sums = [ExactSums(_UNWEIGHTED) for _ in range(measures)]
-        self._counts = [SliceCounts(3) for _ in range(measures)]
-        self._dropped: list[dict[str, SliceCounts]] = [{} for _ in range(measures)]
+        super().__init__(measures)
+        # By reason the dropped groups of each measure.
+        self._dropped: dict[str, SliceCounts] = {}
 
     def add(
         self,
@@ -105,84 +171,60 @@ class MeanState:
     def drop(self, m: int, reason: str, groups: np.ndarray | int) -> None:
         """Count groups of each slice that measure `m` does not use."""
         if np.any(groups):
-            self._dropped[m].setdefault(reason, SliceCounts(1)).add(0, groups)
+            self._dropped_for(reason).add(m, groups)
 
-    def merge(self, other: MeanState) -> None:
+    def _dropped_for(self, reason: str) -> SliceCounts:
+        return self._dropped.setdefault(reason, SliceCounts(len(self._sums)))
+
+    def merge(self, other: Self) -> None:
         """Add another state; the order of merging does not matter."""
         for m, more in enumerate(other._sums):
             if more.terms == _WEIGHTED:
                 self._ensure_weights(m)
-            if more.terms == self._sums[m].terms:
-                self._sums[m].merge(more)
-        for counts, more_counts in zip(self._counts, other._counts, strict=True):
-            counts.merge(more_counts)
-        for m, dropped in enumerate(other._dropped):
-            for reason, groups in dropped.items():
-                self._dropped[m].setdefault(reason, SliceCounts(1)).merge(groups)
+        super().merge(other)
+        for reason, groups in other._dropped.items():
+            self._dropped_for(reason).merge(groups)
 
-    def take(self, slices: np.ndarray) -> MeanState:
+    def take(self, slices: np.ndarray) -> Self:
         """Take the sums of some slices, in this order; zeros for -1."""
-        selection = MeanState(0)
-        selection._sums = [sums.take(slices) for sums in self._sums]
-        selection._counts = [counts.take(slices) for counts in self._counts]
-        selection._dropped = [
-            {reason: groups.take(slices) for reason, groups in dropped.items()}
-            for dropped in self._dropped
-        ]
+        selection = super().take(slices)
+        selection._dropped = {reason: of.take(slices) for reason, of in self._dropped.items()}
         return selection
 
-    def of_measures(self, measures: Sequence[int]) -> MeanState:
+    def of_measures(self, measures: Sequence[int]) -> Self:
         """Return the sums of some measures; they share memory with these."""
-        subset = MeanState(0)
-        subset._sums = [self._sums[m] for m in measures]
-        subset._counts = [self._counts[m] for m in measures]
-        subset._dropped = [self._dropped[m] for m in measures]
+        subset = super().of_measures(measures)
+        subset._dropped = {
+            reason: SliceCounts.of(groups.table[:, measures])
+            for reason, groups in self._dropped.items()
+        }
         return subset
 
     def to_arrays(self) -> Arrays:
-        """Write the sums, the counters, and the dropped groups by reason.
-
-        All allocated slices are written. Use `take` to choose slices.
-        """
-        counts = np.stack([counts.table for counts in self._counts])
-        arrays: Arrays = {"counts": counts}
-        weighted = [sums.terms == _WEIGHTED for sums in self._sums]
-        arrays["weighted"] = np.array(weighted, np.uint8)
-        for m, sums in enumerate(self._sums):
-            arrays |= sums.to_arrays(f"{m}.sums", counts.shape[1])
-        reasons = {
-            reason
-            for dropped in self._dropped
-            for reason, groups in dropped.items()
-            if groups.table.any()
+        """Write the sums, the counters, and the dropped groups by reason."""
+        arrays = super().to_arrays()
+        counts = arrays.pop("counts")
+        slices = np.arange(counts.shape[1])
+        dropped = {reason: groups.take(slices).table for reason, groups in self._dropped.items()}
+        reasons = sorted(reason for reason, groups in dropped.items() if groups.any())
+        by_reason = np.zeros((*counts.shape[:2], len(reasons)), np.int64)
+        for r, reason in enumerate(reasons):
+            by_reason[:, :, r] = dropped[reason].T
+        return {
+            "counts": counts,
+            "weighted": np.array([sums.terms == _WEIGHTED for sums in self._sums], np.uint8),
+            **arrays,
+            "reasons": np.frombuffer("\n".join(reasons).encode(), np.uint8),
+            "dropped": by_reason,
         }
-        arrays["reasons"] = np.frombuffer("\n".join(sorted(reasons)).encode(), np.uint8)
-        arrays["dropped"] = np.zeros((*counts.shape[:2], len(reasons)), np.int64)
-        all_slices = np.arange(counts.shape[1])
-        for r, reason in enumerate(sorted(reasons)):
-            for m, dropped in enumerate(self._dropped):
-                if reason in dropped:
-                    arrays["dropped"][m, :, r] = dropped[reason].take(all_slices).table[:, 0]
-        return arrays
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """Read the state that `to_arrays` wrote."""
-        counts = arrays["counts"]
-        measures, slices = counts.shape[:2]
-        state = cls(measures)
-        state._sums = [
-            ExactSums.from_arrays(
-                _WEIGHTED if weighted else _UNWEIGHTED, arrays, f"{m}.sums", slices
-            )
-            for m, weighted in enumerate(arrays["weighted"].tolist())
-        ]
-        state._counts = [SliceCounts.of(table.copy()) for table in counts]
+    def _read(self, arrays: Mapping[str, np.ndarray]) -> None:
+        for m in np.flatnonzero(arrays["weighted"]).tolist():
+            self._ensure_weights(m)
+        super()._read(arrays)
         reasons = arrays["reasons"].tobytes().decode().split("\n")
-        for m, dropped in enumerate(arrays["dropped"]):
-            for reason, groups in zip(reasons, dropped.T, strict=False):
-                state.drop(m, reason, groups)
-        return state
+        for reason, groups in zip(reasons, arrays["dropped"].T, strict=False):
+            self._dropped[reason] = SliceCounts.of(groups.copy())
 
     def mean(self, m: int, weighted: bool, row: int = 0) -> float:
         """Return the weighted mean, rounded once; NaN without a group."""
@@ -236,7 +278,7 @@ class MeanState:
 
     def dropped(self, m: int, row: int = 0) -> dict[str, int]:
         """Return the number of dropped groups by reason, in alphabetical order."""
-        dropped = {reason: counts.at(row, 0) for reason, counts in self._dropped[m].items()}
+        dropped = {reason: groups.at(row, m) for reason, groups in self._dropped.items()}
         return {reason: groups for reason, groups in sorted(dropped.items()) if groups}
 
 

@@ -7,22 +7,19 @@ model's terms and the other's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.stats.exact import NO_SLICES, UNIT, ExactSums, quotient
+from fastrank_eval.stats.exact import NO_SLICES, UNIT, quotient
 from fastrank_eval.stats.intervals import (
     Moments,
     Support,
     carriers,
     root_of_quotient,
 )
-from fastrank_eval.stats.row_sums import SliceCounts
+from fastrank_eval.stats.means import MeasureSums
 
 #: Two values count as equal if they differ by at most this share of the larger one. A value that is
 #: summed in two orders differs in its last bits, which is neither a win nor a loss.
@@ -89,7 +86,7 @@ class CrossMoments:
     weights: int
 
 
-class PairedState:
+class PairedState(MeasureSums):
     """Sums over groups of a base model and another model, by slice.
 
     Parameters
@@ -98,9 +95,8 @@ class PairedState:
         Number of measures.
     """
 
-    def __init__(self, measures: int) -> None:
-        self._sums = [ExactSums(_TERMS) for _ in range(measures)]
-        self._counts = [SliceCounts(5) for _ in range(measures)]
+    terms = _TERMS
+    width = 5
 
     def add(
         self,
@@ -139,47 +135,6 @@ class PairedState:
         self._counts[m].add(_TIES, groups)
         # Adds a weight of 1 for each group without an array of that length.
         self._sums[m].add_integers(3, np.atleast_1d(np.asarray(groups, np.int64)))
-
-    def merge(self, other: PairedState) -> None:
-        """Add another state; the order of merging does not matter."""
-        for sums, more in zip(self._sums, other._sums, strict=True):
-            sums.merge(more)
-        for counts, more_counts in zip(self._counts, other._counts, strict=True):
-            counts.merge(more_counts)
-
-    def take(self, slices: np.ndarray) -> PairedState:
-        """Take the sums of some slices, in this order; zeros for -1."""
-        selection = PairedState(0)
-        selection._sums = [sums.take(slices) for sums in self._sums]
-        selection._counts = [counts.take(slices) for counts in self._counts]
-        return selection
-
-    def of_measures(self, measures: Sequence[int]) -> PairedState:
-        """Return the sums of some measures; they share memory with these."""
-        subset = PairedState(0)
-        subset._sums = [self._sums[m] for m in measures]
-        subset._counts = [self._counts[m] for m in measures]
-        return subset
-
-    def to_arrays(self) -> Arrays:
-        """Write the sums and the counters of every slice."""
-        counts = np.stack([counts.table for counts in self._counts])
-        arrays: Arrays = {"counts": counts}
-        for m, sums in enumerate(self._sums):
-            arrays |= sums.to_arrays(f"{m}.sums", counts.shape[1])
-        return arrays
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """Read the state that `to_arrays` wrote."""
-        counts = arrays["counts"]
-        measures, slices = counts.shape[:2]
-        state = cls(measures)
-        state._sums = [
-            ExactSums.from_arrays(_TERMS, arrays, f"{m}.sums", slices) for m in range(measures)
-        ]
-        state._counts = [SliceCounts.of(table.copy()) for table in counts]
-        return state
 
     def cross(self, m: int, row: int = 0) -> CrossMoments:
         """Return the sums of products that the error of the difference needs."""

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fastrank_eval as fe
-from fastrank_eval.engine.state_file import ALL, read_state_bytes, state_bytes
+from fastrank_eval.engine.state_arrays import ALL
+from fastrank_eval.engine.state_file import read_state_bytes, state_bytes
 from tests.forged_states import foreign, forged
 
 LOG = {

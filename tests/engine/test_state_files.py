@@ -19,7 +19,8 @@ import fastrank_eval as fe
 from fastrank_eval._lib.array_codes import integers_to_limbs, limbs_to_integers
 from fastrank_eval._lib.errors import OutputError, SourceError
 from fastrank_eval.engine import state_file
-from fastrank_eval.engine.state_file import ALL, is_state, read_state, write_state
+from fastrank_eval.engine.state_arrays import ALL
+from fastrank_eval.engine.state_file import is_state, read_state, state_bytes
 from tests.golden_state import GOLDEN, VALUES, golden_result
 
 LOG = {
@@ -156,16 +157,14 @@ def test_whole_file_without_a_state__is_refused(
 ) -> None:
     header, states = dict(state._header), dict(state._states)
     change(header, states)
-    (tmp_path / "odd").touch()
-    write_state(tmp_path / "odd", header, states)
+    (tmp_path / "odd").write_bytes(state_bytes(header, states))
     with pytest.raises(SourceError, match=rf"no state that this version can read: .*{told}"):
         fe.load_state(tmp_path / "odd")
 
 
 def test_unknown_type_of_an_array__is_refused(state: fe.State, tmp_path: Path) -> None:
     states = {**state._states, (ALL, "pctr", "more"): {"part": np.zeros(2, np.float16)}}
-    (tmp_path / "odd").touch()
-    write_state(tmp_path / "odd", state._header, states)
+    (tmp_path / "odd").write_bytes(state_bytes(state._header, states))
     with pytest.raises(SourceError, match="unknown type 'float16' of more part"):
         fe.load_state(tmp_path / "odd")
 
@@ -303,6 +302,6 @@ def test_whole_numbers_of_any_size__come_back(numbers: list[int]) -> None:
 def test_state__with_many_edges__is_known_as_one(tmp_path: Path) -> None:
     edges = [f"{number:>99}" for number in range(100_000)]
     file = tmp_path / "day.state"
-    write_state(file, {"slicings": {"@score": {"score": edges}}}, {})
+    file.write_bytes(state_bytes({"slicings": {"@score": {"score": edges}}}, {}))
     assert is_state(file)
     assert read_state(file)[0]["slicings"] == {"@score": {"score": edges}}

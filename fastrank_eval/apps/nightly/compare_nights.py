@@ -19,11 +19,10 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightValue,
-    SliceOfRun,
-    slices_of_run,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
+from fastrank_eval.engine.totals import SliceTotals
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.measures.pooled import PooledMeasure
@@ -122,20 +121,18 @@ def from_baseline(
         return []
     base, differences = plan.roles.scores[plan.baseline], []
     values_by_key = {(v.score, v.by, v.slice, v.measure): v.value for v in values}
-    for slice_of_run in slices_of_run(evaluation):
+    for part in evaluation.totals.each_slice():
         for model in plan.rivals:
             score = plan.roles.scores[model]
             for m, measure in enumerate(plan.measures):
-                key = slice_of_run.by, slice_of_run.slice, str(measure)
+                key = part.by or "", part.label, str(measure)
                 if (score, *key) not in values_by_key:
                     continue
                 base_value, value = values_by_key[base, *key], values_by_key[score, *key]
                 delta = value - base_value
                 # An undefined value has no slopes for the standard error.
                 undefined = math.isnan(delta)
-                evidence = (
-                    Evidence() if undefined else _evidence(evaluation, slice_of_run, model, m)
-                )
+                evidence = Evidence() if undefined else _evidence(evaluation, part, model, m)
                 se, groups, degrees = evidence.se, evidence.support.groups, evidence.support.degrees
                 test = clustered_t(delta, se, groups, degrees)
                 half_width = t_quantile(confidence, degrees) * se if groups > 1 else math.nan
@@ -179,24 +176,24 @@ def from_earlier(
     return _with_verdicts(differences, confidence)
 
 
-def _evidence(evaluation: Evaluation, slice_of_run: SliceOfRun, model: int, m: int) -> Evidence:
+def _evidence(evaluation: Evaluation, part: SliceTotals, model: int, m: int) -> Evidence:
     """Return the standard error of a difference from the baseline."""
-    plan, sums = evaluation.plan, slice_of_run.sums
+    plan, sums = evaluation.plan, part.sums
     measure, baseline = plan.measures[m], plan.baseline
     if baseline is None:
         return Evidence()
     if isinstance(measure, PooledMeasure):
-        by_rows = sums.carriers(slice_of_run.slice_index)
+        by_rows = sums.carriers(part.slice_index)
         return pooled_evidence(
-            slice_of_run.row_states,
+            part.row_states,
             model,
             measure,
             plan.threads,
-            sums.rows(slice_of_run.slice_index),
+            sums.rows(part.slice_index),
             by_rows,
         )
     means = sums.means[baseline], sums.means[model]
-    return group_evidence(measure, m, *means, sums.pairs[model], slice_of_run.slice_index)
+    return group_evidence(measure, m, *means, sums.pairs[model], part.slice_index)
 
 
 def _with_test(

@@ -16,7 +16,6 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightValue,
-    slices_of_run,
 )
 from fastrank_eval.apps.nightly.quality import distinct_scores
 from fastrank_eval.engine.run import Evaluation
@@ -105,11 +104,11 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[FewScores, ..
     counted, minimum = scores_to_count(limit), _MIN_SCORES if limit is None else limit
     if counted < 2:
         return ()
-    key, few = distinct_scores(counted).state_key(), []
+    measure, few = distinct_scores(counted), []
     scores, failed_models = evaluation.plan.roles.scores, dict[str, bool]()
-    for slice_of_run in slices_of_run(evaluation):
+    for part in evaluation.totals.each_slice():
         for model, score in enumerate(scores):
-            state = slice_of_run.row_states.models[model][key]
+            state = measure.state_in(part.row_states.models[model])
             number = len(state.scores)
             fails = state.rows >= 2 and number < min(minimum, state.rows)
             if not fails and (number >= min(counted, state.rows) or state.rows < _MIN_ROWS):
@@ -117,13 +116,11 @@ def few_scores(evaluation: Evaluation, limit: int | None) -> tuple[FewScores, ..
             # A model with too few scores on all rows is named once.
             if fails <= failed_models.get(score, -1):
                 continue
-            if not slice_of_run.by:
+            if part.by is None:
                 failed_models[score] = fails
             values = tuple(state.scores.tolist())
             limit_here = minimum if fails else counted
-            few.append(
-                FewScores(score, slice_of_run.by, slice_of_run.slice, values, limit_here, fails)
-            )
+            few.append(FewScores(score, part.by or "", part.label, values, limit_here, fails))
     return tuple(few)
 
 

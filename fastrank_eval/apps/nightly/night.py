@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastrank_eval.analysis.compare import with_clustered_errors
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import measure as measure_of
@@ -31,52 +30,11 @@ __all__ = [
     "NightValue",
     "QualityLimits",
     "SavedStates",
-    "SliceOfRun",
     "display_name",
     "display_names",
-    "slices_of_run",
     "values_of",
     "with_standard_errors",
 ]
-
-
-@dataclass(frozen=True)
-class SliceOfRun:
-    """A slice of a run with its sums.
-
-    Parameters
-    ----------
-    by : str
-        The slicing as requested; ``""`` for all rows.
-    slice : str
-        The label of the slice; ``"all"`` for all rows.
-    sums : Sums
-    slice_index : int
-        Index of the slice in the sums.
-    row_states : RowStates
-        States of measures of all rows.
-    """
-
-    by: str
-    slice: str
-    sums: Sums
-    slice_index: int
-    row_states: RowStates
-
-
-def slices_of_run(evaluation: Evaluation) -> Iterator[SliceOfRun]:
-    """Yield all rows, then each slice of at least `min_groups` groups."""
-    plan, totals = evaluation.plan, evaluation.totals
-    yield SliceOfRun("", "all", totals.overall, 0, totals.shared.overall)
-    for slicing, sums, shared in zip(
-        plan.slice_encoders, totals.slices, totals.shared.slices, strict=True
-    ):
-        encoded = slicing.slices()
-        for slice_index, label in zip(encoded.codes.tolist(), encoded.labels, strict=True):
-            if sums.groups(slice_index) >= plan.min_groups:
-                yield SliceOfRun(
-                    str(slicing.spec), label, sums, slice_index, shared.of(slice_index)
-                )
 
 
 def values_of(evaluation: Evaluation, hidden: frozenset[str]) -> list[NightValue]:
@@ -88,16 +46,13 @@ def values_of(evaluation: Evaluation, hidden: frozenset[str]) -> list[NightValue
     hidden : frozenset of str
         Measures to leave out.
     """
-    records = iter(evaluation.summary)
-    count = len(evaluation.plan.roles.scores) * len(evaluation.plan.measures)
     return [
         NightValue(
-            v.score, part.by, v.slice, v.measure, v.value, v.se, v.ci_low, v.ci_high,
+            v.score, v.by or "", v.slice, v.measure, v.value, v.se, v.ci_low, v.ci_high,
             v.effective_groups, v.groups, v.groups_used, v.rows_share, v.positives_share,
             dict(v.dropped), v.caution,
         )
-        for part in slices_of_run(evaluation)
-        for v in (next(records) for _ in range(count))
+        for v in evaluation.summary
         if v.measure not in hidden
     ]  # fmt: skip
 

@@ -170,7 +170,7 @@ class _DistinctScores(_UnregisteredPooledMeasure):
     def state_key(self) -> Hashable:
         return "distinct scores", self.limit
 
-    def new_state(self, weighted: bool, threads: int) -> FirstScores:
+    def new_state(self, weighted: bool, threads: int) -> Any:  # not saved
         return FirstScores(self.limit)
 
     def add_rows(self, state: FirstScores, scored: Scored) -> None:

@@ -53,16 +53,13 @@ from fastrank_eval.apps.nightly.quality import (
     judge_quality,
     quality_of,
 )
-from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.engine.totals import SharedStates, Totals
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.measures.pooled import ClusteredMeasure
-from fastrank_eval.results.run_state import state_of_run
-from fastrank_eval.results.state import State
+from fastrank_eval.results.state import State, state_of_run
 from fastrank_eval.stats.score_table import ScoreTable
 
 __all__ = [
@@ -121,26 +118,14 @@ def _kind_of(measure: Measure) -> str:
 def _state(
     evaluation: Evaluation, source: object, measures: list[Measure], keep_slices: bool
 ) -> State:
-    indices = [evaluation.plan.measures.index(m) for m in measures]
     plan = replace(evaluation.plan, measures=tuple(measures))
     if not keep_slices:
         plan = replace(plan, slicings=None)
-    totals = Totals(
-        plan, evaluation.totals.shared if keep_slices else _without_slices(evaluation, plan)
-    )
-    totals.overall = evaluation.totals.overall.of_measures(plan, indices)
-    if keep_slices:
-        totals.slices = [sums.of_measures(plan, indices) for sums in evaluation.totals.slices]
+    totals = evaluation.totals.select(plan)
     texts = set(map(str, measures))
     requested = {name: text for name, text in evaluation.requested.items() if text in texts}
     state = state_of_run(replace(evaluation, plan=plan, totals=totals, requested=requested), source)
     return state if keep_slices else state.without_slices()
-
-
-def _without_slices(evaluation: Evaluation, plan: Plan) -> SharedStates:
-    row_states = SharedStates(plan)
-    row_states.overall = evaluation.totals.shared.overall
-    return row_states
 
 
 _POINTS, _BINS, _DIGITS = 100, 20, 6
@@ -187,10 +172,9 @@ def curves_of(evaluation: Evaluation) -> dict[str, tuple[CurveLine, ...]]:
 
 
 def _tables(evaluation: Evaluation, auc: PooledAUC) -> Iterator[tuple[str, ScoreTable]]:
-    for score, row_states in zip(
-        evaluation.plan.roles.scores, evaluation.totals.row_states, strict=True
-    ):
-        state = row_states[auc.state_key()]
+    models = evaluation.totals.overall_states.models
+    for score, states in zip(evaluation.plan.roles.scores, models, strict=True):
+        state = auc.state_in(states)
         scores = state.scores if auc.se == "clustered" else state
         yield score, scores.table(partial(map_jobs, evaluation.plan.threads))
 
