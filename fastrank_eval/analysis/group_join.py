@@ -12,8 +12,9 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, decode_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.engine.group_values import GroupValues, SavedGroups, group_table
+from fastrank_eval.engine.group_values import GroupValues, group_table
 from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.io.keys import KeyEncoder
 from fastrank_eval.measures import Measure, measure

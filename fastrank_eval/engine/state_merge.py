@@ -13,7 +13,6 @@ from fastrank_eval._lib import __version__
 from fastrank_eval._lib.arguments import processors
 from fastrank_eval._lib.errors import MergeError
 from fastrank_eval.engine.conventions import undefined_policies
-from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import Meta
 from fastrank_eval.engine.run import Evaluation
@@ -23,6 +22,7 @@ from fastrank_eval.engine.state_arrays import (
     VALUES,
     Rows,
     SavedField,
+    SavedGroups,
     SavedSliceEncoder,
     SavedSlices,
     StateArrays,

@@ -12,9 +12,10 @@ import pyarrow as pa
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
-from fastrank_eval.engine.group_values import GroupValues, SavedGroups, group_table
+from fastrank_eval.engine.group_values import GroupValues, group_table
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import MeasureValue
+from fastrank_eval.engine.state_arrays import SavedGroups
 from fastrank_eval.engine.totals import Sums, Totals
 from fastrank_eval.groups.boundaries import Keys
 from fastrank_eval.measures import Measure

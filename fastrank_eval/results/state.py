@@ -14,10 +14,9 @@ from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_opt
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval._lib.signals import on_forced_exit
-from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.run import Evaluation
-from fastrank_eval.engine.state_arrays import ALL, VALUES, StateArrays, bin_edges
+from fastrank_eval.engine.state_arrays import ALL, VALUES, SavedGroups, StateArrays, bin_edges
 from fastrank_eval.engine.state_file import (
     Provenance,
     check_header,
