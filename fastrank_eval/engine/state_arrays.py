@@ -93,15 +93,17 @@ def read(
     ValueError
         With the name of the part.
     """
+    part = arrays.get((where, model, name))
+    try:
+        if part is not None:
+            return from_arrays(part)
+        reason = ""
+    except Exception as error:
+        reason = first_line(error)
     title = name + (f" of {model}" if model else "")
     if where != ALL:
         title += f" in {shown(where.label or where.by)}"
-    if (where, model, name) not in arrays:
-        raise ValueError(f"it lacks the sums {title}")
-    try:
-        return from_arrays(arrays[where, model, name])
-    except Exception as error:
-        raise ValueError(f"{title}: {first_line(error)}") from error
+    raise ValueError(f"{title}: {reason}" if reason else f"it lacks the sums {title}")
 
 
 class SavedField(CategoricalEncoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -178,16 +179,17 @@ class RowStates:
                     arrays[where, scores[model], name] = pairs[key].to_arrays()
         return arrays
 
-    @classmethod
-    def from_arrays(
-        cls, plan: Plan, arrays: StateArrays, where: Rows, numbers: Mapping[str, np.ndarray]
-    ) -> Self:
-        """Read the states of `to_arrays`; `numbers` has codes by number."""
-        states = cls(plan)
-        scores = plan.roles.scores
-        for key, measure in plan.row_states.items():
-            kind: type[RowState] = type(states.models[0][key])
-            name = state_name(key)
+    def load(
+        self, arrays: StateArrays, where: Rows, numbers: Mapping[str, np.ndarray]
+    ) -> RowStates:
+        """Read the states of other rows; `numbers` has codes by number."""
+        # A copy: to make states for each of a thousand slices takes longer than to read them.
+        states = copy(self)
+        states.models = [{} for _ in self.models]
+        states.pairs = {model: {} for model in self.pairs}
+        scores = self._plan.roles.scores
+        for key, measure in self._plan.row_states.items():
+            kind, name = type(self.models[0][key]), state_name(key)
             if kind is ClusteredScores:
                 parts = {score: read(arrays, where, score, name, dict) for score in scores}
                 for score, clustered in ClusteredScores.models_from_arrays(parts).items():
@@ -196,10 +198,10 @@ class RowStates:
             for score, of_model in zip(scores, states.models, strict=True):
                 state = read(arrays, where, score, name, kind.from_arrays)
                 of_model[key] = _renumber(state, measure, numbers)
-        for model, pairs in states.pairs.items():
+        for model, pairs in self.pairs.items():
             for key in pairs:
-                name = paired_state_name(key)
-                pairs[key] = read(arrays, where, scores[model], name, ClusterMoments.from_arrays)
+                place = where, scores[model], paired_state_name(key)
+                states.pairs[model][key] = read(arrays, *place, ClusterMoments.from_arrays)
         return states
 
 
@@ -415,9 +417,7 @@ class Sums:
 
 
 class SliceStates:
-    """The row states of each slice of a slicing, created on demand.
-
-    Threads share them.
+    """The row states of each slice of a slicing; threads share them.
 
     Parameters
     ----------
@@ -476,9 +476,9 @@ _ALL_ROWS = Slices(("",), np.zeros(1, np.int64), {})
 
 
 class Totals:
-    """The sums of a thread, and the row states of the run.
+    """The sums of a thread and the row states of a run.
 
-    Totals merge in any order. Their arrays are those of a saved state.
+    Totals merge in any order. Their arrays are a saved state.
 
     Parameters
     ----------
@@ -565,7 +565,7 @@ class Totals:
 
         The fields and slicings of the plan have all values and slices of the arrays, or more.
         """
-        totals, numbers = cls(plan), {}
+        totals, numbers, row_states = cls(plan), {}, RowStates(plan)
         for field in fields_of(plan):
             code_of = {value: code for code, value in enumerate(field.keys()[1])}
             values = read(arrays, *field_key(field.name), field_values)
@@ -580,7 +580,7 @@ class Totals:
             if plan.row_states:
                 for code in np.flatnonzero(indices >= 0).tolist():
                     where = Rows(by, slices.labels[code])
-                    states.add(code, RowStates.from_arrays(plan, arrays, where, numbers))
+                    states.add(code, row_states.load(arrays, where, numbers))
         return totals
 
     def _slicings(self) -> Iterator[tuple[str, Slices, Sums, SliceStates]]:
