@@ -210,7 +210,8 @@ def _renumber(
 ) -> RowState:
     """Return sums by values of a field under other numbers of the values."""
     for name in measure.columns_named():
-        if isinstance(state, KeyedSums):
+        # Most files have the numbers already; new ones take as long as reading.
+        if isinstance(state, KeyedSums) and (np.diff(numbers[name], prepend=-1) != 1).any():
             return state.with_keys(numbers[name])
     return state
 
