@@ -48,7 +48,7 @@ from fastrank_eval.analysis.group_join import (
 )
 from fastrank_eval.engine.conventions import requested_names
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
-from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
 from fastrank_eval.engine.totals import RowStates, Sums
 from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
@@ -163,7 +163,7 @@ def compare(
     """
     started = perf_counter()
     names = {"group", "label", "score", "measures", "baseline", *options}
-    check_options("compare", names, run)
+    check_options("compare", names, run, without=OF_RESULT)
     column_name("baseline", baseline)
     choices = choices_of(test, correction, confidence, replicates, seed, threads)
     requested = requested_measures(measures)

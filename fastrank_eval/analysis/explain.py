@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.engine.conventions import (
-    DEFAULTS,
-    Profile,
-    profile_of,
-    undefined_policies,
-    undefined_text,
-    with_options,
-)
+from fastrank_eval.engine.conventions import DEFAULTS, Profile, profile_of, with_options
+from fastrank_eval.engine.plan import undefined_policies, undefined_text
 from fastrank_eval.io import open_source
 from fastrank_eval.measures import Measure, parse_measures, registry
 from fastrank_eval.results.evaluate import evaluate
@@ -134,7 +128,7 @@ def explain(
     source: object,
     *,
     profile: str,
-    group: str | Sequence[str],
+    group: str | Sequence[str] | None = None,
     label: str,
     score: str | Sequence[str],
     measures: str | Measure | Sequence[str | Measure],

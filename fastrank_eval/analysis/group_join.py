@@ -12,9 +12,9 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
-from fastrank_eval.engine.group_values import GroupValues, SavedGroups
-from fastrank_eval.engine.plan import Plan
-from fastrank_eval.groups.boundaries import Keys
+from fastrank_eval.engine.group_values import SavedGroups
+from fastrank_eval.engine.plan import GroupValues, Plan
+from fastrank_eval.groups.chunk import Keys
 from fastrank_eval.io.keys import KeyEncoder
 from fastrank_eval.measures import Measure, measure
 

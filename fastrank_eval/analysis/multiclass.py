@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -16,6 +18,7 @@ from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.progress import Progress, reporting_to
+from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.analysis.multiclass_rows import ClassRoles
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,
@@ -25,10 +28,10 @@ from fastrank_eval.analysis.multiclass_totals import (
     ClassValues,
     over_pairs,
 )
-from fastrank_eval.engine.conventions import undefined_policies, undefined_text
+from fastrank_eval.engine.plan import batch_rows_of, undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
-from fastrank_eval.engine.ungrouped import each_work_batch
-from fastrank_eval.io import open_source
+from fastrank_eval.io import open_source, refuse_text, require_columns
+from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.measures import Measure, parse_measures
 from fastrank_eval.measures.auc import GAUC, PooledAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
@@ -395,20 +398,21 @@ def evaluate_classes(
     _check_measures(requested, plan)
     states = ClassStates(plan)
     requested_rows = at_least_one("batch_rows", batch_rows, None)
+    role_names = roles.by_column()
+    for column, role in role_names.items():
+        require_columns(opened.schema, [column], role=role)
+        if roles.form == "column" or column not in roles.labels:
+            refuse_text(opened, column, role)
+    reader = RowReader(opened, tuple(role_names), at_least_one("limit", limit, None, math.inf))
+    default_rows = batch_rows_of(reader.rows, plan.threads) // len(roles.classes)
+    rows = requested_rows or max(default_rows, _MIN_ROWS)
 
-    def rows_at_a_time(default: int) -> int:
-        return int(requested_rows or max(default // len(roles.classes), _MIN_ROWS))
+    def add(job: WorkBatch) -> None:
+        states.add(in_scratch(read_batch(job[0])), job[1])
 
-    with reporting_to(progress):
-        each_work_batch(
-            opened,
-            roles.by_column(),
-            states.add,
-            limit=limit,
-            threads=plan.threads,
-            rows=rows_at_a_time,
-            categories=() if roles.form == "column" else roles.labels,
-        )
+    jobs = rebatch(reader.unread_batches(rows), rows)
+    with reporting_to(progress), reader.completing_errors():
+        deque(map_jobs(plan.threads, add, jobs), maxlen=0)
     values = ClassValues(plan, states, name)
     conventions: dict[str, object] = {
         "decide": decide,

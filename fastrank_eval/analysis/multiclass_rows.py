@@ -18,7 +18,7 @@ from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io import require_columns
 from fastrank_eval.io.columns import Columns, Roles
 from fastrank_eval.io.literals import plain_type
-from fastrank_eval.io.numbers import RowError
+from fastrank_eval.io.reader import RowError
 from fastrank_eval.io.validate import columns_of
 
 

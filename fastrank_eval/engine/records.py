@@ -57,7 +57,7 @@ class Meta:
     rows : int
         Number of rows that were read.
     groups : int
-        Number of groups in them.
+        Number of groups in them; 0 if rows were not grouped.
     conventions : dict
         Every convention of the evaluation, by name.
     seconds : float
@@ -135,7 +135,7 @@ class MeasureValue:
     groups_used : int
         Groups in the mean or sum. For a pooled measure, groups whose rows are in the value.
     dropped : dict of str to int
-        Number of groups that were left out, by reason.
+        Number of groups that were left out, by reason. Rows without groups count as one.
     rows_share : float
         Rows of the groups used, divided by all rows, in [0, 1]; NaN without rows.
     positives_share : float
@@ -158,7 +158,7 @@ class MeasureValue:
         measure.
     caution : str or None
         ``"few_groups"``: fewer than 40 effective groups, the interval is rough. ``"one_group"``,
-        ``"pooled"``, ``"classes"``: why there is no standard error.
+        ``"pooled"``, ``"no_groups"``, ``"classes"``: why there is no standard error.
     by : str or None
         The slicing of `slice`, such as ``"slot,country"``; None where rows are not sliced.
 

@@ -16,9 +16,8 @@ from fastrank_eval._lib.arguments import processors
 from fastrank_eval._lib.array_codes import Arrays, table_bytes, table_from_bytes
 from fastrank_eval._lib.arrow import bytes_column, row_column
 from fastrank_eval._lib.errors import MergeError
-from fastrank_eval.engine.conventions import undefined_policies
 from fastrank_eval.engine.group_values import SavedGroups
-from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.plan import Plan, undefined_policies
 from fastrank_eval.engine.records import Meta
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_file import (
@@ -183,7 +182,7 @@ class SavedSlices:
         """Select the slices of a run, and return the index of each in the sums."""
         every = slicing.slices()
         codes = every.codes.tolist()
-        positions = [i for i, slice_index in enumerate(codes) if sums.groups(slice_index)]
+        positions = [i for i, slice_index in enumerate(codes) if sums.rows(slice_index)]
         rows = np.array(positions, np.int64)
         values = {name: column.take(row_column(rows)) for name, column in every.values.items()}
         return cls(tuple(every.labels[i] for i in positions), values), every.codes[rows]

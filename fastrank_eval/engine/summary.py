@@ -15,11 +15,10 @@ from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_arr
 from fastrank_eval._lib.elementary import exp
 from fastrank_eval._lib.errors import MeasureError, UndefinedError
 from fastrank_eval._lib.threads import choose_map, map_jobs
-from fastrank_eval.engine.group_values import GroupValues
-from fastrank_eval.engine.plan import Plan
+from fastrank_eval.engine.plan import GroupValues, Plan
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.totals import Sums, Totals
-from fastrank_eval.groups.boundaries import Keys
+from fastrank_eval.groups.chunk import Keys
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.pooled import OrderedMeasure, PooledMeasure, PooledValue
 from fastrank_eval.stats.intervals import Support, Uncertainty, exponential_interval, t_interval
@@ -40,7 +39,7 @@ def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
     ):
         slices = slicing.slices()
         for index, label in zip(slices.codes.tolist(), slices.labels, strict=True):
-            if sums.groups(index) < plan.min_groups:
+            if not sums.rows(index) or _has_few_groups(plan, sums, index):
                 continue
             for model, name in enumerate(plan.roles.scores):
                 states = slice_states.of(index).models[model]
@@ -53,10 +52,14 @@ def summary_rows(plan: Plan, totals: Totals) -> list[MeasureValue]:
 def slices_left_out(plan: Plan, totals: Totals) -> int:
     """Count the slices that have groups, but fewer than `min_groups`."""
     return sum(
-        int(sums.groups(index) < plan.min_groups)
+        _has_few_groups(plan, sums, index)
         for sums in totals.slices
         for index in sums.slice_indices.tolist()
     )
+
+
+def _has_few_groups(plan: Plan, sums: Sums, slice_index: int) -> bool:
+    return plan.grouped and sums.groups(slice_index) < plan.min_groups
 
 
 def _value(
@@ -77,20 +80,23 @@ def _value(
         state = measure.state_in(states)
         pooled = measure.pooled_value(state, choose_map(plan.threads, sums.rows(slice_index)))
         value, details = pooled.value, pooled.details
-        error = _pooled_error(pooled, plan.confidence, sums.carriers(slice_index))
+        if plan.grouped or not measure.uses_groups:
+            error = _pooled_error(pooled, plan.confidence, sums.carriers(slice_index))
+        else:
+            error = Uncertainty(caution="no_groups")
         used, rows, positives, dropped = (
             groups,
             sums.rows(slice_index),
             sums.positives(slice_index),
             {},
         )
-        if pooled.reason and groups:
+        if pooled.reason and rows:
             policy = plan.policy(measure, pooled.reason)
             if policy == "error":
                 raise _undefined_error(measure, pooled.reason)
             if policy == "skip":
                 used, rows, positives = 0, 0, 0
-                dropped = {pooled.reason: groups}
+                dropped = {pooled.reason: max(groups, 1)}
             else:
                 value, error = policy, Uncertainty(caution="pooled")
     else:

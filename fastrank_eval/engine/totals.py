@@ -11,8 +11,7 @@ import numpy as np
 
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.threads import JobMap
-from fastrank_eval.engine.plan import Plan
-from fastrank_eval.engine.policies import Contributions, RankedGroups, empty_reason, too_large
+from fastrank_eval.engine.plan import Contributions, Plan, RankedGroups, empty_reason, too_large
 from fastrank_eval.groups.chunk import Scored
 from fastrank_eval.measures.pooled import ClusteredMeasure, PooledMeasure
 from fastrank_eval.stats.exact import NO_SLICES, ExactSums
@@ -144,7 +143,7 @@ class Sums:
     def count_groups(
         self, rows: np.ndarray, positives: np.ndarray, slice_indices: np.ndarray = NO_SLICES
     ) -> None:
-        """Count groups, their rows and their positives.
+        """Count groups, their rows and their positives; rows alone without groups.
 
         Parameters
         ----------
@@ -153,19 +152,22 @@ class Sums:
         slice_indices : ndarray of int64, shape (groups,), or (0,)
             The slice index of each group; an empty array stands for index 0.
         """
+        grouped = self._plan.grouped
         if not len(slice_indices):
-            for column, number in enumerate((len(rows), rows.sum(), positives.sum())):
+            for column, number in enumerate((len(rows) * grouped, rows.sum(), positives.sum())):
                 self._counts.add(column, int(number))
-            if len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
+            if grouped and len(rows) * int(rows.max(initial=0)) ** 4 < 1 << 63:
                 squares = rows * rows
                 for term, number in enumerate((squares.sum(), np.dot(squares, squares))):
                     self._sizes.add_integers(term, np.array([number]))
                 return
         else:
-            for column, counted in enumerate((np.ones(len(rows), np.int64), rows, positives)):
+            for column, counted in enumerate((np.full(len(rows), int(grouped)), rows, positives)):
                 added = np.zeros(int(slice_indices.max()) + 1, np.int64)
                 np.add.at(added, slice_indices, counted)
                 self._counts.add(column, added)
+        if not grouped:
+            return
         sizes = np.empty((2, len(rows)))
         sizes[0] = rows
         np.square(sizes[0], out=sizes[1])
@@ -305,8 +307,8 @@ class Sums:
 
     @property
     def slice_indices(self) -> np.ndarray:
-        """The indices of the slices that have a group."""
-        return np.flatnonzero(self._counts.table[:, _GROUPS])
+        """The indices of the slices that have a row."""
+        return np.flatnonzero(self._counts.table[:, _ROWS])
 
 
 class SliceStates:

@@ -53,21 +53,16 @@ class SubtopicRows:
     _cache: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, subtopics: np.ndarray | None, starts: np.ndarray, item: pa.Array | None
-    ) -> Self | None:
+    def of(cls, subtopics: np.ndarray, starts: np.ndarray, item: pa.Array | None) -> Self:
         """Find the covering rows of whole groups.
 
         Parameters
         ----------
-        subtopics : ndarray of uint64, shape (rows,), or None
-            None where no measure needs them.
+        subtopics : ndarray of uint64, shape (rows,)
         starts : ndarray of int64, shape (groups + 1,)
             First row of each group, then the number of rows.
         item : pyarrow.Array or None
         """
-        if subtopics is None:
-            return None
         row = np.flatnonzero(subtopics)
         union = np.bitwise_or.reduceat(subtopics[: starts[-1]], starts[:-1])
         return cls(row, subtopics[row], np.searchsorted(row, starts), frozen(union), item)

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import frozen, row_column
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.groups.boundaries import Keys
-from fastrank_eval.groups.chunk import Chunk
+from fastrank_eval.groups.chunk import Chunk, Keys
 from fastrank_eval.groups.partition import (
     PARTITION_BITS,
     PARTITIONS,

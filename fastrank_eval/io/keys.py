@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +18,8 @@ from fastrank_eval._lib.arrow import (
     frozen,
     row_column,
 )
-from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel, scratch
+from fastrank_eval.io.columns import refuse_unhashable
 
 #: Integer keys use a dense table if their range is at most this many times their count.
 DENSE_RANGE = 4
@@ -283,17 +282,6 @@ def _pack(offsets, content, uint64_windows, mark, words):  # type: ignore[no-unt
 _MAX_TABLE = 1 << 16
 
 
-class CodedColumn(Protocol):
-    """An encoder of a column as integers that are the same in every batch."""
-
-    @property
-    def name(self) -> str:
-        """The column to read."""
-
-    def codes(self, column: pa.Array) -> np.ndarray:
-        """Return an int32 from 0 for each row; threads may share the encoder."""
-
-
 class CategoricalEncoder:
     """An encoder that numbers the distinct values of a column.
 
@@ -476,24 +464,3 @@ def _kind_of(kind: pa.DataType) -> str:
     if pa.types.is_signed_integer(kind):
         return "integer"
     return "unsigned" if pa.types.is_unsigned_integer(kind) else str(kind)
-
-
-def refuse_unhashable(column: pa.Array, name: str, role: str) -> None:
-    """Raise if the type of a column cannot be a key."""
-    kind = column.type
-    if not (
-        pa.types.is_integer(kind)
-        or pa.types.is_boolean(kind)
-        or (pa.types.is_temporal(kind) and not (role == "item" and pa.types.is_interval(kind)))
-        or pa.types.is_decimal(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or (pa.types.is_null(kind) and (role == "field" or not len(column)))
-    ):
-        raise ColumnError(
-            f"{role} column '{name}' has type {kind}, which cannot be a key; "
-            "cast it to an integer, string, date, timestamp, decimal or bool."
-        )

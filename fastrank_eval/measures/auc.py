@@ -237,6 +237,10 @@ class PooledAUC(OrderedMeasure):
     )
     spellings = ("ROCAUC", "ROC_AUC")
 
+    @property
+    def needs_groups(self) -> bool:
+        return bool(self.se == "clustered")
+
     def check(self) -> None:
         options = [name for name in ("max_fpr", "se", "bins") if self.chosen[name] is not None]
         if self.se is not None and self.max_fpr is not None and self.max_fpr < 1:

@@ -164,6 +164,16 @@ class Measure:
     #: "geometric mean".
     aggregate: ClassVar[str] = "mean"
 
+    @property
+    def needs_groups(self) -> bool:
+        """Whether it has no value without groups."""
+        return not self.pooled
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether its value or its error depends on groups."""
+        return self.needs_groups
+
     cutoff: int | None
     chosen: dict[str, Any]
     #: Options that were passed, even with their defaults. A profile does not change them.

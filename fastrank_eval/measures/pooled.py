@@ -168,8 +168,12 @@ class SteppedMeasure(OrderedMeasure):
 class ClusteredMeasure(PooledMeasure):
     """A formula of exact sums over rows, with groups as independent clusters.
 
-    Its standard error is that of the linearised formula.
+    Its standard error is that of the linearised formula. Without groups there is none.
     """
+
+    @property
+    def uses_groups(self) -> bool:
+        return True
 
     def add_rows(self, state: ClusteredSums, scored: Scored) -> None:
         state.add_groups(self.sum_rows(state, scored))

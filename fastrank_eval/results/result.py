@@ -13,7 +13,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arguments import check_indent, check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
-from fastrank_eval.engine.group_values import GroupValues
+from fastrank_eval.engine.plan import GroupValues
 from fastrank_eval.engine.records import (
     MeasureValue,
     Meta,
@@ -384,6 +384,11 @@ class Result(NamedValues):
             If the evaluation was run with ``per_group=False``.
         """
         if self._per_group is None:
+            if self.meta.rows and not self.meta.groups:
+                raise ArgumentError(
+                    "rows were not grouped, because no measure needs groups: call evaluate() with "
+                    "group=... and per_group=True."
+                )
             raise ArgumentError(
                 "values per group were not kept: evaluate() was called with per_group=False; "
                 "call it with per_group=True (and keep_groups=True for those of a state)."
@@ -579,8 +584,7 @@ def result_of(
     evaluation: Evaluation, keep_scores: bool = False, state: State | None = None
 ) -> Result:
     """Build the result of a run."""
-    plan, values = evaluation.plan, evaluation.values
-    table = None
+    plan, values, table = evaluation.plan, evaluation.values, None
     if plan.per_group:
         table = per_group_table(plan, evaluation.keys, values, evaluation.schema)
     return Result(

@@ -310,7 +310,7 @@ def _table(result: ResultRecords, totals: bool = True, side_by_side: bool = True
             number_text(v.value, v.aggregate)
             + (f"\n{half_width_text(v)}" if interval and not side_by_side else ""),
             *[interval or "n/a"] * (has_intervals and side_by_side),
-            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals,
+            f"{v.groups_used:,}" + f"/{v.groups:,}" * totals if result.meta.groups else "none",
             "\n".join(f"{count:,} {reason}" for reason, count in v.dropped.items() if count)
             or "none",
             share_text(v.rows_share),
@@ -333,12 +333,12 @@ def _footer(result: ResultRecords) -> tuple[str, ...]:
 
 def size_and_conventions(meta: Meta) -> tuple[str, str]:
     """Format the size and speed of an evaluation, and its conventions."""
-    if meta.groups == 0:
-        rows = count_text(meta.rows, "row") if meta.rows else "no rows"
-        size = f"{rows}, no groups: no value is defined"
+    if meta.rows == 0:
+        size = "no rows, no groups: no value is defined"
     else:
+        groups = count_text(meta.groups, "group") if meta.groups else "not grouped"
         size = (
-            f"{count_text(meta.rows, 'row')}, {count_text(meta.groups, 'group')}, "
+            f"{count_text(meta.rows, 'row')}, {groups}, "
             f"{meta.seconds:.3g} s, {_speed(meta.rows, meta.seconds)}{_first(meta.compiled)}"
         )
     conventions = [
@@ -388,6 +388,9 @@ def _cautions(result: ResultRecords) -> Iterator[str]:
         )
     if one:
         yield printable(f"one group tells no standard error: {', '.join(map(name, one))}")
+    none = [v for v in values if v.caution == "no_groups"]
+    if none:
+        yield printable(f"no standard error without groups: {', '.join(map(name, none))}")
 
 
 def _level(result: ResultRecords) -> str:

@@ -19,7 +19,8 @@ from fastrank_eval._lib.arrow import (
     fixed_items,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
-from fastrank_eval.io.keys import CategoricalEncoder, CodedColumn, KeyEncoder
+from fastrank_eval.io.columns import CodedColumn
+from fastrank_eval.io.keys import CategoricalEncoder, KeyEncoder
 from fastrank_eval.io.literals import plain_type
 from fastrank_eval.io.source import first_line
 from fastrank_eval.slicing.spec import NULL, Edges, Period, SliceColumn, value_texts

@@ -20,6 +20,7 @@ from fastrank_eval.apps.cli.options import (
     fail_if_compared_option,
     fail_if_option,
     measure_options,
+    one_or_several,
     option,
     optional_column_options,
     read_gates,
@@ -178,7 +179,7 @@ def compare(
     with progress_bar(quiet) as progress:
         comparison = run(
             sources[0] if len(sources) == 1 else list(sources),
-            group=group[0] if len(group) == 1 else group,
+            group=one_or_several(group),
             score=score,
             measures=requested,
             test=test,

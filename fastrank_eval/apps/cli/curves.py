@@ -19,6 +19,7 @@ from fastrank_eval.apps.cli.options import (
     input_options,
     label_option,
     limit_option,
+    one_or_several,
     option,
     reading_options,
     score_option,
@@ -289,8 +290,8 @@ def _run_curve(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[s
         result = run(
             kind,
             sources[0] if len(sources) == 1 else list(sources),
-            group=group[0] if len(group) == 1 else group,
-            score=score[0] if len(score) == 1 else score,
+            group=one_or_several(group),
+            score=one_or_several(score),
             format=options.pop("input_format"),
             progress=progress,
             **options,

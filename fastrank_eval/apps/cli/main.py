@@ -23,6 +23,7 @@ from fastrank_eval.apps.cli.options import (
     exit_if_failed,
     fail_if_option,
     measure_options,
+    one_or_several,
     option,
     read_gates,
     reading_options,
@@ -162,9 +163,9 @@ def evaluate(
     with progress_bar(quiet) as progress:
         result = run(
             sources[0] if len(sources) == 1 else list(sources),
-            group=group[0] if len(group) == 1 else group,
+            group=one_or_several(group),
             label=label,
-            score=score[0] if len(score) == 1 else score,
+            score=one_or_several(score),
             measures=requested,
             order=order,
             presorted=presorted,
@@ -231,8 +232,8 @@ def explain(
     explanation = run(
         sources[0] if len(sources) == 1 else list(sources),
         profile=profile,
-        group=group[0] if len(group) == 1 else group,
-        score=score[0] if len(score) == 1 else score,
+        group=one_or_several(group),
+        score=one_or_several(score),
         measures=",".join(measures),
         format=input_format,
         **options,

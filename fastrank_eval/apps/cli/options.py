@@ -33,6 +33,7 @@ __all__ = [
     "label_option",
     "limit_option",
     "measure_options",
+    "one_or_several",
     "option",
     "optional_column_options",
     "read_gates",
@@ -79,18 +80,22 @@ def combine(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-def _group_option(required: bool) -> Callable[[Any], Any]:
-    return option(
-        "Columns",
-        "-g",
-        "--group",
-        multiple=True,
-        required=required,
-        callback=_split_names,
-        metavar="COLUMN",
-        help="Group key: query, user or session. In CSV and TSV files it is text (007 is not 7). "
-        "Repeat the option, or separate names by commas, for several columns.",
-    )
+def one_or_several(names: list[str]) -> Any:
+    """Return a single name as text, several as a list, and None for none."""
+    return names[0] if len(names) == 1 else names or None
+
+
+_group_option = option(
+    "Columns",
+    "-g",
+    "--group",
+    multiple=True,
+    callback=_split_names,
+    metavar="COLUMN",
+    help="Group key: query, user or session. Measures of all rows, such as AUC, need none. In CSV "
+    "and TSV files it is text (007 is not 7). Repeat the option, or separate names by commas, for "
+    "several columns.",
+)
 
 
 def _label_option(required: bool) -> Callable[[Any], Any]:
@@ -185,7 +190,7 @@ csv_safe_option = option(
 
 def _column_options(required: bool) -> Callable[[Any], Any]:
     return combine(
-        _group_option(required),
+        _group_option,
         _label_option(required),
         _score_option(required),
         weight_option,

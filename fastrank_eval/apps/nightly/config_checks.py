@@ -24,8 +24,8 @@ from fastrank_eval.engine.conventions import (
     measures_in_force,
     profile_of,
     requested_names,
-    undefined_policies,
 )
+from fastrank_eval.engine.plan import undefined_policies
 from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fastrank_eval._lib import __version__, errors
 from fastrank_eval._lib.arguments import at_least_one, check_options, column_names
 from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError, SparkError
-from fastrank_eval.engine.run import Evaluation, run
+from fastrank_eval.engine.run import OF_RESULT, Evaluation, run
 from fastrank_eval.engine.summary import per_group_table
 from fastrank_eval.integrations.spark import worker
 from fastrank_eval.integrations.spark.frames import (
@@ -37,7 +37,7 @@ from fastrank_eval.integrations.spark.worker import (
     batch_from_bytes,
     batch_to_bytes,
 )
-from fastrank_eval.io.keys import refuse_unhashable
+from fastrank_eval.io.columns import refuse_unhashable
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.results.state import State
@@ -220,7 +220,10 @@ class Job:
         for name, remedy in _SET_BY_SPARK.items():
             if name in options:
                 raise ArgumentError(f"{function}() takes no {name} for Spark: {remedy}.")
-        check_options(function, options, run, (*_SET_BY_SPARK, "per_group", "keep_scores"))
+        excluded = (*_SET_BY_SPARK, *OF_RESULT, "per_group", "keep_scores")
+        check_options(function, options, run, excluded)
+        if options.get("group") is None:
+            raise ArgumentError(f"{function}() needs group=...")
         if options.get("ties") == "input":
             raise ArgumentError(_NO_INPUT_ORDER)
         arguments = dict(options)

@@ -20,9 +20,9 @@ from fastrank_eval._lib.errors import ColumnError, FastRankEvalError, SparkError
 from fastrank_eval._lib.jit import compilations, kernel
 from fastrank_eval.engine.run import Evaluation, run
 from fastrank_eval.engine.summary import per_group_table
-from fastrank_eval.groups.boundaries import key_text
+from fastrank_eval.groups.chunk import key_text
 from fastrank_eval.io import Source
-from fastrank_eval.io.numbers import RowError
+from fastrank_eval.io.reader import RowError
 from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.slicing.encode import values_of
 from fastrank_eval.slicing.quantiles import Distribution

@@ -13,7 +13,7 @@ from fastrank_eval._lib.errors import ArgumentError, SourceError
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.pairs import pair_codes
 from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_table
-from fastrank_eval.io.numbers import MAX_SUBTOPICS
+from fastrank_eval.io.validate import MAX_SUBTOPICS
 
 __all__ = ["read_diversity_qrels"]
 
