@@ -128,25 +128,21 @@ def evaluate_stream(
         batch = in_scratch(record_batches)
         columns = columns_at(batch, job[1]) if columns_at else columns_of(batch, plan.roles, job[1])
 
-        if not plan.grouped:
-            if columns.rows:
-                all_rows = Chunk(columns, np.array([0, columns.rows]), grouped=False)
-                evaluate_chunk(all_rows, plan, thread_totals.get(), str)
-            return BatchResult(columns.slice(0, 0))
-
         def copy_rows(lo: int, hi: int) -> Columns:
             """Select rows; copy them if they lie in scratch memory."""
             rows = columns.slice(lo, hi)
             return rows if len(record_batches) == 1 else rows.copy()
 
-        starts = group_starts(columns.keys) if columns.rows else np.empty(0, np.int64)
-        if only and columns.rows:
+        starts = np.empty(0, np.int64)
+        if columns.rows and plan.grouped:
+            starts = group_starts(columns.keys)
+        if all_whole and columns.rows:
             starts = np.concatenate([[0], starts, [columns.rows]])
         if not len(starts):
             return BatchResult(copy_rows(0, columns.rows))
         lo, hi = int(starts[0]), int(starts[-1])
         # The last edge begins the tail.
-        firsts = starts[:-1] if only else starts
+        firsts = starts[:-1] if all_whole else starts
         run = None if watch is None else key_run(columns.keys, firsts, keep)
         inside = None
         if len(starts) > 1:
@@ -154,7 +150,8 @@ def evaluate_stream(
             def name(group: int) -> str:
                 return key_text(columns.keys, plan.roles.group, int(starts[group]))
 
-            chunk = Chunk(columns.slice(lo, hi).drop_keys(), starts - lo)
+            rows = columns.slice(lo, hi).drop_keys()
+            chunk = Chunk(rows, starts - lo, plan.grouped)
             values = evaluate_chunk(chunk, plan, thread_totals.get(), name)
             if plan.per_group:
                 keys = keys_at(columns.keys, starts[:-1])
@@ -201,8 +198,8 @@ def evaluate_stream(
 
     jobs = rebatch(batches, plan.batch_rows)
     begin = list(islice(jobs, 2))
-    # Every group of an only batch is whole.
-    only = len(begin) < 2
+    # Every group of an only batch is whole. Rows without groups are one group a batch.
+    all_whole = len(begin) < 2 or not plan.grouped
     jobs = chain(begin, jobs)
     del begin  # or it keeps two batches in memory until the end
     for result in map_jobs(plan.threads, evaluate_batch, jobs):

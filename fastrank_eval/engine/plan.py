@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastrank_eval._lib.errors import (
-    ArgumentError,
-    ColumnError,
-    MeasureError,
-    UndefinedError,
-    near,
-)
+from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, UndefinedError, near
 from fastrank_eval.groups.chunk import Chunk
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.groups.ranking import Ranking

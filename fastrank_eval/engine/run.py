@@ -355,7 +355,8 @@ def _group_columns(
     names = [name for name, needed in needs.items() if needed]
     if request.group is not None:
         group = column_names("group", request.group)
-        return group if names or any(m.uses_groups for m in measures) else ()
+        uses = request.keep_state or any(m.uses_groups for m in measures)
+        return group if names or uses else ()
     if names:
         several = ", ".join(names[:7]) + f" and {len(names) - 7} more" * (len(names) > 7)
         raise ArgumentError(
@@ -459,10 +460,7 @@ def _subtopics(subtopics: str | None, measures: tuple[Measure, ...]) -> str | No
 
 def _fields(measures: tuple[Measure, ...]) -> tuple[CategoricalEncoder, ...]:
     names = (name for m in measures if isinstance(m, PooledMeasure) for name in m.columns_named())
-    distinct = tuple(dict.fromkeys(names))
-    if not distinct:
-        return ()
-    return tuple(CategoricalEncoder(name) for name in distinct)
+    return tuple(CategoricalEncoder(name) for name in dict.fromkeys(names))
 
 
 def _check_measures(

@@ -1,4 +1,4 @@
-"""Evaluate rows in any order, and choose how a run reads its rows."""
+"""Evaluate rows in any order: partition them first, on disk if need be."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from fastrank_eval.engine.chunk_eval import (
 )
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.totals import Totals
-from fastrank_eval.groups.chunk import (
-    key_text,
-)
+from fastrank_eval.groups.chunk import key_text
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gatherer, PartitionRange
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, can_stay_packed

@@ -12,12 +12,7 @@ from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
 from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, integer, number, one_of
-from fastrank_eval.measures.pooled import (
-    OrderedMeasure,
-    PooledValue,
-    SteppedMeasure,
-    undefined,
-)
+from fastrank_eval.measures.pooled import OrderedMeasure, PooledValue, SteppedMeasure, undefined
 from fastrank_eval.stats.auc_variance import row_variance
 from fastrank_eval.stats.binned_scores import BinnedScores
 from fastrank_eval.stats.clustered_scores import ClusteredScores, variance_of_difference

@@ -102,8 +102,8 @@ def evaluate(request: Request) -> Result:
         Key columns of any integer, string, binary, dictionary, date, timestamp, decimal or bool
         type. A null is an error. In CSV and TSV files they are text, exactly as written: ``007``
         is not ``7``. Measures of all rows (AUC, LogLoss, PPV ...) do without it; then no value has
-        a standard error, because groups are the independent clusters. If no measure and no other
-        argument needs groups, they are neither read nor counted, and `Meta.groups` is 0.
+        a standard error, because groups are the independent clusters. If no measure, no state and
+        no other argument needs groups, they are neither read nor counted: `Meta.groups` is 0.
     label : str
         Bool, integer grade or finite float gain. A null means unjudged: see `unjudged`.
     score : str or sequence of str

@@ -125,6 +125,7 @@ def test_measures_without_groups__of_a_group__do_not_group_rows(
     "options",
     [
         {"measures": PLAIN, "per_group": True},
+        {"measures": PLAIN, "keep_state": True},
         {"measures": PLAIN, "baseline": "old"},
         {"measures": PLAIN, "by": "@rows:1,5"},
         {"measures": PLAIN, "by": "slot", "min_groups": 2},
