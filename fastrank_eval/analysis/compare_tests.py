@@ -18,8 +18,7 @@ from fastrank_eval.analysis.attribution import (
     rela_impr,
     slopes_of_rela_impr,
 )
-from fastrank_eval.analysis.compared_value import ComparedValue
-from fastrank_eval.analysis.comparison_slices import verdict_on
+from fastrank_eval.analysis.compared_value import ComparedValue, verdict_on
 from fastrank_eval.analysis.group_join import GroupRecords, group_ids
 from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.engine.totals import RowStates

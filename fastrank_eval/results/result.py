@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_indent, check_options, typed
+from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.analysis.attribution import refuse_without_chance, rela_impr
 from fastrank_eval.engine.group_values import GroupValues
 from fastrank_eval.engine.records import (
+    VALUE_SCHEMA,
     MeasureValue,
     Meta,
-    summary_csv,
-    summary_rows,
-    summary_table,
+    record_table,
 )
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.summary import per_group_table, score_tables
@@ -32,11 +30,10 @@ from fastrank_eval.results.lookup import (
     find_value,
     refuse_pooled,
 )
-from fastrank_eval.results.result_view import markdown, meta_with_notes, plain, terminal
+from fastrank_eval.results.result_view import Reported
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from rich.console import Console, ConsoleOptions, RenderResult
 
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.analysis.curve import Curve
@@ -46,83 +43,7 @@ if TYPE_CHECKING:
     from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_table import ScoreTable
 
-__all__ = ["NamedValues", "Reported", "Result", "result_of"]
-
-
-class Reported:
-    """The output formats of a result: JSON, CSV, markdown and text."""
-
-    values: tuple[MeasureValue, ...]
-    scores: tuple[str, ...]
-    meta: Meta
-
-    def to_dict(self) -> dict[str, Any]:
-        """Build the plain Python values that :meth:`to_json` writes.
-
-        Returns
-        -------
-        dict
-            ``{"meta": {"version", "rows", "groups", "conventions", "seconds"}, "results":
-            [{"score", "by", "slice", "measure", "value", "se", "ci_low", "ci_high",
-            "effective_groups", "weight", "caution", "groups", "groups_used", "dropped",
-            "rows_share", "positives_share", "aggregate", "details"}]}`` of plain Python values;
-            None for NaN. The meta has ``"requested"`` too where names of measures stand for other
-            texts, and ``"notes"``, a list of sentences, where there are any.
-        """
-        return {
-            "meta": meta_with_notes(self.values, self.meta),
-            "results": summary_rows(self.values),
-        }
-
-    @typed
-    def to_json(self, indent: int | None = 2) -> str:
-        """Write :meth:`to_dict` as JSON.
-
-        Parameters
-        ----------
-        indent : int or None
-            Spaces a level; None for one line.
-
-        Returns
-        -------
-        str
-            Strictly valid JSON in ASCII; a value that is undefined is null.
-        """
-        return json.dumps(self.to_dict(), indent=check_indent(indent), allow_nan=False)
-
-    @typed
-    def to_csv(self, *, safe: bool = False) -> str:
-        """Write the summary as CSV.
-
-        Parameters
-        ----------
-        safe : bool
-            Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-            carriage return, so that no spreadsheet reads it as a formula.
-
-        Returns
-        -------
-        str
-            A header and one row a score, slice and measure; values with all their digits, empty
-            where undefined; ``dropped`` and ``details`` as ``name=number`` joined by semicolons.
-        """
-        return summary_csv(self.to_dict()["results"], safe)
-
-    def to_markdown(self) -> str:
-        """Write the report as markdown tables, followed by the conventions.
-
-        Returns
-        -------
-        str
-            Names from the data stand in code spans, so that nothing in them is markup.
-        """
-        return markdown(self)
-
-    def __repr__(self) -> str:
-        return plain(self)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from terminal(self, options.max_width)
+__all__ = ["NamedValues", "Result", "result_of"]
 
 
 class NamedValues(Reported):
@@ -366,7 +287,7 @@ class Result(NamedValues):
             without rows or positives), aggregate ("mean", "geometric mean", "sum" or "pooled"),
             details (map of name to number).
         """
-        return summary_table(self.values)
+        return record_table(self.values, VALUE_SCHEMA)
 
     @property
     def per_group(self) -> pa.Table:

@@ -1,10 +1,10 @@
-"""Lay cells out as text and Markdown, and write tables to files."""
+"""Lay reports out as text, as markdown and for a terminal; write tables to files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -16,20 +16,20 @@ from fastrank_eval._lib.errors import OutputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 __all__ = [
     "GAP",
     "SUFFIXES",
-    "Cells",
+    "Lines",
+    "Report",
+    "Table",
     "code_span",
-    "fits",
-    "grid",
+    "first_that_fits",
+    "longest_line",
     "markdown_lines",
-    "one_line_each",
-    "plain_lines",
+    "renderables",
     "sections",
-    "widths_of",
+    "text_lines",
     "write_csv",
     "write_table",
 ]
@@ -39,8 +39,8 @@ GAP = 2  # blanks between columns
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The cells of a table; the first `names` columns hold names.
+class Table:
+    """A table of texts; the first `names` columns hold names.
 
     Parameters
     ----------
@@ -48,21 +48,124 @@ class Cells:
     names : int
     rows : list of list of str
         A cell may have several lines.
+    title : tuple of str
+        Names that the title joins by "by"; empty without a title.
+    bold : str
+        On a terminal, columns whose titles begin with it are bold; no column if it is empty.
+    widths : list of int, optional
+        Of the columns on a terminal; by default those of the longest lines.
     """
 
     header: list[str]
     names: int
     rows: list[list[str]]
+    title: tuple[str, ...] = ()
+    bold: str = ""
+    widths: list[int] | None = None
+
+    def longest_lines(self) -> list[int]:
+        """Measure the longest line of each column."""
+        columns = zip(self.header, *self.rows, strict=True)
+        return [max(map(longest_line, column)) for column in columns]
+
+    def one_line(self) -> Table:
+        """Put every cell on one line."""
+        header = [cell.replace("\n", " ") for cell in self.header]
+        rows = [[cell.replace("\n", ", ") for cell in row] for row in self.rows]
+        return replace(self, header=header, rows=rows)
 
 
-def plain_lines(table: Cells) -> list[str]:
+@dataclass(frozen=True)
+class Lines:
+    """Lines between tables.
+
+    Parameters
+    ----------
+    texts : list of str
+    styles : list of str
+        The style of each line on a terminal.
+    bullet : str
+        Stands before each line in markdown.
+    """
+
+    texts: list[str]
+    styles: list[str]
+    bullet: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tables and lines, then notes, the size of the data and the conventions.
+
+    Parameters
+    ----------
+    blocks : list of Table or Lines
+    legend : list of str
+        The meaning of marks in the tables.
+    notes : list of str
+        Notes with names from the data.
+    size, conventions : str
+    """
+
+    blocks: Sequence[Table | Lines]
+    legend: Sequence[str]
+    notes: Sequence[str]
+    size: str
+    conventions: str
+
+    def to_text(self) -> str:
+        """Render plain text."""
+        lines: list[str] = []
+        titled = False
+        for block in self.blocks:
+            if isinstance(block, Lines):
+                lines += block.texts
+                continue
+            if block.title:
+                lines += ["", " by ".join(block.title)]
+                titled = True
+            lines += text_lines(block)
+        lines += [""] * titled
+        footer = *self.legend, *self.notes, self.size, self.conventions
+        return "\n".join([*lines, *filter(None, footer)])
+
+    def to_markdown(self) -> str:
+        """Render markdown, with names from the data in code spans."""
+        blocks: list[list[str]] = []
+        for block in self.blocks:
+            if isinstance(block, Lines):
+                blocks.append([block.bullet + code_span(text) for text in block.texts])
+                continue
+            if block.title:
+                blocks.append([" by ".join(map(code_span, block.title))])
+            blocks.append(markdown_lines(block))
+        legend = [line.replace("*", "\\*") for line in self.legend]
+        footer = *legend, *map(code_span, self.notes), self.size, code_span(self.conventions)
+        blocks.append(["  \n".join(footer)])
+        return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+    def to_terminal(self) -> Iterator[RenderableType]:
+        """Render for a terminal."""
+        from rich.text import Text
+
+        for block in self.blocks:
+            if isinstance(block, Table):
+                yield from renderables(block)
+            else:
+                yield from map(Text, block.texts, block.styles)
+            yield Text()
+        yield from map(Text, (*self.legend, *self.notes, self.size))
+        yield Text(self.conventions, style="dim")
+
+
+def text_lines(table: Table) -> list[str]:
     """Render text, with names to the left and numbers to the right."""
-    cells = [[cell.split("\n") for cell in row] for row in (table.header, *table.rows)]
-    widths = widths_of([table.header, *table.rows])
+    widths = table.longest_lines()
     lines = []
-    for row in cells:
-        for number in range(max(map(len, row))):
-            parts = [cell[number] if number < len(cell) else "" for cell in row]
+    for row in (table.header, *table.rows):
+        cells = [cell.split("\n") for cell in row]
+        for number in range(max(map(len, cells))):
+            parts = [cell[number] if number < len(cell) else "" for cell in cells]
             aligned = [
                 part.ljust(width) if i < table.names else part.rjust(width)
                 for i, (part, width) in enumerate(zip(parts, widths, strict=True))
@@ -71,110 +174,86 @@ def plain_lines(table: Cells) -> list[str]:
     return lines
 
 
-def one_line_each(table: Cells) -> Cells:
-    """Put every cell of a table on one line."""
-    header = [cell.replace("\n", " ") for cell in table.header]
-    rows = [[cell.replace("\n", ", ") for cell in row] for row in table.rows]
-    return Cells(header, table.names, rows)
-
-
-def markdown_lines(table: Cells) -> list[str]:
+def markdown_lines(table: Table) -> list[str]:
     """Render a markdown table, with names from the data in code spans."""
     rule = [" --- " if i < table.names else " ---: " for i in range(len(table.header))]
-    lines = [_markdown_row(table.header), f"|{'|'.join(rule)}|"]
+    rows = [
+        [*map(code_span, row[: table.names]), *(_escape(cell) for cell in row[table.names :])]
+        for row in table.rows
+    ]
+    header, *lines = [f"| {' | '.join(row)} |" for row in (table.header, *rows)]
+    return [header, f"|{'|'.join(rule)}|", *lines]
+
+
+def renderables(table: Table) -> Iterator[RenderableType]:
+    """Render the title and the table for a terminal."""
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    if table.title:
+        yield Text(" by ".join(table.title), style="bold cyan", overflow="fold")
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    widths = table.widths or table.longest_lines()
+    for i, (title, width) in enumerate(zip(table.header, widths, strict=True)):
+        grid.add_column(
+            Text(title),
+            justify="left" if i < table.names else "right",
+            overflow="fold",
+            width=width,
+            style="bold" if table.bold and title.startswith(table.bold) else "",
+        )
     for row in table.rows:
-        names, numbers = row[: table.names], row[table.names :]
-        cells = [*map(code_span, names), *(_escape(cell) for cell in numbers)]
-        lines.append(_markdown_row(cells))
-    return lines
+        grid.add_row(*map(Text, row))
+    yield grid
 
 
-def fits(table: Cells, width: int) -> bool:
-    """Test whether a table without its first column fits a terminal."""
-    _, *widths = widths_of([table.header, *table.rows])
-    return sum(widths) + GAP * len(widths) <= width
+def first_that_fits(tables: Iterable[Table], width: int) -> Table:
+    """Return the first table that fits a terminal without its first column, or the last."""
+    for table in tables:
+        widths = table.longest_lines()[1:]
+        if sum(widths) + GAP * len(widths) <= width:
+            break
+    return table
 
 
-def sections(
-    table: Cells, width: int, foldable: Mapping[str, int], bold: str
-) -> Iterator[RenderableType]:
-    """Render a titled table for each run of rows with the same first cell.
+def sections(table: Table, width: int, foldable: Mapping[str, int]) -> Iterator[Table]:
+    """Divide a table into one for each run of rows with the same first cell, its title.
 
     Parameters
     ----------
-    table : Cells
+    table : Table
     width : int
         Columns of the terminal.
     foldable : mapping of str to int
         Titles of columns that may be folded, with their least widths. They share the width that
         the other columns leave. The last column is folded first.
-    bold : str
-        The title of the column of values begins with it.
     """
-    from rich.text import Text
-
-    header = table.header[1:]
-    _, *widths = widths_of([table.header, *table.rows])
-    minima = {header.index(title): least for title, least in foldable.items() if title in header}
-    free = width - GAP * len(widths) - sum(w for i, w in enumerate(widths) if i not in minima)
-    needed = sum(min(least, widths[i]) for i, least in minima.items())
-    for i, least in minima.items():
-        minimum = min(least, widths[i])
+    header, widths = table.header[1:], table.longest_lines()[1:]
+    least = {
+        header.index(title): min(least, widths[header.index(title)])
+        for title, least in foldable.items()
+        if title in header
+    }
+    free = width - GAP * len(widths) - sum(w for i, w in enumerate(widths) if i not in least)
+    needed = sum(least.values())
+    for i, minimum in least.items():
         needed -= minimum
         widths[i] = max(minimum, min(widths[i], free - needed))
         free -= widths[i]
-    for title, section in groupby(table.rows, key=lambda row: row[0]):
-        yield Text(title, style="bold cyan", overflow="fold")
-        yield grid(Cells(header, table.names - 1, [row[1:] for row in section]), widths, bold)
-        yield Text()
+    for title, rows in groupby(table.rows, key=lambda row: row[0]):
+        cells = [row[1:] for row in rows]
+        yield Table(header, table.names - 1, cells, (title,), table.bold, widths)
 
 
-def grid(table: Cells, widths: Sequence[int] | None = None, bold: str | None = None) -> Table:
-    """Render a table for a terminal.
-
-    Parameters
-    ----------
-    table : Cells
-    widths : sequence of int, optional
-        Of its columns; by default those of the longest lines.
-    bold : str, optional
-        Columns whose titles begin with it are bold.
-    """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, (title, width) in enumerate(
-        zip(table.header, widths or widths_of([table.header, *table.rows]), strict=True)
-    ):
-        result.add_column(
-            Text(title),
-            justify="left" if i < table.names else "right",
-            overflow="fold",
-            width=width,
-            style="bold" if bold and title.startswith(bold) else "",
-        )
-    for row in table.rows:
-        result.add_row(*map(Text, row))
-    return result
-
-
-def widths_of(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Measure the longest line of each column."""
-    return [
-        max(len(line) for cell in column for line in cell.split("\n"))
-        for column in zip(*rows, strict=True)
-    ]
+def longest_line(cell: str) -> int:
+    """Return the length of the longest line of a cell."""
+    return max(map(len, cell.split("\n")))
 
 
 def _escape(cell: str) -> str:
     """Put a cell of numbers on one line, and escape markup."""
     return cell.replace("\n", ", ").replace("*", "\\*")
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def code_span(text: str) -> str:
