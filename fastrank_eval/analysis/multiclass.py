@@ -35,8 +35,9 @@ from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import number_text, printable
 from fastrank_eval.results.result import Result
+from fastrank_eval.results.tables import Table, rich_table
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -236,21 +237,15 @@ class ClassResult(Result):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from super().__rich_console__(console, options)
-        from rich import box
-        from rich.table import Table
-
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for column, name in enumerate(self.per_class.column_names):
-            table.add_column(name, justify="right" if column else "left", overflow="fold")
-        for row in self.per_class.to_pylist():
-            table.add_row(*(printable(_cell_text(value)) for value in row.values()))
-        yield table
+        names = [printable(name) for name in self.per_class.column_names]
+        rows = [list(map(_cell_text, row.values())) for row in self.per_class.to_pylist()]
+        yield rich_table(Table(names, 1, rows), fixed=False)
 
 
-def _cell_text(value: object) -> str:
-    if value is None:
-        return "undefined"
-    return f"{value:#.6g}" if isinstance(value, float) else str(value)
+def _cell_text(value: Any) -> str:
+    if isinstance(value, str):
+        return printable(value)
+    return f"{value:,}" if isinstance(value, int) else number_text(value)
 
 
 #: Averages over classes.

@@ -16,7 +16,7 @@ from fastrank_eval.engine.ungrouped import score_tables, states_of
 from fastrank_eval.measures.base import REL, number
 from fastrank_eval.measures.clustered_sums import Confusion, f_score, ratio
 from fastrank_eval.measures.decisions import PositivePredictiveValue
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import detail_text, printable
 from fastrank_eval.stats.score_table import ScoreTable
 
 #: Options of each criterion.
@@ -298,12 +298,7 @@ class BestThreshold:
             return f"{score}: no threshold by {self.by} ({self.reason})"
         threshold = "no row positive" if self.threshold is None else f"threshold {self.threshold!r}"
         shares = ", ".join(f"{name} {getattr(self, name):.6g}" for name in _SHARES)
-        cells = ", ".join(
-            f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.6g}"
-            for name, value in (
-                ("TP", self.tp), ("FP", self.fp), ("FN", self.fn), ("TN", self.tn),
-            )
-        )  # fmt: skip
+        cells = ", ".join(f"{name.upper()} {detail_text(getattr(self, name))}" for name in _CELLS)
         return f"{score}: {threshold}, {self.by} {self.value:.6g}\n  {cells}\n  {shares}"
 
 

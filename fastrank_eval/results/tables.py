@@ -1,4 +1,4 @@
-"""Lay reports out as text, as markdown and for a terminal; write tables to files."""
+"""Render reports as text and markdown; write tables to files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastrank_eval._lib.csv_text import csv_cells
 from fastrank_eval._lib.errors import OutputError
+from fastrank_eval.engine.records import csv_cells
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table as Grid
 
 __all__ = [
     "GAP",
@@ -27,7 +28,7 @@ __all__ = [
     "first_that_fits",
     "longest_line",
     "markdown_lines",
-    "renderables",
+    "rich_table",
     "sections",
     "text_lines",
     "write_csv",
@@ -150,7 +151,9 @@ class Report:
 
         for block in self.blocks:
             if isinstance(block, Table):
-                yield from renderables(block)
+                if block.title:
+                    yield Text(" by ".join(block.title), style="bold cyan", overflow="fold")
+                yield rich_table(block)
             else:
                 yield from map(Text, block.texts, block.styles)
             yield Text()
@@ -178,21 +181,27 @@ def markdown_lines(table: Table) -> list[str]:
     """Render a markdown table, with names from the data in code spans."""
     rule = [" --- " if i < table.names else " ---: " for i in range(len(table.header))]
     rows = [
-        [*map(code_span, row[: table.names]), *(_escape(cell) for cell in row[table.names :])]
+        [code_span(cell).replace("|", "\\|") for cell in row[: table.names]]
+        + [cell.replace("\n", ", ").replace("*", "\\*") for cell in row[table.names :]]
         for row in table.rows
     ]
     header, *lines = [f"| {' | '.join(row)} |" for row in (table.header, *rows)]
     return [header, f"|{'|'.join(rule)}|", *lines]
 
 
-def renderables(table: Table) -> Iterator[RenderableType]:
-    """Render the title and the table for a terminal."""
+def rich_table(table: Table, fixed: bool = True) -> Grid:
+    """Render for a terminal.
+
+    Parameters
+    ----------
+    table : Table
+    fixed : bool
+        Whether columns keep their widths in a narrow terminal.
+    """
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
 
-    if table.title:
-        yield Text(" by ".join(table.title), style="bold cyan", overflow="fold")
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     widths = table.widths or table.longest_lines()
     for i, (title, width) in enumerate(zip(table.header, widths, strict=True)):
@@ -200,16 +209,19 @@ def renderables(table: Table) -> Iterator[RenderableType]:
             Text(title),
             justify="left" if i < table.names else "right",
             overflow="fold",
-            width=width,
+            width=width if fixed else None,
             style="bold" if table.bold and title.startswith(table.bold) else "",
         )
     for row in table.rows:
         grid.add_row(*map(Text, row))
-    yield grid
+    return grid
 
 
 def first_that_fits(tables: Iterable[Table], width: int) -> Table:
-    """Return the first table that fits a terminal without its first column, or the last."""
+    """Return the first table that fits a width, or the last.
+
+    Its first column does not count: it becomes the title of `sections`.
+    """
     for table in tables:
         widths = table.longest_lines()[1:]
         if sum(widths) + GAP * len(widths) <= width:
@@ -218,7 +230,7 @@ def first_that_fits(tables: Iterable[Table], width: int) -> Table:
 
 
 def sections(table: Table, width: int, foldable: Mapping[str, int]) -> Iterator[Table]:
-    """Divide a table into one for each run of rows with the same first cell, its title.
+    """Make a table of each run of rows with one first cell, its title.
 
     Parameters
     ----------
@@ -251,18 +263,13 @@ def longest_line(cell: str) -> int:
     return max(map(len, cell.split("\n")))
 
 
-def _escape(cell: str) -> str:
-    """Put a cell of numbers on one line, and escape markup."""
-    return cell.replace("\n", ", ").replace("*", "\\*")
-
-
 def code_span(text: str) -> str:
     """Put `text` in a code span, with a fence that does not occur in it."""
     if not text:
         return ""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
+    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 #: The suffixes of table files.
@@ -289,16 +296,15 @@ def write_table(table: pa.Table, part: Path, shown: str, safe: bool = False) -> 
     """
     suffix = Path(shown).suffix.lower()
     try:
-        if suffix == ".parquet":
-            import pyarrow.parquet as papq
+        with part.open("wb") as sink:  # Arrow opens no file whose name is not UTF-8
+            if suffix == ".parquet":
+                import pyarrow.parquet as papq
 
-            with part.open("wb") as sink:  # Arrow opens no file whose name is not UTF-8
                 papq.write_table(table, sink)
-        elif suffix == ".arrow":
-            with part.open("wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-                writer.write_table(table)
-        else:
-            with part.open("wb") as sink:
+            elif suffix == ".arrow":
+                with pa.ipc.new_file(sink, table.schema) as writer:
+                    writer.write_table(table)
+            else:
                 write_csv(table, sink, safe)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         reason = (str(error).splitlines() or ["unknown fault"])[0]

@@ -16,6 +16,7 @@ from fastrank_eval.apps.cli.options import (
     combine,
     convention_options,
     csv_safe_option,
+    format_option,
     input_options,
     label_option,
     limit_option,
@@ -336,7 +337,6 @@ Examples:
         "f1", "fbeta", "youden", "product", "closest", "accuracy", "precision", "recall", "cost"
     ),
     default="f1",
-    show_default=True,
     help="Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
     "TPR (1 - FPR). closest: the distance to (0, 1) of the ROC plane. accuracy. precision: TPR at "
     "a precision of --target. recall: precision at a TPR of --target. cost: mean cost of a row.",
@@ -369,7 +369,6 @@ Examples:
     "--prefer",
     type=choice("highest", "lowest"),
     default="highest",
-    show_default=True,
     help="Choose the highest or the lowest of equally good thresholds.",
 )
 @option(
@@ -377,7 +376,6 @@ Examples:
     "--rel",
     type=float,
     default=1,
-    show_default=True,
     metavar="GRADE",
     help="The lowest label of a positive row.",
 )
@@ -386,7 +384,6 @@ Examples:
     "--unretrieved",
     type=choice("error", "allow"),
     default="error",
-    show_default=True,
     help="A null score is an error, or its row is left out.",
 )
 @option(
@@ -394,7 +391,6 @@ Examples:
     "--unjudged",
     type=choice("error", "allow", "drop"),
     default="error",
-    show_default=True,
     help="A null label is an error, a negative row, or no row at all.",
 )
 @option(
@@ -402,23 +398,13 @@ Examples:
     "--score-type",
     type=choice("given", "float32"),
     default="given",
-    show_default=True,
     help="Use scores as they are, or rounded to float32.",
 )
 @threads_option
 @where_option
 @limit_option
 @input_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("text", "json", "csv"),
-    default="text",
-    show_default=True,
-    help="Format of the report.",
-)
+@format_option("text", "json", "csv")
 @csv_safe_option
 @option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
 def threshold(
@@ -459,6 +445,6 @@ def threshold(
 
         emit(json.dumps(rows, indent=2, allow_nan=False) + "\n")
     else:
-        from fastrank_eval._lib.csv_text import csv_text
+        from fastrank_eval.engine.records import csv_text
 
         emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))

@@ -22,19 +22,17 @@ from fastrank_eval.apps.cli.options import (
     csv_safe_option,
     exit_if_failed,
     fail_if_option,
+    format_option,
     measure_options,
     option,
     read_gates,
     reading_options,
-    slice_options,
-)
-from fastrank_eval.apps.cli.output import (
-    ReportFiles,
     report_options,
-    report_text,
+    slice_options,
     state_file_option,
 )
 from fastrank_eval.apps.cli.shell import (
+    ReportFiles,
     SectionedCommand,
     Shell,
     check_standard_output,
@@ -121,15 +119,8 @@ def evaluate(
     order: str,
     presorted: bool,
     input_format: str | None,
-    report_format: str | None,
-    output: str | None,
-    per_group_file: str | None,
-    state_file: str | None,
     keep_groups: bool,
-    csv_safe: bool,
-    overwrite: bool,
     fail_if: tuple[str, ...],
-    quiet: bool,
     **options: Any,
 ) -> None:
     """Evaluate ranked or scored rows, group by group.
@@ -141,25 +132,16 @@ def evaluate(
 
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    if keep_groups and state_file is None:
+    if keep_groups and options["state_file"] is None:
         raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
-    files = ReportFiles(
-        report_format,
-        output,
-        per_group_file,
-        overwrite,
-        sources,
-        state_file,
-        input_format,
-        csv_safe=csv_safe,
-    )
+    files = ReportFiles(options, sources, input_format)
 
     with defer_signals():
         from fastrank_eval.results.evaluate import evaluate as run
 
     requested = ",".join(measures)
     gates = read_gates(fail_if, requested, score, options["profile"], options["sampling_rate"])
-    with progress_bar(quiet) as progress:
+    with progress_bar(files.quiet) as progress:
         result = run(
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
@@ -168,20 +150,15 @@ def evaluate(
             measures=requested,
             order=order,
             presorted=presorted,
-            per_group=per_group_file is not None or keep_groups,
-            keep_state=state_file is not None,
+            per_group=files.per_group is not None or keep_groups,
+            keep_state=files.state is not None,
             keep_groups=keep_groups,
             format=input_format,
             progress=progress,
             **options,
         )
     raise_if_stopped()
-    files.write(
-        lambda width: report_text(result, files.form, width, csv_safe),
-        lambda: result.per_group,
-        quiet,
-        lambda: result.state,
-    )
+    files.write(result, lambda: result.state)
     if gates:
         exit_if_failed(result.check(*gates))
 
@@ -197,16 +174,7 @@ Example:
 @measure_options
 @convention_options
 @reading_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("table", "json"),
-    default="table",
-    show_default=True,
-    help="Format of the report.",
-)
+@format_option("table", "json")
 def explain(
     sources: tuple[str, ...],
     group: list[str],
@@ -267,7 +235,6 @@ Examples:
     "level",
     type=float,
     default=1,
-    show_default=True,
     metavar="N",
     help="The lowest grade that is relevant.",
 )
@@ -284,7 +251,6 @@ Examples:
     "--duplicates",
     type=choice("error", "first", "last", "max"),
     default="error",
-    show_default=True,
     help="The line that counts if a query has a document twice, in a run or in QRELS.",
 )
 @option(
@@ -293,7 +259,6 @@ Examples:
     "measures",
     multiple=True,
     default=["official"],
-    show_default=True,
     metavar="NAME[.N,N...]",
     help="A measure of trec_eval, with parameters, or official, set, all_trec. Repeat for several.",
 )
@@ -303,18 +268,13 @@ Examples:
     "version",
     type=click.Choice(["9", "10"]),
     default="10",
-    show_default=True,
     help="The version of trec_eval.",
 )
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("text", "csv", "json"),
-    default="text",
-    show_default=True,
-    help="Format: text as trec_eval prints it, or csv and json with all digits.",
+@format_option(
+    "text",
+    "csv",
+    "json",
+    text="Format: text as trec_eval prints it, or csv and json with all digits.",
 )
 @csv_safe_option
 def trec(

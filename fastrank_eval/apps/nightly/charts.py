@@ -30,7 +30,8 @@ from fastrank_eval.analysis.plots import CHANCE, DIM, colour, dash, mark
 from fastrank_eval.apps.nightly.compare_nights import convention_differences
 from fastrank_eval.apps.nightly.night import CurveLine, Night, NightValue
 from fastrank_eval.apps.nightly.page_rows import activity_unit
-from fastrank_eval.apps.nightly.text import STATUSES, amount, interval, rough_count
+from fastrank_eval.apps.nightly.text import STATUSES, amount, interval
+from fastrank_eval.results.format import percent_text, rough_text
 
 __all__ = [
     "MODEL_COLOURS", "Chart", "activity", "counts", "curve", "edges", "key", "spark", "trend",
@@ -143,7 +144,7 @@ def counts(
     """
 
     def text(value: float) -> str:
-        return f"{100 * value:.4g}%" if percent else rough_count(value)
+        return percent_text(value, 4) if percent else rough_text(value)
 
     figure, axes = _figure(_LOW_HEIGHT)
     _mark_nights(axes, nights)

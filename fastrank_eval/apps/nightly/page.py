@@ -27,7 +27,6 @@ from fastrank_eval.apps.nightly.page_rows import (
     values_by_activity,
 )
 from fastrank_eval.apps.nightly.pages import Links
-from fastrank_eval.apps.nightly.sentences import sentences
 from fastrank_eval.apps.nightly.text import (
     STATUSES,
     ago,
@@ -44,6 +43,7 @@ from fastrank_eval.apps.nightly.text import (
     nights_text,
     outcome_of,
     period_nights,
+    sentences,
     share,
 )
 from fastrank_eval.results.format import printable

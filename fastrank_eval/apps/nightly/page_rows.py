@@ -16,10 +16,10 @@ from fastrank_eval.apps.nightly.text import (
     confidence_of,
     digits_of,
     interval,
-    p_text,
     verdict_text,
 )
 from fastrank_eval.measures.parser import find_computed, measure
+from fastrank_eval.results.format import p_text
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import gate
 
@@ -168,13 +168,13 @@ class Change:
     @classmethod
     def of(cls, difference: NightDifference, confidence: float, digits: int) -> Change:
         """Format a difference to a number of decimals."""
-        low, high = difference.ci_low, difference.ci_high
+        low, high, p_value = difference.ci_low, difference.ci_high, difference.p_adjusted
         return cls(
             difference,
             verdict_text(difference, confidence),
             amount(difference.delta, digits, sign=True),
             interval(low, high, digits, sign=True),
-            p_text(difference),
+            "" if math.isnan(p_value) else f"p {p_text(p_value)}",
         )
 
     @property

@@ -19,16 +19,18 @@ from fastrank_eval.apps.nightly.night import (
     NightValue,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
-from fastrank_eval.apps.nightly.sentences import lead, sentences
 from fastrank_eval.apps.nightly.text import (
     ago,
     confidence_of,
     confidence_text,
     gate_texts,
+    lead,
     not_judged,
+    sentences,
 )
 from fastrank_eval.engine.records import plain_value
-from fastrank_eval.results.format import printable
+from fastrank_eval.results.format import amount, interval_text, printable
+from fastrank_eval.results.tables import code_span
 
 __all__ = ["SCHEMA", "night_dict", "night_lines", "night_markdown", "nights_json"]
 
@@ -175,6 +177,8 @@ _STATUS = {
     "data_quality": "DATA QUALITY",
 }
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
+#: The form of numbers.
+_FORM = ".4g"
 #: The most slices in text.
 _MAX_CHANGES_IN_TEXT = 5
 #: Characters that an address does not escape.
@@ -212,8 +216,8 @@ def night_markdown(night: Night, page: str | None = None) -> str:
                 shown_changes = [
                     f"{change} {_since(kind)}" for kind, change in change_texts.items() if change
                 ]
-                number = f"{_number(value.value)} {_span(value)}".rstrip()
-                models.append(f"* {_code(value.measure)} {', '.join([number, *shown_changes])}")
+                numbers = ", ".join([_number(value), *shown_changes])
+                models.append(f"* {_code(value.measure)} {numbers}")
         models.append("")
     quality = night.quality
     status = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
@@ -230,7 +234,7 @@ def night_markdown(night: Night, page: str | None = None) -> str:
         ],
         models,
         _largest_changes(night),
-        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_number(quality.ctr)}", ""],
+        [f"{quality.rows:,} rows, {quality.groups:,} groups, CTR {_four_digits(quality.ctr)}", ""],
         [_legend(night)],
     ]
     lines: list[str] = []
@@ -256,7 +260,7 @@ def _change_line(one: TopChanges) -> str:
     return "; ".join(
         [
             f"{_code(d.slice)} of {_code(d.score)}: {_code(d.measure)} {_change_text(d)} "
-            f"{_since(d.kind)} [{d.ci_low:+.4g}, {d.ci_high:+.4g}]",
+            f"{_since(d.kind)} {interval_text(d.ci_low, d.ci_high, None, True, _FORM)}".rstrip(),
             *suffixes,
         ]
     )
@@ -266,9 +270,7 @@ def night_lines(night: Night) -> str:
     """Format a night as a few plain lines."""
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
-    numbers = "; ".join(
-        f"{v.score} {v.measure} {_number(v.value)} {_span(v)}".rstrip() for v in values
-    )
+    numbers = "; ".join(f"{v.score} {v.measure} {_number(v)}" for v in values)
     lines = [f"{night.date} {_STATUS[night.status]}: {numbers}"]
     lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)
@@ -277,7 +279,8 @@ def night_lines(night: Night) -> str:
 def _change_text(difference: NightDifference | None) -> str:
     if difference is None or math.isnan(difference.delta):
         return ""
-    return f"{difference.delta:+.4g} {_MARKS.get(difference.verdict, '')}".strip()
+    delta = amount(difference.delta, None, True, _FORM)
+    return f"{delta} {_MARKS.get(difference.verdict, '')}".strip()
 
 
 def _since(kind: str) -> str:
@@ -292,14 +295,14 @@ def _legend(night: Night) -> str:
     return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
 
 
-def _span(value: NightValue) -> str:
-    if not math.isfinite(value.ci_low) or not math.isfinite(value.ci_high):
-        return ""
-    return f"[{value.ci_low:.4g}, {value.ci_high:.4g}]"
+def _number(value: NightValue) -> str:
+    """Format a value with its interval."""
+    interval = interval_text(value.ci_low, value.ci_high, None, spare=_FORM)
+    return f"{_four_digits(value.value)} {interval}".rstrip()
 
 
-def _number(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.4g}"
+def _four_digits(number: float) -> str:
+    return "undefined" if math.isnan(number) else amount(number, None, spare=_FORM)
 
 
 def _escaped(text: str) -> str:
@@ -307,8 +310,4 @@ def _escaped(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Write a code span that its text cannot end."""
-    text = printable(text)
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
+    return code_span(printable(text))

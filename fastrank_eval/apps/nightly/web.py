@@ -32,13 +32,13 @@ from fastrank_eval.apps.nightly.page import MAX_SLICES, check_libraries, page, p
 from fastrank_eval.apps.nightly.page_rows import Change, NightSeries
 from fastrank_eval.apps.nightly.pages import LONGEST_QUERY, WebLinks
 from fastrank_eval.apps.nightly.periods import NightStates, with_periods
-from fastrank_eval.apps.nightly.sentences import lead
 from fastrank_eval.apps.nightly.text import (
     amount,
     confidence_of,
     confidence_text,
     digits_of,
     interval,
+    lead,
 )
 from fastrank_eval.measures.parser import measure as measure_of
 

@@ -30,7 +30,8 @@ from fastrank_eval.apps.nightly.night import (
 from fastrank_eval.apps.nightly.page import page, write_page
 from fastrank_eval.apps.nightly.pages import FileLinks
 from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
-from fastrank_eval.apps.nightly.text import p_text, verdict_text
+from fastrank_eval.apps.nightly.text import verdict_text
+from fastrank_eval.results.format import p_text
 from tests.support.html_elements import Element, elements
 from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
 
@@ -285,8 +286,10 @@ def test_page__changes__tell_how_sure_they_are(html: str, found: list[Element]) 
     )
     told = [one.text for one in elements_below(row) if one.attributes.get("class") == "p"]
     of = [d for d in night.compared if (d.score, d.slice, d.measure) == (MODELS[1], "all", "GAUC")]
-    assert told == [p_text(d) for d in sorted(of, key=lambda d: KINDS.index(d.kind))]
-    assert all(re.fullmatch(r"p (<0\.001|[\d.]+)", text) for text in told)
+    assert told == [
+        f"p {p_text(d.p_adjusted)}" for d in sorted(of, key=lambda d: KINDS.index(d.kind))
+    ]
+    assert all(re.fullmatch(r"p (<0\.0001|[\d.]+)", text) for text in told)
     assert html.count("adjusted for the number of comparisons ") == 1
     assert "although users return" in html
 
