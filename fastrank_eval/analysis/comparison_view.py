@@ -40,10 +40,10 @@ from fastrank_eval.results.slice_view import (
     AT_LEAST,
     Layout,
     SliceSheet,
+    left_out_notes,
     slice_tables,
-    slices_left_out,
 )
-from fastrank_eval.results.tables import Lines, Report, Table, first_that_fits, sections
+from fastrank_eval.results.tables import TEXT_WIDTH, Lines, Report, Table, first_that_fits, sections
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["ReportedComparison", "compared_slices"]
 
 _NARROW = 12  # least width of names
-_WIDTH = 80  # columns of plain text, whose output is unknown
 
 
 class ReportedComparison(ABC):
@@ -179,7 +178,7 @@ class ReportedComparison(ABC):
         return _TerminalView(self, movers)
 
     def __repr__(self) -> str:
-        return self._report(self._flat_blocks(_WIDTH)).to_text()
+        return self._report(self._flat_blocks(TEXT_WIDTH)).to_text()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.with_movers(0)
@@ -210,7 +209,7 @@ class ReportedComparison(ABC):
         for score in self.scores:
             yield from compared_slices(self, score, width)
         for (score, measure), movers in self.mover_tables(top).items():
-            yield from _mover_sections(self, score, measure, movers, _WIDTH)
+            yield from _mover_sections(self, score, measure, movers, TEXT_WIDTH)
         for score in self.scores:
             yield from _changed_slices(self, score, top)
 
@@ -506,7 +505,7 @@ def _slice_notes(comparison: ReportedComparison) -> Iterator[str]:
         yield "within slices, by their mix, and a remainder add up to the difference of all rows"
     if any(v.caution == "not_paired" for v in slices):
         yield "slices of results are not paired: their differences have no error"
-    yield from slices_left_out(comparison.meta)
+    yield from left_out_notes(comparison.meta)
 
 
 def _visible_parts(comparison: ReportedComparison) -> Iterator[bool]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arguments import check_choice, check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
+from fastrank_eval.engine.records import plain_value
 from fastrank_eval.engine.ungrouped import score_tables, states_of
 from fastrank_eval.measures.base import REL, number
 from fastrank_eval.measures.clustered_sums import Confusion, f_score, ratio
@@ -277,20 +278,8 @@ class BestThreshold:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain Python values for JSON, NaN to None."""
-        numbers = {
-            "threshold": self.threshold,
-            "value": self.value,
-            "tp": self.tp,
-            "fp": self.fp,
-            "fn": self.fn,
-            "tn": self.tn,
-            **{name: getattr(self, name) for name in _SHARES},
-        }
-        plain = {
-            name: None if value is None or math.isnan(value) else value
-            for name, value in numbers.items()
-        }
-        return {"score": self.score, "by": self.by, **plain, "reason": self.reason}
+        names = "score", "by", "threshold", "value", *_CELLS, *_SHARES, "reason"
+        return {name: plain_value(getattr(self, name)) for name in names}
 
     def __str__(self) -> str:
         score = printable(self.score)

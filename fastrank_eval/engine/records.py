@@ -1,25 +1,22 @@
-"""Define records of a result; write records as tables and CSV."""
+"""Define the records of a result: values of measures, and metadata."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fastrank_eval._lib.csv_text import csv_text
 from fastrank_eval.slicing.parser import short_texts
 
 __all__ = [
     "VALUE_SCHEMA",
     "MeasureValue",
     "Meta",
-    "csv_cells",
-    "csv_text",
     "finite",
     "plain_meta",
     "plain_value",
@@ -236,49 +233,3 @@ def _csv_cell(value: object) -> object:
     if isinstance(value, dict):
         return ";".join(f"{key}={number}" for key, number in value.items())
     return value
-
-
-_BEGINS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-def csv_cells(cells: Iterable[object], safe: bool) -> list[Any]:
-    """Put an apostrophe before text that a spreadsheet may run, if `safe`.
-
-    Examples
-    --------
-    >>> csv_cells(["=1+1", "a=1", -1, None], safe=True)
-    ["'=1+1", 'a=1', -1, None]
-    """
-    return [
-        f"'{cell}" if safe and isinstance(cell, str) and cell.startswith(_BEGINS_FORMULA) else cell
-        for cell in cells
-    ]
-
-
-def csv_text(names: Sequence[str], rows: Iterable[Iterable[object]], safe: bool = False) -> str:
-    r"""Write a header and rows as CSV.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns.
-    rows : iterable of iterable
-        Cells in their order; None is empty.
-    safe : bool
-        Put an apostrophe before text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a
-        carriage return, so that no spreadsheet takes it for a formula. Numbers stay.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> csv_text(["model", "delta"], [["-old", -0.5]], safe=True)
-    "model,delta\n'-old,-0.5\n"
-    """
-    sheet = io.StringIO()
-    writer = csv.writer(sheet, lineterminator="\n")
-    for row in ([*names], *rows):
-        writer.writerow(csv_cells(row, safe))
-    return sheet.getvalue()

@@ -69,7 +69,7 @@ def decimals(size: float) -> int | None:
 
 
 def amount(value: float, digits: int | None, sign: bool = False, spare: str = ".3g") -> str:
-    """Format a number to some decimals, or in the form `spare` if they are None."""
+    """Format a number to some decimals; in the form `spare` if None."""
     return format(value, "+" * sign + (spare if digits is None else f",.{digits}f"))
 
 
@@ -83,7 +83,7 @@ def interval_text(
 
 
 def half_width_text(half_width: float, digits: int | None) -> str:
-    """Format half an interval to some decimals, or two digits; empty without one."""
+    """Format half an interval like `amount`; empty without one."""
     return f"±{amount(half_width, digits, spare='.2g')}" if math.isfinite(half_width) else ""
 
 

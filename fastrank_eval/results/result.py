@@ -43,14 +43,74 @@ if TYPE_CHECKING:
     from fastrank_eval.results.state import State
     from fastrank_eval.stats.score_table import ScoreTable
 
-__all__ = ["NamedValues", "Result", "result_of"]
+__all__ = ["Result", "result_of"]
 
 
-class NamedValues(Reported):
-    """The values of a result, by the names of measures, models and slices."""
+class Result(Reported):
+    """The result of :func:`fastrank_eval.evaluate`.
 
-    measures: tuple[str, ...]
-    requested: dict[str, str]
+    Parameters
+    ----------
+    values : sequence of MeasureValue
+        One entry a score, slice and measure.
+    per_group : pyarrow.Table or None
+        Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
+        there are several scores), null where undefined; None without ``per_group=True``.
+    meta : Meta
+        Metadata of the evaluation.
+    scores : sequence of str
+        Score columns, in the order of the request.
+    measures : sequence of str
+        Canonical texts of the measures, in the order of the request.
+    requested : mapping of str to str, optional
+        By requested name the computed measure, where a profile set other options.
+    score_tables : mapping of (str, float) to ScoreTable, optional
+        The distinct scores of each model, for each threshold of relevance; None without
+        ``keep_scores=True``.
+    weights : mapping of (int, int) to ndarray of float64, optional
+        The weights of groups that are not all 1, by the positions of model and measure; None if
+        values of groups are not compared.
+    state : State, optional
+        The sums of the evaluation; None without ``keep_state=True``.
+
+    Examples
+    --------
+    >>> value = MeasureValue("pctr", "all", "P@1", 0.5, 2, 2, {}, 1.0, 1.0)
+    >>> table = pa.table({"user": [7, 8], "rows": [3, 2], "positives": [1, 1], "P@1": [1.0, 0.0]})
+    >>> result = Result([value], table, Meta("1.0", 5, 2, {"ties": "expected"}, 0.5), ["pctr"],
+    ...                 ["P@1"])
+    >>> result.value("P@1")
+    0.5
+    >>> result["P@1"]
+    array([1., 0.])
+    >>> result
+    score  measure     value  groups used  dropped  rows  positives
+    pctr   P@1      0.500000          2/2     none  100%       100%
+    5 rows, 2 groups, 0.5 s, 10 rows/s
+    ties=expected
+    """
+
+    def __init__(
+        self,
+        values: Sequence[MeasureValue],
+        per_group: pa.Table | None,
+        meta: Meta,
+        scores: Sequence[str],
+        measures: Sequence[str],
+        requested: Mapping[str, str] | None = None,
+        score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
+        weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
+        state: State | None = None,
+    ) -> None:
+        self.values = tuple(values)
+        self.meta = meta
+        self.scores = tuple(scores)
+        self.measures = tuple(measures)
+        self._per_group = per_group
+        self.requested = dict(requested or {})
+        self._score_tables = score_tables
+        self.group_weights = weights
+        self._state = state
 
     @typed
     def value(
@@ -206,73 +266,6 @@ class NamedValues(Reported):
 
     def _find_score(self, name: str | None) -> str:
         return find_score(name, self.scores, self.measures)
-
-
-class Result(NamedValues):
-    """The result of :func:`fastrank_eval.evaluate`.
-
-    Parameters
-    ----------
-    values : sequence of MeasureValue
-        One entry a score, slice and measure.
-    per_group : pyarrow.Table or None
-        Group key, ``rows``, ``positives`` and one float64 column a measure (``score.measure`` if
-        there are several scores), null where undefined; None without ``per_group=True``.
-    meta : Meta
-        Metadata of the evaluation.
-    scores : sequence of str
-        Score columns, in the order of the request.
-    measures : sequence of str
-        Canonical texts of the measures, in the order of the request.
-    requested : mapping of str to str, optional
-        By requested name the computed measure, where a profile set other options.
-    score_tables : mapping of (str, float) to ScoreTable, optional
-        The distinct scores of each model, for each threshold of relevance; None without
-        ``keep_scores=True``.
-    weights : mapping of (int, int) to ndarray of float64, optional
-        The weights of groups that are not all 1, by the positions of model and measure; None if
-        values of groups are not compared.
-    state : State, optional
-        The sums of the evaluation; None without ``keep_state=True``.
-
-    Examples
-    --------
-    >>> value = MeasureValue("pctr", "all", "P@1", 0.5, 2, 2, {}, 1.0, 1.0)
-    >>> table = pa.table({"user": [7, 8], "rows": [3, 2], "positives": [1, 1], "P@1": [1.0, 0.0]})
-    >>> result = Result([value], table, Meta("1.0", 5, 2, {"ties": "expected"}, 0.5), ["pctr"],
-    ...                 ["P@1"])
-    >>> result.value("P@1")
-    0.5
-    >>> result["P@1"]
-    array([1., 0.])
-    >>> result
-    score  measure     value  groups used  dropped  rows  positives
-    pctr   P@1      0.500000          2/2     none  100%       100%
-    5 rows, 2 groups, 0.5 s, 10 rows/s
-    ties=expected
-    """
-
-    def __init__(
-        self,
-        values: Sequence[MeasureValue],
-        per_group: pa.Table | None,
-        meta: Meta,
-        scores: Sequence[str],
-        measures: Sequence[str],
-        requested: Mapping[str, str] | None = None,
-        score_tables: Mapping[tuple[str, float], ScoreTable] | None = None,
-        weights: Mapping[tuple[int, int], NDArray[np.float64]] | None = None,
-        state: State | None = None,
-    ) -> None:
-        self.values = tuple(values)
-        self.meta = meta
-        self.scores = tuple(scores)
-        self.measures = tuple(measures)
-        self._per_group = per_group
-        self.requested = dict(requested or {})
-        self._score_tables = score_tables
-        self.group_weights = weights
-        self._state = state
 
     @property
     def summary(self) -> pa.Table:

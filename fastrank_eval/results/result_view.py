@@ -34,12 +34,13 @@ from fastrank_eval.results.format import (
 )
 from fastrank_eval.results.slice_view import (
     AT_LEAST,
+    LAYOUTS,
     Layout,
     SliceSheet,
+    left_out_notes,
     slice_tables,
-    slices_left_out,
 )
-from fastrank_eval.results.tables import Report, Table, first_that_fits, sections
+from fastrank_eval.results.tables import TEXT_WIDTH, Report, Table, first_that_fits, sections
 from fastrank_eval.stats.intervals import FEW_GROUPS
 
 if TYPE_CHECKING:
@@ -198,7 +199,6 @@ def _remedy(means: Sequence[MeasureValue], groups: object) -> str:
     return "undefined='zero' (--undefined zero) counts groups without a value as 0"
 
 
-_WIDTH = 80  # columns of plain text, whose output is unknown
 _NARROW, _REASON = 12, 13  # least widths of names and of reasons ("few_positives")
 
 
@@ -272,7 +272,7 @@ class Reported:
         return self._report(_overall(self), width=None).to_markdown()
 
     def __repr__(self) -> str:
-        return self._report(_overall(self).one_line(), width=_WIDTH).to_text()
+        return self._report(_overall(self).one_line(), width=TEXT_WIDTH).to_text()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render for a terminal, in whose width no digit is cut off.
@@ -281,8 +281,7 @@ class Reported:
         their value, and names and reasons are folded.
         """
         width = options.max_width
-        layouts = ((True, True), (False, True), (False, False))
-        table = first_that_fits((_overall(self, *layout) for layout in layouts), width)
+        table = first_that_fits((_overall(self, *layout) for layout in LAYOUTS), width)
         foldable = {table.header[1]: _NARROW, "dropped": _REASON}
         yield from self._report(*sections(table, width, foldable), width=width).to_terminal()
 
@@ -418,7 +417,7 @@ def _legend(result: Reported) -> Iterator[str]:
         yield f"{_FEW} fewer than {FEW_GROUPS} effective groups: the interval is rough"
     if any(v.caution == "one_group" for v in values):
         yield f"{_ONE} one group tells no standard error"
-    yield from slices_left_out(result.meta)
+    yield from left_out_notes(result.meta)
 
 
 def size_and_conventions(meta: Meta) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from fastrank_eval.results.tables import GAP, Table, longest_line
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import Meta
 
-__all__ = ["AT_LEAST", "Layout", "SliceSheet", "slice_tables", "slices_left_out"]
+__all__ = ["AT_LEAST", "LAYOUTS", "Layout", "SliceSheet", "left_out_notes", "slice_tables"]
 
 _LABEL, _TITLE = 16, 12  # least widths of labels and of measures before they are folded
 AT_LEAST = "≥"
@@ -46,7 +46,7 @@ class Layout:
 
 
 #: Totals, and intervals side by side: the next layout is narrower.
-_LAYOUTS = ((True, True), (False, True), (False, False))
+LAYOUTS = ((True, True), (False, True), (False, False))
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def slice_tables(sheets: Sequence[SliceSheet[_Value]], width: int | None = None)
     Table
         By model, then measures.
     """
-    for totals, side_by_side in _LAYOUTS:
+    for totals, side_by_side in LAYOUTS:
         layout = Layout(totals, side_by_side, width)
         parts = _divide(sheets, layout)
         if len(parts) == 1:
@@ -167,7 +167,7 @@ def _divide(sheets: Sequence[SliceSheet[_Value]], layout: Layout) -> list[list[s
     return tables
 
 
-def slices_left_out(meta: Meta) -> list[str]:
+def left_out_notes(meta: Meta) -> list[str]:
     """Note how many slices are left out, if any are."""
     number, least = (meta.conventions.get(name) for name in ("slices_left_out", "min_groups"))
     if not (isinstance(number, int) and isinstance(least, int) and number):

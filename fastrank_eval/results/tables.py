@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
+from fastrank_eval._lib.csv_text import csv_cells
 from fastrank_eval._lib.errors import OutputError
-from fastrank_eval.engine.records import csv_cells
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GAP",
     "SUFFIXES",
+    "TEXT_WIDTH",
     "Lines",
     "Report",
     "Table",
@@ -37,6 +38,7 @@ __all__ = [
 
 
 GAP = 2  # blanks between columns
+TEXT_WIDTH = 80  # columns of plain text, whose output is unknown
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     choice,
     csv_safe_option,
-    format_option,
     input_options,
     limit_option,
     option,
@@ -20,7 +19,7 @@ from fastrank_eval.apps.cli.options import (
     weight_option,
     where_option,
 )
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, report_text
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, render_text
 
 __all__ = ["classes"]
 
@@ -86,6 +85,7 @@ Examples:
     "--measures",
     multiple=True,
     default=[_MEASURES],
+    show_default=True,
     metavar="LIST",
     help="Measures, separated by commas. A measure of all rows compares each class with the "
     "others. A measure of groups takes each row as a group of its classes.",
@@ -95,6 +95,7 @@ Examples:
     "-a",
     "--average",
     default="macro",
+    show_default=True,
     metavar="LIST",
     help="Averages over classes: macro, micro, weighted, samples; for AUC also ovo, ovo_weighted, "
     "mu.",
@@ -111,6 +112,7 @@ Examples:
     "Conventions",
     "--undefined",
     default="skip",
+    show_default=True,
     metavar="POLICY",
     help="Value of a class whose measure is undefined: skip, zero, one or error; skip,PPV=zero "
     "sets single measures.",
@@ -119,12 +121,15 @@ Examples:
 @where_option
 @limit_option
 @input_options
-@format_option(
-    "table",
-    "json",
-    "csv",
-    "markdown",
-    text="Format of the report; table and json include the values of the classes.",
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("table", "json", "csv", "markdown"),
+    default="table",
+    show_default=True,
+    help="Format of the report; table and json include the values of the classes.",
 )
 @csv_safe_option
 @option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
@@ -160,4 +165,9 @@ def classes(
             **options,
         )
     raise_if_stopped()
-    emit(report_text(result, report_format, csv_safe=csv_safe))
+    if report_format == "json":
+        emit(result.to_json() + "\n")
+    elif report_format == "csv":
+        emit(result.to_csv(safe=csv_safe))
+    else:
+        emit(result.to_markdown() if report_format == "markdown" else render_text(result))

@@ -12,6 +12,7 @@ from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     comparison_options,
+    comparison_text,
     confidence_option,
     convention_options,
     exit_if_failed,
@@ -23,16 +24,19 @@ from fastrank_eval.apps.cli.options import (
     optional_column_options,
     read_gates,
     reading_options,
-    report_options,
     slice_options,
+)
+from fastrank_eval.apps.cli.output import (
+    ReportFiles,
+    report_options,
+    report_text,
     state_file_option,
 )
-from fastrank_eval.apps.cli.shell import ReportFiles, SectionedCommand
+from fastrank_eval.apps.cli.shell import SectionedCommand
 
 if TYPE_CHECKING:
     from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.gates import Gate
-    from fastrank_eval.results.result import Result
 
 __all__ = ["compare", "merge"]
 
@@ -108,7 +112,13 @@ def compare(
     order: str,
     presorted: bool,
     input_format: str | None,
+    report_format: str | None,
+    output: str | None,
+    per_group_file: str | None,
+    csv_safe: bool,
+    overwrite: bool,
     fail_if: tuple[str, ...],
+    quiet: bool,
     **options: Any,
 ) -> None:
     """Compare models with a baseline, with intervals and p-values.
@@ -130,18 +140,28 @@ def compare(
         _check_existence(sources, input_format)
     if states:
         _check_states(sources, states, explicit)
-        files = ReportFiles(options, sources)
+        files = ReportFiles(
+            report_format, output, per_group_file, overwrite, sources, csv_safe=csv_safe
+        )
         choices = {"test": test, "threads": options["threads"]}
         choices |= {
             name: options[name] for name in _STATE_OPTIONS if name in explicit and name != "test"
         }
-        comparison, gates = _compare_states(sources, fail_if, files.quiet, choices)
-        _report(comparison, gates, files, movers)
+        comparison, gates = _compare_states(sources, fail_if, quiet, choices)
+        _report(comparison, gates, files, movers, quiet)
         return
     _check_rows(explicit)
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    files = ReportFiles(options, sources, input_format)
+    files = ReportFiles(
+        report_format,
+        output,
+        per_group_file,
+        overwrite,
+        sources,
+        input_format=input_format,
+        csv_safe=csv_safe,
+    )
 
     with defer_signals():
         from fastrank_eval.analysis.compare import compare as run
@@ -155,7 +175,7 @@ def compare(
     gates = read_gates(
         fail_if, requested, score, options["profile"], options["sampling_rate"], compared=True
     )
-    with progress_bar(files.quiet) as progress:
+    with progress_bar(quiet) as progress:
         comparison = run(
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
@@ -164,17 +184,23 @@ def compare(
             test=test,
             order=order,
             presorted=presorted,
-            per_group=files.per_group is not None or movers > 0 or test in NEED_GROUPS,
+            per_group=per_group_file is not None or movers > 0 or test in NEED_GROUPS,
             format=input_format,
             progress=progress,
             **options,
         )
     raise_if_stopped()
-    _report(comparison, gates, files, movers)
+    _report(comparison, gates, files, movers, quiet)
 
 
-def _report(comparison: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int) -> None:
-    files.write(comparison, movers=movers)
+def _report(
+    comparison: Comparison, gates: Sequence[Gate], files: ReportFiles, movers: int, quiet: bool
+) -> None:
+    files.write(
+        lambda width: comparison_text(comparison, files.form, movers, width, files.csv_safe),
+        lambda: comparison.per_group,
+        quiet,
+    )
     if gates:
         exit_if_failed(comparison.check(*gates))
 
@@ -322,7 +348,14 @@ def merge(
     drop_groups: bool,
     min_groups: int | None,
     confidence: float | None,
+    report_format: str | None,
+    output: str | None,
+    per_group_file: str | None,
+    state_file: str | None,
+    csv_safe: bool,
+    overwrite: bool,
     fail_if: tuple[str, ...],
+    quiet: bool,
     **choices: Any,
 ) -> None:
     """Merge the states of several evaluations into one report.
@@ -340,15 +373,18 @@ def merge(
             f"{', '.join(unused)} {'applies' if len(unused) == 1 else 'apply'} to comparisons: "
             "give --compare too."
         )
-    files = ReportFiles(choices, states)
+    files = ReportFiles(
+        report_format, output, per_group_file, overwrite, states, state_file, csv_safe=csv_safe
+    )
     with defer_signals():
         from fastrank_eval._lib.progress import report, reporting_to
         from fastrank_eval.results.gates import gate
+        from fastrank_eval.results.result import Result
         from fastrank_eval.results.state import load_state
 
     gates = [gate(text) for text in fail_if]
     loaded = []
-    with progress_bar(files.quiet) as progress, reporting_to(progress):
+    with progress_bar(quiet) as progress, reporting_to(progress):
         for path in states:
             state = load_state(path)
             loaded.append(state.without_groups() if drop_groups else state)
@@ -365,6 +401,15 @@ def merge(
         else:
             summary = merged.result(confidence=confidence, min_groups=min_groups)
     raise_if_stopped()
-    files.write(summary, lambda: merged, movers if compared else 0)
+    files.write(
+        lambda width: (
+            report_text(summary, files.form, width, csv_safe)
+            if isinstance(summary, Result)
+            else comparison_text(summary, files.form, movers, width, csv_safe)
+        ),
+        lambda: summary.per_group,
+        quiet,
+        lambda: merged,
+    )
     if gates:
         exit_if_failed(summary.check(*gates))

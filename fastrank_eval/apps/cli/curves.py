@@ -16,7 +16,6 @@ from fastrank_eval.apps.cli.options import (
     combine,
     convention_options,
     csv_safe_option,
-    format_option,
     input_options,
     label_option,
     limit_option,
@@ -337,6 +336,7 @@ Examples:
         "f1", "fbeta", "youden", "product", "closest", "accuracy", "precision", "recall", "cost"
     ),
     default="f1",
+    show_default=True,
     help="Criterion to optimise. f1, fbeta: the F measure. youden: TPR + 1 - FPR. product: "
     "TPR (1 - FPR). closest: the distance to (0, 1) of the ROC plane. accuracy. precision: TPR at "
     "a precision of --target. recall: precision at a TPR of --target. cost: mean cost of a row.",
@@ -369,6 +369,7 @@ Examples:
     "--prefer",
     type=choice("highest", "lowest"),
     default="highest",
+    show_default=True,
     help="Choose the highest or the lowest of equally good thresholds.",
 )
 @option(
@@ -376,6 +377,7 @@ Examples:
     "--rel",
     type=float,
     default=1,
+    show_default=True,
     metavar="GRADE",
     help="The lowest label of a positive row.",
 )
@@ -384,6 +386,7 @@ Examples:
     "--unretrieved",
     type=choice("error", "allow"),
     default="error",
+    show_default=True,
     help="A null score is an error, or its row is left out.",
 )
 @option(
@@ -391,6 +394,7 @@ Examples:
     "--unjudged",
     type=choice("error", "allow", "drop"),
     default="error",
+    show_default=True,
     help="A null label is an error, a negative row, or no row at all.",
 )
 @option(
@@ -398,13 +402,23 @@ Examples:
     "--score-type",
     type=choice("given", "float32"),
     default="given",
+    show_default=True,
     help="Use scores as they are, or rounded to float32.",
 )
 @threads_option
 @where_option
 @limit_option
 @input_options
-@format_option("text", "json", "csv")
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("text", "json", "csv"),
+    default="text",
+    show_default=True,
+    help="Format of the report.",
+)
 @csv_safe_option
 @option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
 def threshold(
@@ -445,6 +459,6 @@ def threshold(
 
         emit(json.dumps(rows, indent=2, allow_nan=False) + "\n")
     else:
-        from fastrank_eval.engine.records import csv_text
+        from fastrank_eval._lib.csv_text import csv_text
 
         emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))

@@ -22,17 +22,19 @@ from fastrank_eval.apps.cli.options import (
     csv_safe_option,
     exit_if_failed,
     fail_if_option,
-    format_option,
     measure_options,
     option,
     read_gates,
     reading_options,
-    report_options,
     slice_options,
+)
+from fastrank_eval.apps.cli.output import (
+    ReportFiles,
+    report_options,
+    report_text,
     state_file_option,
 )
 from fastrank_eval.apps.cli.shell import (
-    ReportFiles,
     SectionedCommand,
     Shell,
     check_standard_output,
@@ -119,8 +121,15 @@ def evaluate(
     order: str,
     presorted: bool,
     input_format: str | None,
+    report_format: str | None,
+    output: str | None,
+    per_group_file: str | None,
+    state_file: str | None,
     keep_groups: bool,
+    csv_safe: bool,
+    overwrite: bool,
     fail_if: tuple[str, ...],
+    quiet: bool,
     **options: Any,
 ) -> None:
     """Evaluate ranked or scored rows, group by group.
@@ -132,16 +141,25 @@ def evaluate(
 
     if presorted and order not in ("auto", "sorted"):
         raise ArgumentError(f"--presorted contradicts --order {order}: leave one of them out.")
-    if keep_groups and options["state_file"] is None:
+    if keep_groups and state_file is None:
         raise ArgumentError("--keep-groups needs a saved state: add --save-state FILE.")
-    files = ReportFiles(options, sources, input_format)
+    files = ReportFiles(
+        report_format,
+        output,
+        per_group_file,
+        overwrite,
+        sources,
+        state_file,
+        input_format,
+        csv_safe=csv_safe,
+    )
 
     with defer_signals():
         from fastrank_eval.results.evaluate import evaluate as run
 
     requested = ",".join(measures)
     gates = read_gates(fail_if, requested, score, options["profile"], options["sampling_rate"])
-    with progress_bar(files.quiet) as progress:
+    with progress_bar(quiet) as progress:
         result = run(
             sources[0] if len(sources) == 1 else list(sources),
             group=group[0] if len(group) == 1 else group,
@@ -150,15 +168,20 @@ def evaluate(
             measures=requested,
             order=order,
             presorted=presorted,
-            per_group=files.per_group is not None or keep_groups,
-            keep_state=files.state is not None,
+            per_group=per_group_file is not None or keep_groups,
+            keep_state=state_file is not None,
             keep_groups=keep_groups,
             format=input_format,
             progress=progress,
             **options,
         )
     raise_if_stopped()
-    files.write(result, lambda: result.state)
+    files.write(
+        lambda width: report_text(result, files.form, width, csv_safe),
+        lambda: result.per_group,
+        quiet,
+        lambda: result.state,
+    )
     if gates:
         exit_if_failed(result.check(*gates))
 
@@ -174,7 +197,16 @@ Example:
 @measure_options
 @convention_options
 @reading_options
-@format_option("table", "json")
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("table", "json"),
+    default="table",
+    show_default=True,
+    help="Format of the report.",
+)
 def explain(
     sources: tuple[str, ...],
     group: list[str],
@@ -235,6 +267,7 @@ Examples:
     "level",
     type=float,
     default=1,
+    show_default=True,
     metavar="N",
     help="The lowest grade that is relevant.",
 )
@@ -251,6 +284,7 @@ Examples:
     "--duplicates",
     type=choice("error", "first", "last", "max"),
     default="error",
+    show_default=True,
     help="The line that counts if a query has a document twice, in a run or in QRELS.",
 )
 @option(
@@ -259,6 +293,7 @@ Examples:
     "measures",
     multiple=True,
     default=["official"],
+    show_default=True,
     metavar="NAME[.N,N...]",
     help="A measure of trec_eval, with parameters, or official, set, all_trec. Repeat for several.",
 )
@@ -268,13 +303,18 @@ Examples:
     "version",
     type=click.Choice(["9", "10"]),
     default="10",
+    show_default=True,
     help="The version of trec_eval.",
 )
-@format_option(
-    "text",
-    "csv",
-    "json",
-    text="Format: text as trec_eval prints it, or csv and json with all digits.",
+@option(
+    "Output",
+    "-f",
+    "--format",
+    "report_format",
+    type=choice("text", "csv", "json"),
+    default="text",
+    show_default=True,
+    help="Format: text as trec_eval prints it, or csv and json with all digits.",
 )
 @csv_safe_option
 def trec(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrank_eval.apps.cli.shell import SectionedOption, note, output_file
+from fastrank_eval.apps.cli.shell import SectionedOption, note, render_text
 
 if TYPE_CHECKING:
+    from fastrank_eval.analysis.comparison import Comparison
     from fastrank_eval.results.gates import Gate, Verdict
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "column_options",
     "combine",
     "comparison_options",
+    "comparison_text",
     "confidence_option",
     "convention_options",
     "csv_safe_option",
@@ -27,7 +29,6 @@ __all__ = [
     "explicit_options",
     "fail_if_compared_option",
     "fail_if_option",
-    "format_option",
     "input_options",
     "label_option",
     "limit_option",
@@ -36,10 +37,8 @@ __all__ = [
     "optional_column_options",
     "read_gates",
     "reading_options",
-    "report_options",
     "score_option",
     "slice_options",
-    "state_file_option",
     "threads_option",
     "weight_option",
     "where_option",
@@ -51,15 +50,8 @@ _PROFILE = "; by default from --profile, else "
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
-    """Make an option that ``--help`` lists under a heading, with its default."""
-    keywords["show_default"] = "default" in keywords
+    """Make an option that ``--help`` lists under a heading."""
     return click.option(*names, cls=SectionedOption, section=section, **keywords)
-
-
-def format_option(*forms: str, text: str = "Format of the report.") -> Callable[[Any], Any]:
-    """Make the option of the output format, by default the first."""
-    names = "-f", "--format", "report_format"
-    return option("Output", *names, type=choice(*forms), default=forms[0], help=text)
 
 
 def choice(*choices: str) -> click.Choice[str]:
@@ -177,6 +169,7 @@ confidence_option = option(
     "--confidence",
     type=float,
     default=0.95,
+    show_default=True,
     metavar="SHARE",
     help="Confidence of the intervals of the values; groups are independent clusters.",
 )
@@ -217,6 +210,7 @@ measure_options = combine(
         "--measures",
         multiple=True,
         default=[DEFAULT_MEASURES],
+        show_default=True,
         metavar="LIST",
         help="Measures, separated by commas; 'fastrank-eval measures' lists them.",
     ),
@@ -237,6 +231,7 @@ slice_options = combine(
         "--min-groups",
         type=click.IntRange(min=1),
         default=1,
+        show_default=True,
         metavar="N",
         help="Leave out slices of fewer groups, and print their number.",
     ),
@@ -315,6 +310,7 @@ reading_options = combine(
         "--order",
         type=choice("auto", "sorted", "grouped", "scattered"),
         default="auto",
+        show_default=True,
         help="Order of the rows: by group and descending score (sorted), by group (grouped), any "
         "(scattered), or detect it (auto).",
     ),
@@ -360,6 +356,7 @@ comparison_options = combine(
         "--test",
         type=choice(*_TESTS),
         default="clustered_t",
+        show_default=True,
         help="clustered_t, clustered_z: the difference over its standard error, with groups as "
         "clusters. paired_t, wilcoxon, sign: one difference for each group. randomisation: models "
         "swapped at random in each group. bootstrap: groups resampled. All but the first two need "
@@ -370,6 +367,7 @@ comparison_options = combine(
         "--correction",
         type=choice("holm", "bh", "none"),
         default="holm",
+        show_default=True,
         help="Correct p-values for the number of tests, over all measures and candidates: Holm, or "
         "Benjamini and Hochberg.",
     ),
@@ -378,6 +376,7 @@ comparison_options = combine(
         "--replicates",
         type=int,
         default=10_000,
+        show_default=True,
         metavar="N",
         help="Replicates of randomisation and bootstrap.",
     ),
@@ -386,6 +385,7 @@ comparison_options = combine(
         "--seed",
         type=int,
         default=0,
+        show_default=True,
         metavar="N",
         help="Seed of randomisation and bootstrap; the same seed gives the same numbers.",
     ),
@@ -394,6 +394,7 @@ comparison_options = combine(
         "--movers",
         type=click.IntRange(0),
         default=5,
+        show_default=True,
         metavar="N",
         help="List the N groups that raised the first measure of groups most, and the N that "
         "lowered it most. With 0, values of groups are kept only if the test needs them. Memory is "
@@ -412,54 +413,18 @@ def explicit_options(ctx: click.Context) -> dict[str, str]:
     }
 
 
-report_options = combine(
-    option(
-        "Output",
-        "-f",
-        "--format",
-        "report_format",
-        type=choice("table", "json", "csv", "markdown"),
-        help="Format of the report; by default from the suffix of --output, and table on "
-        "standard output.",
-    ),
-    option(
-        "Output",
-        "-o",
-        "--output",
-        type=click.Path(),
-        callback=output_file,
-        metavar="FILE",
-        help="Write the report to FILE instead of standard output ('-'): .txt, .json, .csv or .md; "
-        "any name with --format.",
-    ),
-    option(
-        "Output",
-        "--per-group",
-        "per_group_file",
-        type=click.Path(),
-        metavar="FILE",
-        help="Also write the values of every group; .parquet, .arrow or .csv (bytes as "
-        "hexadecimal).",
-    ),
-    csv_safe_option,
-    option("Output", "--overwrite", is_flag=True, help="Replace output files that exist."),
-    option(
-        "Output",
-        "-q",
-        "--quiet",
-        is_flag=True,
-        help="No progress bar on a terminal, no notes of files written.",
-    ),
-)
+def comparison_text(
+    comparison: Comparison, form: str, movers: int, width: int | None, csv_safe: bool = False
+) -> str:
+    """Format a comparison; without a width, tables fill the terminal."""
+    if form == "json":
+        return comparison.to_json(movers=movers) + "\n"
+    if form == "csv":
+        return comparison.to_csv(safe=csv_safe)
+    if form == "markdown":
+        return comparison.to_markdown(movers)
+    return render_text(comparison.with_movers(movers), width)
 
-state_file_option = option(
-    "Output",
-    "--save-state",
-    "state_file",
-    type=click.Path(),
-    metavar="FILE",
-    help="Also write the sums behind the values, for 'fastrank-eval merge'.",
-)
 
 #: The exit code of a result that fails a gate.
 GATE_FAILED = 3

@@ -8,7 +8,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,17 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
-from fastrank_eval._lib.signals import on_forced_exit
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fastrank_eval.analysis.comparison import Comparison
-    from fastrank_eval.results.result import Result
-    from fastrank_eval.results.state import State
-
 __all__ = [
-    "ReportFiles",
     "SectionedCommand",
     "SectionedOption",
     "Shell",
@@ -37,7 +31,6 @@ __all__ = [
     "output_file",
     "prepare_process",
     "render_text",
-    "report_text",
 ]
 
 
@@ -232,113 +225,6 @@ def render_text(renderable: RenderableType, width: int | None = None) -> str:
     console.width = console.width or _DEFAULT_WIDTH  # COLUMNS=0 means unknown
     console.print(renderable)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
-
-
-_SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".md": "markdown"}
-_FILE_WIDTH = 120
-
-
-class ReportFiles:
-    """The output files of a run, checked before it starts.
-
-    Parameters
-    ----------
-    options : dict of str to object
-        Options of a command. Those of `report_options` and `state_file_option` are taken out.
-    sources : sequence of str
-        The inputs. None of them may be written.
-    input_format : str, optional
-        The format of every source. By default the suffix decides.
-
-    Attributes
-    ----------
-    per_group, state : str or None
-        The files of the values of groups and of the state.
-    quiet : bool
-
-    Raises
-    ------
-    OutputError
-        If a file cannot be written, or its suffix names no format.
-    """
-
-    def __init__(
-        self, options: dict[str, Any], sources: Sequence[str], input_format: str | None = None
-    ) -> None:
-        from fastrank_eval._lib.files import check_suffix
-        from fastrank_eval.results.tables import SUFFIXES
-
-        form, self._output = options.pop("report_format"), options.pop("output")
-        self.per_group, self.state = options.pop("per_group_file"), options.pop("state_file", None)
-        self._overwrite, self._csv_safe = options.pop("overwrite"), options.pop("csv_safe")
-        self.quiet = options.pop("quiet")
-        if self._output is None:
-            check_standard_output()
-        if self.per_group is not None:
-            check_suffix("--per-group", self.per_group, SUFFIXES)
-        outputs = {
-            "--output": self._output,
-            "--per-group": self.per_group,
-            "--save-state": self.state,
-        }
-        self._files = check_files(outputs, self._overwrite, sources, input_format)
-        self._form = form or "table"
-        if self._output is not None and form is None:
-            check_suffix("--output", self._output, list(_SUFFIXES), ", or choose --format")
-            self._form = _SUFFIXES[Path(self._output).suffix.lower()]
-
-    def write(
-        self,
-        report: Result | Comparison,
-        state: Callable[[], State] | None = None,
-        movers: int = 0,
-    ) -> None:
-        """Write the requested files: group values, state and report.
-
-        Parameters
-        ----------
-        report : Result or Comparison
-        state : callable, optional
-            Returns the state.
-        movers : int
-            The number of groups of a comparison to list.
-        """
-        if self.per_group is not None:
-            from fastrank_eval.results.tables import write_table
-
-            with self._new_file(self.per_group) as part:
-                write_table(report.per_group, part, self.per_group, self._csv_safe)
-        if self.state is not None and state is not None:
-            state().save(self.state, overwrite=self._overwrite)
-        if self._output is None:
-            emit(report_text(report, self._form, None, self._csv_safe, movers))
-        else:
-            text = report_text(report, self._form, _FILE_WIDTH, self._csv_safe, movers)
-            with self._new_file(self._output) as part:
-                part.write_text(text, encoding="utf-8")
-        for file in self._files if not self.quiet else ():
-            note(f"wrote {file}")
-
-    @contextmanager
-    def _new_file(self, path: str) -> Iterator[Path]:
-        from fastrank_eval._lib.files import atomic_path
-
-        with atomic_path(path, overwrite=self._overwrite) as part, on_forced_exit(part.unlink):
-            yield part
-
-
-def report_text(
-    report: Any, form: str, width: int | None = None, csv_safe: bool = False, movers: int = 0
-) -> str:
-    """Format a result or a comparison; by default as wide as the terminal."""
-    options = {"movers": movers} if movers else {}
-    if form == "json":
-        return f"{report.to_json(**options)}\n"
-    if form == "csv":
-        return str(report.to_csv(safe=csv_safe))
-    if form == "markdown":
-        return str(report.to_markdown(**options))
-    return render_text(report.with_movers(movers) if movers else report, width)
 
 
 def emit(text: str) -> None:

@@ -13,13 +13,13 @@ from urllib.parse import quote
 from fastrank_eval.apps.nightly.night import (
     KINDS,
     PERIODS,
-    Finding,
     Night,
     NightDifference,
     NightValue,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
 from fastrank_eval.apps.nightly.text import (
+    STATUSES,
     ago,
     confidence_of,
     confidence_text,
@@ -38,18 +38,11 @@ __all__ = ["SCHEMA", "night_dict", "night_lines", "night_markdown", "nights_json
 #: Increased when a key changes its meaning or is removed; new keys do not change it.
 SCHEMA = 1
 _MAX_CHANGES = 20
-_NUMBER_FIELDS = ("value", "se", "ci_low", "ci_high", "effective_groups", "groups", "groups_used")
+_INTERVAL = ("se", "ci_low", "ci_high")
+_GROUPS = ("effective_groups", "groups", "groups_used")
+_VALUE_FIELDS = ("score", "measure", "value", *_INTERVAL, *_GROUPS)
 _KEY_FIELDS = ("kind", "score", "by", "slice", "measure")
-_CHANGE_FIELDS = (
-    "delta",
-    "se",
-    "ci_low",
-    "ci_high",
-    "relative",
-    "p_value",
-    "p_adjusted",
-    "verdict",
-)
+_CHANGE_FIELDS = ("delta", *_INTERVAL, "relative", "p_value", "p_adjusted", "verdict")
 
 
 def nights_json(nights: Sequence[dict[str, Any]], exit_code: int, error: str | None = None) -> str:
@@ -92,7 +85,10 @@ def night_dict(
     dict
         Plain Python values, None for NaN.
     """
-    changes = {(d.kind, d.score, d.by, d.slice, d.measure): d for d in night.compared}
+    changes = {
+        (d.kind, d.score, d.by, d.slice, d.measure): _fields(d, _CHANGE_FIELDS)
+        for d in night.compared
+    }
     headline = [v for v in night.values if v.slice == "all"]
     content = {
         "date": night.date.isoformat(),
@@ -106,25 +102,22 @@ def night_dict(
         "confidence": confidence_of(night),
         "conventions": night.conventions,
         "headline": [
-            _value(v)
-            | {
-                kind: _change(changes.get((kind, v.score, v.by, v.slice, v.measure)))
-                for kind in KINDS
-            }
+            _fields(v, _VALUE_FIELDS)
+            | {kind: changes.get((kind, v.score, v.by, v.slice, v.measure)) for kind in KINDS}
             for v in headline
         ],
         "top_changes": [
-            {name: getattr(one.difference, name) for name in (*_KEY_FIELDS, *_CHANGE_FIELDS)}
+            _fields(one.difference, (*_KEY_FIELDS, *_CHANGE_FIELDS))
             | {"gate_failed": one.alarmed, "others": one.others}
             for one in changed_slices(night)[:_MAX_CHANGES]
         ],
         "periods": {
-            name: [_value(v) for v in values if v.slice == "all"]
+            name: [_fields(v, _VALUE_FIELDS) for v in values if v.slice == "all"]
             for name, values in night.periods.items()
         },
         "period_slices": {
             name: [
-                {"by": v.by, "slice": v.slice} | _value(v)
+                {"by": v.by, "slice": v.slice} | _fields(v, _VALUE_FIELDS)
                 for v in values
                 if v.slice != "all" and v.measure in night.measures[:1]
             ]
@@ -141,7 +134,7 @@ def night_dict(
         },
         "period_notes": night.period_notes,
         "notes": night.notes,
-        "findings": [_finding(one) for one in night.findings],
+        "findings": [asdict(one) for one in night.findings],
         "gates": [asdict(gate) for gate in night.gates],
         "quality": asdict(night.quality),
         "sources": night.sources,
@@ -153,29 +146,10 @@ def night_dict(
     return plain
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    since = None if finding.since is None else finding.since.isoformat()
-    return asdict(finding) | {"since": since}
+def _fields(record: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
-def _value(value: NightValue) -> dict[str, Any]:
-    return {"score": value.score, "measure": value.measure} | {
-        name: getattr(value, name) for name in _NUMBER_FIELDS
-    }
-
-
-def _change(difference: NightDifference | None) -> dict[str, Any] | None:
-    return (
-        None if difference is None else {name: getattr(difference, name) for name in _CHANGE_FIELDS}
-    )
-
-
-_STATUS = {
-    "fine": "fine",
-    "changed": "CHANGED",
-    "regression": "REGRESSION",
-    "data_quality": "DATA QUALITY",
-}
 _MARKS = {"better": "▲", "worse": "▼", "higher": "↑", "lower": "↓"}
 #: The form of numbers.
 _FORM = ".4g"
@@ -220,7 +194,7 @@ def night_markdown(night: Night, page: str | None = None) -> str:
                 models.append(f"* {_code(value.measure)} {numbers}")
         models.append("")
     quality = night.quality
-    status = f"**{_escaped(night.title)}, {night.date}: {_STATUS[night.status]}**"
+    status = f"**{_escaped(night.title)}, {night.date}: {_status(night)}**"
     link = "" if page is None else f" [page]({quote(page, safe=_ADDRESS_CHARACTERS)})"
     reason, *others = sentences(night) or [""]
     parts = [
@@ -271,7 +245,7 @@ def night_lines(night: Night) -> str:
     first = {v.score: v for v in reversed(night.values) if v.slice == "all"}
     values = [first[model] for model in night.models if model in first]
     numbers = "; ".join(f"{v.score} {v.measure} {_number(v)}" for v in values)
-    lines = [f"{night.date} {_STATUS[night.status]}: {numbers}"]
+    lines = [f"{night.date} {_status(night)}: {numbers}"]
     lines += [f"  {text}" for text in [*sentences(night), *gate_texts(night), *night.notes]]
     return "".join(f"{printable(line)}\n" for line in lines)
 
@@ -293,6 +267,11 @@ def _legend(night: Night) -> str:
         return level
     marks = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
     return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
+
+
+def _status(night: Night) -> str:
+    word = STATUSES[night.status][0]
+    return word.lower() if night.status == "fine" else word.upper()
 
 
 def _number(value: NightValue) -> str:

@@ -83,7 +83,6 @@ _TONES = {
 }
 _SHORT = {
     "no difference is shown": "unclear",
-    "no difference shown": "unclear",
     "no difference": "same",
 }
 
@@ -287,12 +286,11 @@ def outcome_of(gate: GateOutcome) -> VerdictText:
 
 def gate_texts(night: Night) -> list[str]:
     """Return the conditions of failed gates with their numbers."""
-    failed = [
-        f"{gate.condition}: {gate.reason}" if gate.reason else gate.condition
+    return [
+        f"gate failed: {gate.condition}" + (f": {gate.reason}" if gate.reason else "")
         for gate in night.gates
         if not gate.passed
     ]
-    return [f"gate failed: {each}" for each in failed]
 
 
 def period_nights(night: Night, name: str) -> str:
