@@ -215,21 +215,24 @@ def record_rows(records: Iterable[Any], schema: pa.Schema) -> list[dict[str, Any
 def record_table(records: Iterable[Any], schema: pa.Schema) -> pa.Table:
     """Build a table of records: one row each, null if undefined."""
     records = list(records)
-    rows = record_rows(records, schema)
-    for field_ in schema:
-        if pa.types.is_map(field_.type):
-            for row, record in zip(rows, records, strict=True):
-                row[field_.name] = list(getattr(record, field_.name).items())
-    return pa.Table.from_pylist(rows, schema=schema)
+    by = short_texts(record.by for record in records)
+    columns = []
+    for column in schema:
+        cells = [getattr(record, column.name) for record in records]
+        if column.name == "by":
+            cells = [by[cell] for cell in cells]
+        elif column.type == pa.float64():
+            cells = [finite(cell) for cell in cells]
+        elif pa.types.is_map(column.type):
+            cells = [list(cell.items()) for cell in cells]
+        columns.append(pa.array(cells, column.type))
+    return pa.table(columns, schema=schema)
 
 
 def record_csv(records: Iterable[Any], schema: pa.Schema, safe: bool = False) -> str:
     """Write records as CSV; maps as ``name=number`` joined by semicolons."""
     rows = record_rows(records, schema)
-    return csv_text(schema.names, (map(_csv_cell, row.values()) for row in rows), safe)
-
-
-def _csv_cell(value: object) -> object:
-    if isinstance(value, dict):
-        return ";".join(f"{key}={number}" for key, number in value.items())
-    return value
+    for name in (column.name for column in schema if pa.types.is_map(column.type)):
+        for row in rows:
+            row[name] = ";".join(f"{key}={number}" for key, number in row[name].items())
+    return csv_text(schema.names, (row.values() for row in rows), safe)

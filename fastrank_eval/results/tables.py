@@ -262,7 +262,7 @@ def sections(table: Table, width: int, foldable: Mapping[str, int]) -> Iterator[
 
 def longest_line(cell: str) -> int:
     """Return the length of the longest line of a cell."""
-    return max(map(len, cell.split("\n")))
+    return max(map(len, cell.split("\n"))) if "\n" in cell else len(cell)
 
 
 def code_span(text: str) -> str:
