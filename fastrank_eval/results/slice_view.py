@@ -96,8 +96,10 @@ class SliceSheet(ABC, Generic[_Value]):
     def column(self, measure: str, layout: Layout) -> list[str]:
         """Format the title and the cells of a measure."""
         cells = [self.cell(row[measure], layout) for row in self.rows.values()]
-        width = layout.width and max(_TITLE, *map(longest_line, cells))
-        return [fold_text(self.heading(self.rows["all"][measure]), width), *cells]
+        heading = self.heading(self.rows["all"][measure])
+        if layout.width is not None and len(heading) > _TITLE:
+            heading = fold_text(heading, max(_TITLE, *map(longest_line, cells)))
+        return [heading, *cells]
 
     def table(self, measures: Sequence[str], layout: Layout) -> Table:
         """Lay out the columns of some measures."""
