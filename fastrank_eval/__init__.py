@@ -29,7 +29,7 @@ _FILES = {
         "ArgumentError ColumnError FastRankEvalError HistoryError MeasureError MergeError "
         "OrderError OutputError SourceError SparkError SpillError UndefinedError"
     ),
-    "_lib.progress": "Progress",
+    "_lib.threads": "Progress",
     "analysis.attribution": "rela_impr",
     "analysis.compare": "compare",
     "analysis.compared_value": "ComparedValue",

@@ -40,7 +40,7 @@ from fastrank_eval._lib.errors import (
 from fastrank_eval._lib.errors import (
     UndefinedError as UndefinedError,
 )
-from fastrank_eval._lib.progress import (
+from fastrank_eval._lib.threads import (
     Progress as Progress,
 )
 from fastrank_eval.analysis.attribution import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastrank_eval._lib.csv_text import csv_text
+from fastrank_eval._lib.files import csv_text
 from fastrank_eval.engine.records import plain_value
 from fastrank_eval.slicing.parser import short_texts
 

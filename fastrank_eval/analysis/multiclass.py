@@ -15,7 +15,7 @@ from fastrank_eval._lib.arguments import at_least_one, check_choice, column_name
 from fastrank_eval._lib.arrow import arrow_column, column_with_nulls
 from fastrank_eval._lib.errors import ArgumentError, MeasureError
 from fastrank_eval._lib.jit import compilations
-from fastrank_eval._lib.progress import Progress, reporting_to
+from fastrank_eval._lib.threads import Progress, reporting_to
 from fastrank_eval.analysis.multiclass_rows import ClassRoles
 from fastrank_eval.analysis.multiclass_totals import (
     OVER_PAIRS,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.csv_text import csv_text
+from fastrank_eval._lib.files import csv_text
 from fastrank_eval.slicing.parser import short_texts
 
 __all__ = [

@@ -26,7 +26,7 @@ from fastrank_eval._lib.arguments import (
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, OrderError, near
 from fastrank_eval._lib.jit import compilations
 from fastrank_eval._lib.memory import memory_budget
-from fastrank_eval._lib.progress import Progress, reporting_to
+from fastrank_eval._lib.threads import Progress, reporting_to
 from fastrank_eval.engine.conventions import (
     DEFAULTS,
     measures_in_force,

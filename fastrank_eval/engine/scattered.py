@@ -14,8 +14,7 @@ import pyarrow as pa
 from fastrank_eval._lib.errors import OrderError
 from fastrank_eval._lib.files import spill_folder
 from fastrank_eval._lib.memory import Budget
-from fastrank_eval._lib.progress import report
-from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval._lib.threads import map_jobs, report
 from fastrank_eval.engine.chunk_eval import ThreadTotals, evaluate_chunk
 from fastrank_eval.engine.contiguous import GroupResults, evaluate_stream
 from fastrank_eval.engine.group_values import GroupValues

@@ -19,8 +19,7 @@ from fastrank_eval._lib.arguments import (
     processors,
     typed,
 )
-from fastrank_eval._lib.progress import Progress, reporting_to
-from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval._lib.threads import Progress, map_jobs, reporting_to
 from fastrank_eval.engine.plan import batch_rows_of
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.arrow import decode_array, fixed_items
 from fastrank_eval._lib.jit import scratch
-from fastrank_eval._lib.progress import report
+from fastrank_eval._lib.threads import report
 from fastrank_eval.io import Source
 from fastrank_eval.io.source import Batch, UnreadBatch, first_rows, read_batches, split_batches
 

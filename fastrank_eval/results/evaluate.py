@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.arguments import check_options, typed
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.progress import Progress
+from fastrank_eval._lib.threads import Progress
 from fastrank_eval.engine.run import run
 from fastrank_eval.measures import Measure
 from fastrank_eval.results.result import Result, result_of

@@ -11,7 +11,6 @@ from fastrank_eval._lib.arguments import at_least_one, check_fraction, check_opt
 from fastrank_eval._lib.array_codes import Arrays
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path
-from fastrank_eval._lib.signals import on_forced_exit
 from fastrank_eval.engine.group_values import SavedGroups
 from fastrank_eval.engine.run import Evaluation
 from fastrank_eval.engine.state_arrays import array_readers, evaluation_of, plan_of
@@ -106,7 +105,7 @@ class State(StateHeader):
         OutputError
             If the file exists already, or cannot be written.
         """
-        with atomic_path(path, overwrite=overwrite) as part, on_forced_exit(part.unlink):
+        with atomic_path(path, overwrite=overwrite) as part:
             write_state(part, self._header, self._states)
 
     def to_bytes(self) -> bytes:

@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from fastrank_eval._lib.csv_text import csv_cells
 from fastrank_eval._lib.errors import OutputError
+from fastrank_eval._lib.files import csv_cells
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

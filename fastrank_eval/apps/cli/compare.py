@@ -251,7 +251,7 @@ def _compare_states(
 ) -> tuple[Comparison, list[Gate]]:
     """Compare one or two saved states and read the gates."""
     with defer_signals():
-        from fastrank_eval._lib.progress import report, reporting_to
+        from fastrank_eval._lib.threads import report, reporting_to
         from fastrank_eval.apps.cli.progress_bar import progress_bar
         from fastrank_eval.results.gates import gate
         from fastrank_eval.results.state import load_state
@@ -377,7 +377,7 @@ def merge(
         report_format, output, per_group_file, overwrite, states, state_file, csv_safe=csv_safe
     )
     with defer_signals():
-        from fastrank_eval._lib.progress import report, reporting_to
+        from fastrank_eval._lib.threads import report, reporting_to
         from fastrank_eval.results.gates import gate
         from fastrank_eval.results.result import Result
         from fastrank_eval.results.state import load_state

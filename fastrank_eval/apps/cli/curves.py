@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import defer_signals, on_forced_exit, raise_if_stopped
+from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
 from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
@@ -212,7 +212,7 @@ def curve(
         return
     from fastrank_eval.results.tables import write_table
 
-    with atomic_path(output, overwrite=overwrite) as part, on_forced_exit(part.unlink):
+    with atomic_path(output, overwrite=overwrite) as part:
         if _FORMATS[Path(output).suffix.lower()] == "json":
             part.write_text(result.to_json() + "\n", encoding="utf-8")
         else:
@@ -269,7 +269,6 @@ def plot(
     with (
         defer_signals(),
         atomic_path(output, overwrite=overwrite) as part,
-        on_forced_exit(part.unlink),
     ):
         draw_file(result, part, output, title)
     raise_if_stopped()
@@ -459,6 +458,6 @@ def threshold(
 
         emit(json.dumps(rows, indent=2, allow_nan=False) + "\n")
     else:
-        from fastrank_eval._lib.csv_text import csv_text
+        from fastrank_eval._lib.files import csv_text
 
         emit(csv_text(list(rows[0]), (row.values() for row in rows), csv_safe))

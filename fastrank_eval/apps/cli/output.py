@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrank_eval._lib.signals import on_forced_exit
 from fastrank_eval.apps.cli.options import choice, combine, csv_safe_option, option
 from fastrank_eval.apps.cli.shell import (
     check_files,
@@ -159,20 +158,14 @@ class ReportFiles:
         from fastrank_eval.results.tables import write_table
 
         if self._per_group is not None:
-            with (
-                atomic_path(self._per_group, overwrite=self._overwrite) as part,
-                on_forced_exit(part.unlink),
-            ):
+            with atomic_path(self._per_group, overwrite=self._overwrite) as part:
                 write_table(per_group(), part, self._per_group, self.csv_safe)
         if self._state is not None and state is not None:
             state().save(self._state, overwrite=self._overwrite)
         if self._output is None:
             emit(report(None))
         else:
-            with (
-                atomic_path(self._output, overwrite=self._overwrite) as part,
-                on_forced_exit(part.unlink),
-            ):
+            with atomic_path(self._output, overwrite=self._overwrite) as part:
                 part.write_text(report(_FILE_WIDTH), encoding="utf-8")
         for file in self._files if not quiet else ():
             note(f"wrote {file}")

@@ -14,8 +14,7 @@ from tempfile import TemporaryDirectory
 
 from fastrank_eval._lib.errors import ColumnError, OutputError
 from fastrank_eval._lib.files import check_writable
-from fastrank_eval._lib.progress import Progress
-from fastrank_eval._lib.threads import map_jobs
+from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
 from fastrank_eval.apps.nightly import compare_nights

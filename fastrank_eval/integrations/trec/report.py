@@ -11,8 +11,8 @@ from itertools import chain
 import numpy as np
 
 from fastrank_eval._lib.arguments import shown, typed
-from fastrank_eval._lib.csv_text import csv_text
 from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.files import csv_text
 from fastrank_eval.integrations.trec.join import match_pairs
 from fastrank_eval.integrations.trec.pairs import PairTable
 from fastrank_eval.integrations.trec.rank import RankedQueries, rank_documents
