@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +30,9 @@ __all__ = [
     "colour",
     "dash",
     "det",
+    "draw",
+    "draw_calibration",
+    "draw_roc",
     "figure_of",
     "legend",
     "lift",
@@ -242,13 +245,22 @@ def square(figure: Any, across: str, up: str) -> Any:
     return axes
 
 
+#: The indices of models, and the columns of their points.
+Lines = Sequence[tuple[int, Mapping[str, np.ndarray]]]
+
+
 def roc(figure: Any, curve: Drawable) -> References:
     """Draw true over false positive rate, with the diagonal of chance."""
     axes = square(figure, "False positive rate", "True positive rate")
-    axes.plot([0, 1], [0, 1], **CHANCE)
-    for model, _, columns in models(curve):
-        draw(axes, model, columns["fpr"], columns["tpr"])
+    draw_roc(axes, [(model, columns) for model, _, columns in models(curve)])
     return {"chance": CHANCE}
+
+
+def draw_roc(axes: Any, lines: Lines) -> None:
+    """Draw ROC curves and the diagonal of chance on axes."""
+    axes.plot([0, 1], [0, 1], **CHANCE)
+    for model, columns in lines:
+        draw(axes, model, columns["fpr"], columns["tpr"])
 
 
 def pr(figure: Any, curve: Drawable) -> References:
@@ -342,47 +354,50 @@ def calibration(figure: Any, curve: Drawable) -> References:
     else:
         axes = figure.subplots()
     axes.set_box_aspect(1)
-    columns_of_models = [columns for _, _, columns in models(curve)]
-    means = np.concatenate([columns["mean_prediction"] for columns in columns_of_models])
-    rates = np.concatenate([columns["observed_rate"] for columns in columns_of_models])
-    log = min(means.min(), rates.min()) > 0 and means.max() / means.min() > _LOG_RATIO
-    both = np.concatenate([means, rates])
-    highest = min(both.max() * 1.1, 1.0) or 1.0
+    lines = [(model, columns) for model, _, columns in models(curve)]
+    draw_calibration(axes, lines)
+    for model, columns in lines if has_counts else ():
+        x, rows = columns["mean_prediction"], columns.get("rows", columns.get("weight"))
+        below.plot(x, rows, color=colour(model), linestyle=dash(model), marker="o", ms=4)
+    if has_counts:
+        below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
+        below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        axes.set_xlabel("")
+    return {"perfectly calibrated": CHANCE}
+
+
+def draw_calibration(axes: Any, lines: Lines) -> None:
+    """Draw observed rates over predictions and the diagonal on axes."""
+    means = np.concatenate([columns["mean_prediction"] for _, columns in lines])
+    both = np.concatenate([means, *(columns["observed_rate"] for _, columns in lines)])
+    low, high = float(np.nanmin(both)), float(np.nanmax(both))
+    highest = min(high * 1.1, 1.0) or 1.0
     ends = (-0.03 * highest, 1.03 * highest)
-    if log:
-        ends = both.min() / 1.6, min(both.max() * 1.6, 1.12)
-    if log:
+    if low > 0 and np.nanmax(means) / np.nanmin(means) > _LOG_RATIO:
+        ends = low / 1.6, min(high * 1.6, 1.12)
         axes.set(xscale="log", yscale="log")
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,)))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
             axis.minorticks_off()
     axes.plot(ends, ends, **CHANCE)
-    for model, _, columns in models(curve):
+    for model, columns in lines:
         x, y = columns["mean_prediction"], columns["observed_rate"]
         # Wilson's interval includes the rate itself, except for rounding.
-        half_widths = np.maximum([y - columns["low"], columns["high"] - y], 0.0)
+        ends_of_bars = columns.get("low", np.nan), columns.get("high", np.nan)
+        half_widths = np.maximum([y - ends_of_bars[0], ends_of_bars[1] - y], 0.0)
         axes.errorbar(
             x,
             y,
             half_widths if np.isfinite(half_widths).all() else None,
             color=colour(model),
             linestyle=dash(model),
-            marker="o",
+            marker=mark(model),
             markersize=5,
             elinewidth=1.2,
             capsize=2.5,
         )
-        if has_counts:
-            rows = columns.get("rows", columns.get("weight"))
-            below.plot(x, rows, color=colour(model), linestyle=dash(model), marker="o", ms=4)
-    if has_counts:
-        below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
-        below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    else:
-        axes.set_xlabel("Mean prediction")
-    axes.set(ylabel="Observed rate", xlim=ends, ylim=ends)
-    return {"perfectly calibrated": CHANCE}
+    axes.set(xlabel="Mean prediction", ylabel="Observed rate", xlim=ends, ylim=ends)
 
 
 def by_cutoff(figure: Any, curve: Drawable) -> References:

@@ -10,7 +10,7 @@ from typing import Literal, TypedDict, get_args
 import numpy as np
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval.apps.demo.binormal import binormal_shift, graded_shift, logarithm, rounded_auc
+from fastrank_eval.apps.demo.numbers import binormal_shift, graded_shift, logarithm, rounded_auc
 
 __all__ = [
     "GRADE_SHARES",

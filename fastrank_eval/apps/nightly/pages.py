@@ -10,61 +10,60 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from fastrank_eval._lib.errors import FastRankEvalError, OutputError
 from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.history import History
-from fastrank_eval.apps.nightly.night import Night, NightValue
+from fastrank_eval.apps.nightly.night import Night
 from fastrank_eval.apps.nightly.periods import with_periods
+from fastrank_eval.engine.records import MeasureValue
 
-__all__ = ["LONGEST_QUERY", "FileLinks", "Links", "WebLinks", "check_pages", "write_pages"]
+__all__ = ["LONGEST_QUERY", "Links", "WebLinks", "check_pages", "write_pages"]
 
 
 #: The most characters of a query that the web view answers.
 LONGEST_QUERY = 4000
 
 
-class Links(Protocol):
-    """Addresses of pages; empty for pages that do not exist."""
-
-    #: The title of the page of `home`.
-    home_name: ClassVar[str]
-
-    @property
-    def before(self) -> dt.date | None:
-        """The night before the one shown."""
-
-    @property
-    def after(self) -> dt.date | None:
-        """The night after it."""
-
-    def home(self) -> str:
-        """Return the address of the first page."""
-
-    def night(self, date: dt.date) -> str:
-        """Return the address of a night."""
-
-    def compare(self, first: dt.date, second: dt.date) -> str:
-        """Return the address of a comparison of two nights."""
-
-    def slice(self, value: NightValue) -> str:
-        """Return the address of a measure on a slice over time."""
-
-
 @dataclass(frozen=True)
-class WebLinks:
-    """Addresses in the web view.
+class Links:
+    """Addresses of pages in one folder; empty for pages that do not exist.
 
     Parameters
     ----------
     before, after : dt.date or None
+        The nights before and after the one shown.
     """
 
     before: dt.date | None = None
     after: dt.date | None = None
+    #: The title of the page of `home`.
+    home_name: ClassVar[str] = "Latest night"
+
+    def home(self) -> str:
+        """Return the address of the first page."""
+        return "index.html"
+
+    def night(self, date: dt.date) -> str:
+        """Return the address of a night."""
+        return f"{date}.html"
+
+    def compare(self, first: dt.date, second: dt.date) -> str:
+        """Return the address of a comparison of two nights."""
+        return ""
+
+    def slice(self, value: MeasureValue) -> str:
+        """Return the address of a measure on a slice over time."""
+        return ""
+
+
+@dataclass(frozen=True)
+class WebLinks(Links):
+    """Addresses in the web view."""
+
     home_name: ClassVar[str] = "All nights"
 
     def home(self) -> str:
@@ -79,41 +78,11 @@ class WebLinks:
         """Return the address of a comparison of two nights."""
         return f"/compare?{urlencode({'first': first, 'second': second})}"
 
-    def slice(self, value: NightValue) -> str:
+    def slice(self, value: MeasureValue) -> str:
         """Return the address of a slice; empty if it would be too long."""
         requested = {"slice": value.slice, "measure": value.measure}
         query = urlencode(requested, errors="replace")
         return f"/slice?{query}" if len(query) <= LONGEST_QUERY else ""
-
-
-@dataclass(frozen=True)
-class FileLinks:
-    """Addresses of files in one folder, named by their nights.
-
-    Parameters
-    ----------
-    before, after : dt.date or None
-    """
-
-    before: dt.date | None = None
-    after: dt.date | None = None
-    home_name: ClassVar[str] = "Latest night"
-
-    def home(self) -> str:
-        """Return the file of the latest night."""
-        return "index.html"
-
-    def night(self, date: dt.date) -> str:
-        """Return the file of a night."""
-        return f"{date}.html"
-
-    def compare(self, first: dt.date, second: dt.date) -> str:
-        """Return nothing: no file compares two nights."""
-        return ""
-
-    def slice(self, value: NightValue) -> str:
-        """Return nothing: no file shows one slice."""
-        return ""
 
 
 #: Text that every page contains, and hardly any other file.
@@ -216,12 +185,12 @@ def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Nigh
         return path.read_bytes()
 
 
-def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> FileLinks:
+def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> Links:
     """Link to the nearest nights with pages in the folder."""
     with_page = [each for each in dates if (folder / f"{each}.html").exists()]
     before = [each for each in with_page if each < date]
     after = [each for each in with_page if each > date]
-    return FileLinks(before[-1] if before else None, after[0] if after else None)
+    return Links(before[-1] if before else None, after[0] if after else None)
 
 
 def _check_page(path: Path) -> None:

@@ -17,22 +17,23 @@ from fastrank_eval._lib.files import check_writable
 from fastrank_eval._lib.threads import Progress, map_jobs
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import Thresholds
-from fastrank_eval.apps.nightly import compare_nights
-from fastrank_eval.apps.nightly.changes import changes
-from fastrank_eval.apps.nightly.compare_nights import earlier_nights, from_baseline, from_earlier
+from fastrank_eval.apps.nightly.compare_nights import (
+    DAYS,
+    NIGHTS,
+    earlier_nights,
+    from_baseline,
+    from_earlier,
+    gate_outcomes,
+)
 from fastrank_eval.apps.nightly.config import NightlyConfig
 from fastrank_eval.apps.nightly.findings import (
-    FewScores,
     by_importance,
-    few_scores,
-    few_scores_outcomes,
+    changes,
     gate_findings,
     score_findings,
-    scores_to_count,
     with_since,
 )
-from fastrank_eval.apps.nightly.gates import gate_outcomes
-from fastrank_eval.apps.nightly.history import History
+from fastrank_eval.apps.nightly.history import History, open_history
 from fastrank_eval.apps.nightly.night import (
     CurveLine,
     Finding,
@@ -49,8 +50,11 @@ from fastrank_eval.apps.nightly.quality import (
     UNJUDGED,
     UNSCORED,
     distinct_scores,
+    few_scores,
+    few_scores_outcomes,
     judge_quality,
     quality_of,
+    scores_to_count,
 )
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.engine.records import plain_value
@@ -263,9 +267,8 @@ def with_history_copy(config: NightlyConfig) -> Iterator[NightlyConfig]:
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "history.db"
         check_folder(config.history)
-        if config.history.exists():
-            with History(config.history, readonly=True) as history:
-                history.copy(copy)
+        with open_history(config.history) as history:
+            history.copy(copy)
         yield replace(config, history=copy, folder=None)
 
 
@@ -293,7 +296,7 @@ class _EvaluatedNight:
     states: SavedStates
     requested: dict[str, str]
     confidence: float
-    few_scores: tuple[FewScores, ...] = ()
+    few_scores: tuple[Finding, ...] = ()
 
 
 def nightly(
@@ -324,11 +327,8 @@ def nightly(
         As in `evaluate`, or if the history cannot be written. The history is then unchanged.
     """
     if dry_run:
-        if not config.history.exists():
-            check_folder(config.history)
-            evaluated = _evaluate_night(config, date, progress)
-            return NightRun(_compare_and_judge(evaluated, config, None), evaluated.states)
-        with closing(History(config.history, readonly=True)) as history:
+        check_folder(config.history)
+        with open_history(config.history) as history:
             history.claim(config.report)
             evaluated = _evaluate_night(config, date, progress)
             return NightRun(_compare_and_judge(evaluated, config, history), evaluated.states)
@@ -455,7 +455,7 @@ def _conventions_of_run(
 
 
 def _compare_and_judge(
-    evaluated: _EvaluatedNight, config: NightlyConfig, history: History | None
+    evaluated: _EvaluatedNight, config: NightlyConfig, history: History
 ) -> Night:
     """Compare a night with earlier nights and judge its gates and quality."""
     night = evaluated.night
@@ -464,14 +464,8 @@ def _compare_and_judge(
     for kind, before in earlier.items():
         if before.night is not None:
             compared += from_earlier(kind, night.values, before.night.values, evaluated.confidence)
-    volumes = (
-        []
-        if history is None
-        else history.volumes(night.date, compare_nights.NIGHTS, compare_nights.DAYS)
-    )
-    repeated = (
-        None if history is None else history.repeated(evaluated.states.fingerprint, night.date)
-    )
+    volumes = history.volumes(night.date, NIGHTS, DAYS)
+    repeated = history.repeated(evaluated.states.fingerprint, night.date)
     quality = judge_quality(night.quality, volumes, config.quality, repeated)
     notes = [
         f"not compared with {kind.replace('_', ' ')}: {before.reason}"
@@ -485,7 +479,7 @@ def _compare_and_judge(
     if quality.rows:
         findings += gate_findings(night, judged_gates, evaluated.requested)
         findings += score_findings(night, evaluated.few_scores)
-    earlier_findings = [] if history is None else history.findings(night.date, compare_nights.DAYS)
+    earlier_findings = history.findings(night.date, DAYS)
     findings = with_since(night.date, findings, earlier_findings)
     if quality.rows:
         findings += changes(night, config.gates, evaluated.requested, history, earlier_findings)

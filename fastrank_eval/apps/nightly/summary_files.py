@@ -16,7 +16,6 @@ from fastrank_eval.apps.nightly.night import (
     Finding,
     Night,
     NightDifference,
-    NightValue,
 )
 from fastrank_eval.apps.nightly.page_rows import TopChanges, changed_slices
 from fastrank_eval.apps.nightly.sentences import lead, sentences
@@ -27,7 +26,7 @@ from fastrank_eval.apps.nightly.text import (
     gate_texts,
     not_judged,
 )
-from fastrank_eval.engine.records import plain_value
+from fastrank_eval.engine.records import MeasureValue, plain_value
 from fastrank_eval.results.format import printable
 
 __all__ = ["SCHEMA", "night_dict", "night_lines", "night_markdown", "nights_json"]
@@ -156,7 +155,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return asdict(finding) | {"since": since}
 
 
-def _value(value: NightValue) -> dict[str, Any]:
+def _value(value: MeasureValue) -> dict[str, Any]:
     return {"score": value.score, "measure": value.measure} | {
         name: getattr(value, name) for name in _NUMBER_FIELDS
     }
@@ -292,7 +291,7 @@ def _legend(night: Night) -> str:
     return f"{level}; {marks}: significant, corrected for the number of comparisons (Holm)"
 
 
-def _span(value: NightValue) -> str:
+def _span(value: MeasureValue) -> str:
     if not math.isfinite(value.ci_low) or not math.isfinite(value.ci_high):
         return ""
     return f"[{value.ci_low:.4g}, {value.ci_high:.4g}]"

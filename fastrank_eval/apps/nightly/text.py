@@ -14,8 +14,8 @@ from fastrank_eval.apps.nightly.night import (
     GateOutcome,
     Night,
     NightDifference,
-    NightValue,
 )
+from fastrank_eval.engine.records import MeasureValue
 from fastrank_eval.results.format import printable
 
 __all__ = [
@@ -142,12 +142,13 @@ def confidence_text(night: Night) -> str:
     return f"{100 * confidence_of(night):.12g}%"
 
 
-def digits_of(values: Iterable[NightValue]) -> int:
+def digits_of(values: Iterable[MeasureValue]) -> int:
     """Return the decimals that show the smallest half-width to two digits.
 
     Examples
     --------
-    >>> digits_of([NightValue("pctr", "", "all", "GAUC", 0.6, ci_low=0.588, ci_high=0.612)])
+    >>> covered = 4, 4, {}, 1.0, 1.0
+    >>> digits_of([MeasureValue("a", "all", "GAUC", 0.6, *covered, ci_low=0.588, ci_high=0.612)])
     3
     """
     halves = [
@@ -188,7 +189,7 @@ def p_text(difference: NightDifference) -> str:
 
     Examples
     --------
-    >>> line = NightDifference("baseline", "new", "old", "", "all", "GAUC", 0.1, p_adjusted=0.01234)
+    >>> line = NightDifference("baseline", "a", "b", None, "all", "GAUC", 0.1, p_adjusted=0.01234)
     >>> p_text(line)
     'p 0.012'
     """

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fastrank_eval.apps.demo.month import write_late
+from fastrank_eval.apps.demo.examples import write_late
 from fastrank_eval.apps.nightly.config import read_config
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.page_rows import changed_slices

@@ -25,12 +25,12 @@ from fastrank_eval.apps.nightly.night import (
     Night,
     NightDifference,
     NightQuality,
-    NightValue,
 )
 from fastrank_eval.apps.nightly.page import page, write_page
-from fastrank_eval.apps.nightly.pages import FileLinks
+from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
 from fastrank_eval.apps.nightly.text import p_text, verdict_text
+from fastrank_eval.engine.records import MeasureValue
 from tests.support.html_elements import Element, elements
 from tests.support.sample_nights import BROKEN, EMPTY, LAST, MODELS, SLICES, month
 
@@ -58,10 +58,13 @@ def found(html: str) -> list[Element]:
 
 def tiny(**changes: Any) -> Night:
     values = tuple(
-        NightValue(model, by, part, "GAUC", 0.6, 0.01, 0.58, 0.62, 90.0, 100, 80, 0.9, 0.95)
+        MeasureValue(
+            model, part, "GAUC", 0.6, 100, 80, {}, 0.9, 0.95,
+            se=0.01, ci_low=0.58, ci_high=0.62, effective_groups=90.0, by=by,
+        )
         for model in ("a", "b")
-        for by, part in (("", "all"), ("slot", "slot=1"))
-    )
+        for by, part in ((None, "all"), ("slot", "slot=1"))
+    )  # fmt: skip
     quality = NightQuality(1000, 100, 50, 0.05, 0.8, 0.2, 0.01)
     night = Night(
         dt.date(2026, 11, 19), "t", ("a", "b"), "a", ("GAUC",), ("logs",), "cmd", "1", 2.5,
@@ -369,7 +372,7 @@ def test_page__its_status__claims_no_more_than_was_judged(
 
 
 def test_page__in_a_folder__leads_to_the_nights_beside_it() -> None:
-    links = FileLinks(dt.date(2026, 11, 18), dt.date(2026, 11, 20))
+    links = Links(dt.date(2026, 11, 18), dt.date(2026, 11, 20))
     found = elements(page([tiny()], links=links))
     assert [one.attributes["href"] for one in found if one.tag == "a"][:4] == [
         "#main", "index.html", "2026-11-18.html", "2026-11-20.html",

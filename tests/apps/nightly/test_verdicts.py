@@ -15,14 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastrank_eval.apps.nightly.compare_nights import EarlierNight
+from fastrank_eval.apps.nightly.compare_nights import EarlierNight, gate_outcomes
 from fastrank_eval.apps.nightly.findings import (
-    FewScores,
     by_importance,
     gate_findings,
     score_findings,
 )
-from fastrank_eval.apps.nightly.gates import gate_outcomes
 from fastrank_eval.apps.nightly.history import History
 from fastrank_eval.apps.nightly.night import Finding, GateTexts, Night, NightQuality
 from fastrank_eval.apps.nightly.sentences import lead, sentences
@@ -172,8 +170,13 @@ def test_tie_rate__of_every_model__is_held_to_the_limit(folder: Path) -> None:
 def test_dead_slice__after_more_slices_of_few_scores_than_are_kept__is_named_first(
     folder: Path,
 ) -> None:
-    few = [FewScores("new", "slot", f"slot={n}", (0.1, 0.2), 10, False) for n in range(150)]
-    dead_last = FewScores("new", "slot", "slot=dead", (0.04,), 2, True)
+    few = [
+        Finding("scores", "", "new", "slot", f"slot={n}", limit=10, number=2) for n in range(150)
+    ]
+    dead_last = Finding(
+        "scores", "distinct scores < 2", "new", "slot", "slot=dead", limit=2, number=1,
+        detail="0.04",
+    )  # fmt: skip
     findings = by_importance(score_findings(a_night(), [*few, dead_last]))
     assert len(findings) == 100
     assert lead(
