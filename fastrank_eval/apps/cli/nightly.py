@@ -365,7 +365,6 @@ def _requested_dates(date: str | None, backfill: str | None) -> list[dt.date]:
 
 
 def _write_example(path: str) -> None:
-    from fastrank_eval._lib.files import atomic_path
     from fastrank_eval.apps.nightly.config import EXAMPLE
 
     if Path(path).exists():

@@ -1,4 +1,4 @@
-"""Write the page of a night."""
+"""Make the page of a night."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import hashlib
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -14,7 +13,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.files import atomic_path
 from fastrank_eval.apps.nightly.night import CurveLine, Night
 from fastrank_eval.apps.nightly.page_rows import (
     Change,
@@ -59,7 +57,6 @@ __all__ = [
     "page",
     "policy",
     "render",
-    "write_page",
 ]
 
 
@@ -319,38 +316,6 @@ def page(nights: Sequence[Night], *, note: str = "", links: Links | None = None)
     check_libraries()
     series = NightSeries(nights)
     return render("night.html", **night_content(series), note=note, links=links)
-
-
-def write_page(
-    nights: Sequence[Night],
-    path: str | os.PathLike[str],
-    *,
-    note: str = "",
-    overwrite: bool = True,
-    links: Links | None = None,
-) -> None:
-    """Write the page of a night to a file atomically.
-
-    Parameters
-    ----------
-    nights : sequence of Night
-        As in `page`.
-    path : str or path
-    note : str
-        As in `page`.
-    overwrite : bool
-        Whether an existing file may be replaced.
-    links : Links, optional
-        As in `page`.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
-    text = page(nights, note=note, links=links)
-    with atomic_path(path, overwrite=overwrite) as part:
-        part.write_text(text, encoding="utf-8")
 
 
 def check_libraries() -> None:

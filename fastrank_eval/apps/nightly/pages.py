@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -171,18 +170,16 @@ def _draw_page(config: NightlyConfig, folder: Path, history: History, last: Nigh
     first = last.date - dt.timedelta(days=config.nights - 1)
     before = history.read(first, last.date - dt.timedelta(days=1), details_from=last.date)
     links = _links(folder, history.dates(), last.date)
-    with TemporaryDirectory() as temporary:
-        path = Path(temporary) / "page.html"
-        try:
-            _page_module().write_page([*before, last], path, links=links)
-        except FastRankEvalError:
-            raise
-        except Exception as error:  # the history has the night, and other nights follow
-            raise OutputError(
-                f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
-                "is a fault of fastrank_eval, not of the rows; please report it."
-            ) from error
-        return path.read_bytes()
+    try:
+        text: str = _page_module().page([*before, last], links=links)
+        return text.encode()
+    except FastRankEvalError:
+        raise
+    except Exception as error:  # the history has the night, and other nights follow
+        raise OutputError(
+            f"the page of {last.date} cannot be drawn: {type(error).__name__}: {error}. This "
+            "is a fault of fastrank_eval, not of the rows; please report it."
+        ) from error
 
 
 def _links(folder: Path, dates: Sequence[dt.date], date: dt.date) -> Links:

@@ -11,12 +11,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fastrank_eval._lib.errors import ArgumentError, OutputError
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.apps.nightly import page as page_module
 from fastrank_eval.apps.nightly.night import (
     KINDS,
@@ -26,7 +25,7 @@ from fastrank_eval.apps.nightly.night import (
     NightDifference,
     NightQuality,
 )
-from fastrank_eval.apps.nightly.page import page, write_page
+from fastrank_eval.apps.nightly.page import page
 from fastrank_eval.apps.nightly.pages import Links
 from fastrank_eval.apps.nightly.summary_files import night_lines, night_markdown
 from fastrank_eval.apps.nightly.text import p_text, verdict_text
@@ -452,16 +451,9 @@ def test_page__of_a_first_night_without_baseline__says_that_nothing_can_be_compa
     assert "nothing to compare with" not in page(month(8))
 
 
-def test_write_page__a_file__whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "night.html"
-    write_page([tiny()], path)
-    assert path.read_text(encoding="utf-8") == page([tiny()])
-    with pytest.raises(OutputError, match="exists"):
-        write_page([tiny(title="other")], path, overwrite=False)
+def test_page__of_no_night__is_refused() -> None:
     with pytest.raises(ValueError, match="no night"):
-        write_page([], path)
-    assert path.read_text(encoding="utf-8") == page([tiny()])
-    assert [one.name for one in tmp_path.iterdir()] == ["night.html"]
+        page([])
 
 
 @pytest.mark.parametrize(

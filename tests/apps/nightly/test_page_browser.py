@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fastrank_eval.apps.nightly.page import write_page
+from fastrank_eval.apps.nightly.page import page as page_of
 from tests.apps.nightly.test_web_view import StateSpec, web_of
 from tests.support.sample_nights import BROKEN, LAST, MODELS, month
 
@@ -45,7 +45,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "night.html"
-    write_page(month(), path)
+    path.write_text(page_of(month()), encoding="utf-8")
     return path.as_uri()
 
 

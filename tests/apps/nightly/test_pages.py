@@ -48,12 +48,12 @@ class Pages(types.ModuleType):
         if self.missing:
             raise ArgumentError("pages need jinja2: pip install 'fastrank_eval[report]'.")
 
-    def write_page(self, nights: Sequence[Night], path: Path, links: Links) -> None:
+    def page(self, nights: Sequence[Night], links: Links) -> str:
         last = nights[-1]
         self.links[last.date] = links
         self.meanwhile(last)
         shown = f"{[night.date.day for night in nights]} {sorted(last.periods)}"
-        path.write_text(shown + FOOTER)
+        return shown + FOOTER
 
 
 @pytest.fixture
