@@ -188,6 +188,7 @@ def calls(folder: Path) -> Iterator[Call]:
     )  # fmt: skip
     yield Call("gate", fe.gate, {"fail_if": "GAUC < 0.5"})
     yield Call("measure", fe.measure, {"spelling": "GAUC"})
+    yield Call("register", fe.register, {"kind": type(fe.GAUC)})
     yield Call("parse_measures", fe.parse_measures, {"measures": "GAUC"})
     yield Call("rela_impr", fe.rela_impr, {"value": 0.7, "base": 0.6})
     yield Call("open_source", fe.open_source, {"source": LOG})

@@ -29,8 +29,8 @@ from fastrank_eval.engine.conventions import undefined_policies, undefined_text
 from fastrank_eval.engine.records import MeasureValue, Meta, plain_value
 from fastrank_eval.engine.ungrouped import each_work_batch
 from fastrank_eval.io import open_source
-from fastrank_eval.measures import Measure, parse_measures
-from fastrank_eval.measures.auc import GAUC, PooledAUC
+from fastrank_eval.measures import GAUC, Measure, parse_measures
+from fastrank_eval.measures.auc import PooledAUC
 from fastrank_eval.measures.base import GROUP_WEIGHTS, SCORE_KINDS, registry
 from fastrank_eval.measures.decisions import Decision, GroupDecision
 from fastrank_eval.measures.likelihood import LogarithmicLoss

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
-from fastrank_eval.measures.base import Measure, aliases, registry
+from fastrank_eval.measures.base import Measure, find_name, registry
 from fastrank_eval.measures.parser import refuse_plain_f1, text_with_options
 
 __all__ = ["DEFAULTS", "PROFILES", "Profile", "profile_of", "undefined_policies", "undefined_text"]
@@ -53,13 +53,13 @@ def undefined_policies(undefined: str | Mapping[str, str]) -> dict[str, str]:
         if of != _REST:
             if isinstance(of, str):
                 _check_f1(of)
-            name, preset = aliases.get(of.lower(), ("", {})) if isinstance(of, str) else ("", {})
-            if not name or preset:
+            found = find_name(of) if isinstance(of, str) else None
+            if found is None or found[1]:
                 raise ArgumentError(
                     f"undefined: {of!r} is no measure.{near(str(of), list(registry))} "
                     "Name measures without options, as in 'skip,nDCG=one'."
                 )
-            of = name
+            of = found[0]
         policies[of] = value
     return policies
 

@@ -120,9 +120,6 @@ class GroupedAUC(Measure):
         yield "all_positive", negative == 0
 
 
-GAUC = GroupedAUC()
-
-
 @kernel
 def _auc(  # type: ignore[no-untyped-def]
     offsets, above, size, grade, rel, retrieved, positives, out
@@ -305,9 +302,6 @@ class PooledAUC(OrderedMeasure):
         return _root(variance), clusters, carriers
 
 
-AUC = PooledAUC()
-
-
 def _root(variance: float) -> float:
     """Return the root; NaN for a negative estimate from few clusters."""
     return math.sqrt(variance) if variance >= 0 else math.nan
@@ -355,10 +349,6 @@ class GiniCoefficient(OrderedMeasure):
         if np.isnan(area):
             return undefined(state.missing(map_jobs))
         return PooledValue(2.0 * area - 1.0)
-
-
-KS = KolmogorovSmirnov()
-Gini = GiniCoefficient()
 
 
 @kernel
@@ -439,7 +429,3 @@ def gain_at(table: ScoreTable, top: float) -> float:
     above, hits_above = (rows[index - 1], hits[index - 1]) if index else (0, 0)
     inside = min((depth - above) / (rows[index] - above), 1.0)
     return min(float((hits_above + inside * (hits[index] - hits_above)) / hits[-1]), 1.0)
-
-
-CumGain = CumulativeGain()
-Lift = LiftAtDepth()

@@ -2,128 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
 from fastrank_eval._lib.elementary import log2_each
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, number, over_groups
 from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
-
-
-class _GainAverage(PositiveGain):
-    """Base class: gains in list order and in ideal order, with log2 discounts."""
-
-    needs_relevant = True
-    takes_cutoff = False
-    options: ClassVar[tuple[Param, ...]] = (LINEAR_GAIN, WEIGHT)
-
-    @staticmethod
-    def average(*arrays: Any) -> None:
-        """Run the kernel."""
-        raise NotImplementedError  # pragma: no cover - abstract
-
-    def pass_key(self) -> Hashable:
-        return self.name, self.gain_key()
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_GainAverage],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        gains = first.gains(ranking)
-        # The ideal list is longer than a list that misses relevant rows.
-        ranks = max(
-            int(ranking.retrieved.max(initial=0)), int(np.diff(ranking.offsets).max(initial=0))
-        )
-        discount, summed = discount_table("log2", 0.0, ranks)
-        averaged = np.empty(ranking.groups)
-        cls.average(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            gains,
-            ranking.descending(first.gain_key(), gains),
-            ranking.retrieved,
-            discount,
-            summed,
-            averaged,
-        )
-        for m, out in zip(measures, outs, strict=True):
-            # Rounding in a block may exceed 1 by one unit in the last place.
-            np.minimum(averaged, 1.0, out=out)
-            out[~m.has_relevant(ranking)] = np.nan
-
-    def has_relevant(self, ranking: Ranking) -> np.ndarray:
-        """Mark the groups with the rows that it needs. bool, shape (groups,)."""
-        return self.has_gain(ranking)
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ~self.has_relevant(ranking)
-
-
-class GainAtRelevantRows(_GainAverage):
-    """nDCGrel, the mean of nDCG at the ranks of rows with a gain.
-
-    A row that is not retrieved adds the DCG of the whole list over the ideal DCG of all judged
-    rows.
-    """
-
-    name = "nDCGrel"
-    summary = "mean over the rows with a gain of nDCG at their rank"
-    formula = "1/R (sum over rows with a gain, at rank i, of DCG@i / IDCG@i + missed DCG / IDCG)"
-    reference = "Buckley, trec_eval: ndcg_rel"
-    spellings = ("ndcg_rel",)
-
-    @staticmethod
-    def average(*arrays: Any) -> None:
-        _at_relevant_rows(*arrays)
-
-
-class GainAtLevels(_GainAverage):
-    """RnDCG, the mean of nDCG at the ranks where the ideal gain decreases.
-
-    With 5 rows of gain 3, 3 of gain 2 and 10 of gain 1 these are the ranks 5, 8 and 18. The end of
-    the list is added if more than one row follows the last of them, as in trec_eval.
-    """
-
-    name = "RnDCG"
-    summary = "mean of nDCG at the ranks where the ideal gain falls, and at the end of the list"
-    formula = "mean over such ranks c of DCG@c / IDCG@c"
-    reference = "Buckley, trec_eval: Rndcg"
-    options = (
-        LINEAR_GAIN,
-        Param(
-            "rel",
-            None,
-            "None, or a grade: a group without a row of that grade or above is undefined",
-            number(above=0, optional=True),
-        ),
-        WEIGHT,
-    )
-
-    @staticmethod
-    def average(*arrays: Any) -> None:
-        _at_levels(*arrays)
-
-    def has_relevant(self, ranking: Ranking) -> np.ndarray:
-        groups = super().has_relevant(ranking)
-        return groups if self.rel is None else groups & (ranking.relevant(float(self.rel)) > 0)
-
-
-nDCGrel = GainAtRelevantRows()
-RnDCG = GainAtLevels()
 
 
 @kernel
 def _at_relevant_rows(  # type: ignore[no-untyped-def]
-    offsets, above, size, gain, ideal_gain, retrieved, discount, summed, out
+    offsets, above, size, retrieved, gain, ideal_gain, discount, summed, out
 ):
     """Average the expected nDCG at the ranks of rows with a gain.
 
@@ -183,7 +76,7 @@ def _at_relevant_rows(  # type: ignore[no-untyped-def]
 
 @kernel
 def _at_levels(  # type: ignore[no-untyped-def]
-    offsets, above, size, gain, ideal_gain, retrieved, discount, summed, out
+    offsets, above, size, retrieved, gain, ideal_gain, discount, summed, out
 ):
     for g in range(offsets.shape[0] - 1):
         first = offsets[g]
@@ -236,6 +129,84 @@ def _at_levels(  # type: ignore[no-untyped-def]
         out[g] = total / points if points > 0 else np.nan
 
 
+class _GainAverage(PositiveGain):
+    """Base class: gains in list order and in ideal order, with log2 discounts."""
+
+    needs_relevant = True
+    takes_cutoff = False
+    options: ClassVar[tuple[Param, ...]] = (LINEAR_GAIN, WEIGHT)
+
+    #: The kernel.
+    average: ClassVar[staticmethod[..., None]]
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        gains = self.gains(ranking)
+        ideal = ranking.descending(self.gain_key(), gains)
+        # The ideal list is longer than a list that misses relevant rows.
+        ranks = max(
+            int(ranking.retrieved.max(initial=0)), int(np.diff(ranking.offsets).max(initial=0))
+        )
+        table = discount_table("log2", 0.0, ranks)
+        return over_groups(self.average, ranking, gains, ideal, *table)
+
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        value = super().from_shared(shared, ranking)
+        value[~self.has_relevant(ranking)] = np.nan
+        return value
+
+    def has_relevant(self, ranking: Ranking) -> np.ndarray:
+        """Mark the groups with the rows that it needs. bool, shape (groups,)."""
+        return self.has_gain(ranking)
+
+    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
+        yield "no_relevant", ~self.has_relevant(ranking)
+
+
+class GainAtRelevantRows(_GainAverage):
+    """nDCGrel, the mean of nDCG at the ranks of rows with a gain.
+
+    A row that is not retrieved adds the DCG of the whole list over the ideal DCG of all judged
+    rows.
+    """
+
+    name = "nDCGrel"
+    summary = "mean over the rows with a gain of nDCG at their rank"
+    formula = "1/R (sum over rows with a gain, at rank i, of DCG@i / IDCG@i + missed DCG / IDCG)"
+    reference = "Buckley, trec_eval: ndcg_rel"
+    spellings = ("ndcg_rel",)
+
+    average = staticmethod(_at_relevant_rows)
+
+
+class GainAtLevels(_GainAverage):
+    """RnDCG, the mean of nDCG at the ranks where the ideal gain decreases.
+
+    With 5 rows of gain 3, 3 of gain 2 and 10 of gain 1 these are the ranks 5, 8 and 18. The end of
+    the list is added if more than one row follows the last of them, as in trec_eval.
+    """
+
+    name = "RnDCG"
+    summary = "mean of nDCG at the ranks where the ideal gain falls, and at the end of the list"
+    formula = "mean over such ranks c of DCG@c / IDCG@c"
+    reference = "Buckley, trec_eval: Rndcg"
+    options = (
+        LINEAR_GAIN,
+        Param(
+            "rel",
+            None,
+            "None, or a grade: a group without a row of that grade or above is undefined",
+            number(above=0, optional=True),
+        ),
+        WEIGHT,
+    )
+
+    average = staticmethod(_at_levels)
+
+    def has_relevant(self, ranking: Ranking) -> np.ndarray:
+        groups = super().has_relevant(ranking)
+        return groups if self.rel is None else groups & (ranking.relevant(float(self.rel)) > 0)
+
+
 class LaggingGain(PositiveGain):
     """G, gains divided by the logarithm of the lag behind the ideal list.
 
@@ -262,25 +233,13 @@ class LaggingGain(PositiveGain):
             return f"{self} {why} ties='{ties}'; choose ties='item' or 'input'"
         return None
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.gain_key()
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[LaggingGain],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        gains = first.gains(ranking)
-        ideal = ranking.descending(first.gain_key(), gains)
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        gains = self.gains(ranking)
+        ideal = ranking.descending(self.gain_key(), gains)
         lag, value = np.empty(len(gains)), np.empty(ranking.groups)
         _lags(ranking.offsets, ranking.above, gains, ideal, ranking.retrieved, lag)
         _lagging_gain(ranking.offsets, gains, ideal, log2_each(lag), value)
-        for out in outs:
-            # Rounding may exceed 1 by one unit in the last place.
-            np.minimum(value, 1.0, out=out)
+        return value
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         yield "no_relevant", ~self.has_gain(ranking)
@@ -297,39 +256,12 @@ class BinaryLaggingGain(Measure):
     needs_relevant = True
     takes_cutoff = False
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.rel
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[BinaryLaggingGain],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        rel = float(measures[0].rel)
-        relevant = ranking.relevant(rel)
-        discount, summed = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
-        value = np.empty(ranking.groups)
-        _expected_lag(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            ranking.grade,
-            rel,
-            ranking.retrieved,
-            discount,
-            summed,
-            value,
-        )
-        for out in outs:
-            out[:] = np.nan
-            np.divide(value, relevant, out=out, where=relevant > 0)
-            np.minimum(out, 1.0, out=out)
-
-
-G = LaggingGain()
-binG = BinaryLaggingGain()
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel = float(self.rel)
+        table = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
+        summed = over_groups(_expected_lag, ranking, ranking.grade, rel, *table)
+        value, relevant = np.full(ranking.groups, np.nan), ranking.relevant(rel)
+        return np.divide(summed, relevant, out=value, where=relevant > 0)
 
 
 @kernel
@@ -370,7 +302,7 @@ def _lagging_gain(offsets, gain, ideal_gain, logarithm, out):  # type: ignore[no
 
 @kernel
 def _expected_lag(  # type: ignore[no-untyped-def]
-    offsets, above, size, grade, rel, retrieved, discount, summed, out
+    offsets, above, size, retrieved, grade, rel, discount, summed, out
 ):
     """Sum the expected discounts of relevant rows.
 

@@ -199,10 +199,6 @@ class MaximumCalibrationError(_CalibrationError):
         return float((gap / weight).max())
 
 
-ECE = ExpectedCalibrationError()
-MCE = MaximumCalibrationError()
-
-
 @kernel
 def _bins_of(probability, edges, out):  # type: ignore[no-untyped-def]
     """Find the last bin whose lower edge is not above the probability."""
@@ -310,11 +306,6 @@ class BrierUncertainty(_BrierPart):
         if not total > 0:
             return undefined("zero_weight")
         return PooledValue((table.positive / total) * (table.other / total))
-
-
-Reliability = BrierReliability()
-Resolution = BrierResolution()
-Uncertainty = BrierUncertainty()
 
 
 def _column(value: Any) -> str | None:
@@ -448,7 +439,3 @@ class FieldCalibrationError(_FieldCalibration):
         gaps = math.fsum(np.abs(predicted - positive).tolist())
         value = gaps / math.fsum(weight.tolist())
         return PooledValue(min(value, 1.0), details={"values of the field": len(weight)})
-
-
-FieldRCE = FieldRelativeError()
-FieldECE = FieldCalibrationError()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from fastrank_eval.measures.base import (
     number,
     one_of,
     outside_unit,
+    over_groups,
 )
-from fastrank_eval.measures.gain import PositionWeighted, discount_table, longest
+from fastrank_eval.measures.gain import discount_table, longest
 from fastrank_eval.measures.user_models import (
     GAIN,
     InverseSquare,
@@ -84,40 +85,14 @@ class _Cascade(Measure):
 
         return ranking.cached_by_grade(self._stop_key(), stops)
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_Cascade],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        cutoffs, indices = distinct_cutoffs(measures)
-        stops = first._stops(ranking)
-        values = np.empty((len(cutoffs), ranking.groups))
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        ranks = int(np.diff(ranking.offsets).max(initial=0))
+        ranks = max(longest(cutoffs, ranking.retrieved), ranks)
+        discount, _ = discount_table(*self.discounts(), ranks)
         block = int(ranking.size.max(initial=1))
-        entries = int(np.diff(ranking.offsets).max(initial=0))
-        ranks = max(longest(cutoffs, ranking.retrieved), entries)
-        discount, _ = discount_table(*first.discounts(), ranks)
         scratch = np.empty(block + 1 if block > 1 else 1)
-        _expected_cascade(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            stops,
-            ranking.retrieved,
-            cutoffs,
-            discount,
-            scratch,
-            values,
-        )
-        for m, out, row in zip(measures, outs, indices, strict=True):
-            out[:] = m.from_cascade(values[row], ranking)
-
-    def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
-        """Compute the measure from the expected discount at the stop."""
-        # The sum of probabilities may exceed 1 by one unit in the last place.
-        return np.minimum(value, 1.0)
+        stops = self._stops(ranking)
+        return over_groups(_expected_cascade, ranking, stops, discount, scratch, cutoffs=cutoffs)
 
 
 class ExpectedReciprocalRank(_Cascade):
@@ -146,13 +121,11 @@ class ExpectedReciprocalRank(_Cascade):
     def discounts(self) -> tuple[str, float]:
         return self.discount, 0.0
 
-    def from_cascade(self, value: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         if self.normalize:
-            ideal = self._ideal(ranking)
-            normalized = np.full(ranking.groups, np.nan)
-            np.divide(value, ideal, out=normalized, where=ideal > 0)
-            value = normalized
-        return super().from_cascade(value, ranking)
+            ideal, normalized = self._ideal(ranking), np.full(ranking.groups, np.nan)
+            shared = np.divide(shared, ideal, out=normalized, where=ideal > 0)
+        return super().from_shared(shared, ranking)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
         def best() -> np.ndarray:
@@ -165,9 +138,9 @@ class ExpectedReciprocalRank(_Cascade):
                 ranking.offsets,
                 above,
                 np.ones(len(stops), np.int64),
-                stops,
                 entries,
                 np.array([self.cutoff or 0]),
+                stops,
                 discount,
                 np.empty(1),
                 values,
@@ -210,13 +183,9 @@ class ProbabilityFound(_Cascade):
         return "geometric", float(self.patience)
 
 
-ERR = ExpectedReciprocalRank()
-pFound = ProbabilityFound()
-
-
 @kernel
 def _expected_cascade(  # type: ignore[no-untyped-def]
-    offsets, above, size, stop, retrieved, cutoffs, discount, scratch, out
+    offsets, above, size, retrieved, cutoffs, stop, discount, scratch, out
 ):
     """Sum discounted stop probabilities, expected over ties.
 
@@ -288,35 +257,21 @@ class _GainStopping(UserModel):
         return "gain stopping", self.name, self.gain_key(), self.discounts(), self.goal()
 
     @classmethod
-    def compute(
-        cls,
-        measures: Sequence[PositionWeighted],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = cast(_GainStopping, measures[0])
+    def compute(cls, measures: Sequence[Any], ranking: Ranking, outs: Iterable[np.ndarray]) -> None:
+        first: _GainStopping = measures[0]
         cutoffs, indices = distinct_cutoffs(measures)
-        discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
+        table = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
         all_ranks = np.empty(len(cutoffs))
-        for m, row in zip(measures, indices, strict=True):
-            all_ranks[row] = cast(_GainStopping, m).rows_seen()
+        for m, index in zip(measures, indices, strict=True):
+            all_ranks[index] = m.rows_seen()
         goal = first.goal()
-        values = np.empty((len(cutoffs), ranking.groups))
-        _gain_stopping(
-            ranking.offsets,
-            ranking.above,
-            first.gains(ranking),
-            ranking.retrieved,
-            cutoffs,
-            discount,
-            summed,
-            all_ranks,
-            1.0 if goal is None else 0.0,
-            np.inf if goal is None else goal,
-            values,
+        stopping = (1.0, np.inf) if goal is None else (0.0, goal)
+        gains = first.gains(ranking)
+        values = over_groups(
+            _gain_stopping, ranking, gains, *table, all_ranks, *stopping, cutoffs=cutoffs
         )
-        for out, row in zip(outs, indices, strict=True):
-            np.minimum(values[row], 1.0, out=out)
+        for out, index in zip(outs, indices, strict=True):
+            np.minimum(values[index], 1.0, out=out)
 
 
 class NearlyERR8(_GainStopping, TruncatedModel):
@@ -400,16 +355,20 @@ class BejeweledPlayer(_GainStopping, TruncatedModel):
         return "none", 0.0
 
 
-NERR8 = NearlyERR8()
-NERR9 = NearlyERR9()
-NERR10 = NearlyERR10()
-NERR11 = NearlyERR11()
-BPM = BejeweledPlayer()
-
-
 @kernel
 def _gain_stopping(  # type: ignore[no-untyped-def]
-    offsets, above, gain, retrieved, cutoffs, discount, summed, all_ranks, stop_share, goal, out
+    offsets,
+    above,
+    size,
+    retrieved,
+    cutoffs,
+    gain,
+    discount,
+    summed,
+    all_ranks,
+    stop_share,
+    goal,
+    out,
 ):
     """Compute the gain per row seen of one order.
 

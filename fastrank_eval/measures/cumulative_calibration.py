@@ -178,9 +178,6 @@ class CumulativeCalibrationError(OrderedMeasure):
         return {"in standard errors": value / sigma, "p-value": exceeds(value / sigma)}
 
 
-ECCE = CumulativeCalibrationError()
-
-
 @kernel
 def _extremes(probability, weight, positive, out):  # type: ignore[no-untyped-def]
     """Find the extremes of 0 and the cumulated positives less predictions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from fastrank_eval._lib.elementary import exp2_each, log, log2_each, log_each, p
 from fastrank_eval._lib.errors import MeasureError
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import WEIGHT, Measure, Param, distinct_cutoffs, number, one_of
+from fastrank_eval.measures.base import WEIGHT, Measure, Param, number, one_of, over_groups
 
 #: The deepest rank of sums of discounts for lists of any length.
 DEEPEST = 1 << 24
@@ -182,33 +182,9 @@ class PositionWeighted(Gains):
     def discounts(self) -> tuple[str, float]:
         return self.discount, float(self.base) if self.discount == "jarvelin" else 0.0
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[PositionWeighted],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        cutoffs, indices = distinct_cutoffs(measures)
-        discount, summed = discount_table(*first.discounts(), longest(cutoffs, ranking.retrieved))
-        gained = np.empty((len(cutoffs), ranking.groups))
-        _expected_gain(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
-            first.gains(ranking),
-            ranking.retrieved,
-            cutoffs,
-            discount,
-            summed,
-            gained,
-        )
-        for m, out, row in zip(measures, outs, indices, strict=True):
-            out[:] = m.from_gain(gained[row], ranking)
-
-    def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
-        return gained
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        table = discount_table(*self.discounts(), longest(cutoffs, ranking.retrieved))
+        return over_groups(_expected_gain, ranking, self.gains(ranking), *table, cutoffs=cutoffs)
 
 
 class CumulatedGain(PositionWeighted):
@@ -298,12 +274,11 @@ class NormalizedGain(PositiveGain, PositionWeighted):
                 "give the top of the scale."
             )
 
-    def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
         ideal = self._ideal(ranking)
         value = np.full(ranking.groups, np.nan)
-        np.divide(gained, ideal, out=value, where=ideal > 0)
-        # Rounding in a block may exceed 1 by one unit in the last place.
-        return np.minimum(value, 1.0, out=value)
+        np.divide(shared, ideal, out=value, where=ideal > 0)
+        return super().from_shared(value, ranking)
 
     def _ideal(self, ranking: Ranking) -> np.ndarray:
         cutoff = self.cutoff or 0
@@ -335,14 +310,9 @@ class NormalizedGain(PositiveGain, PositionWeighted):
         yield "no_relevant", ~(self._ideal(ranking) > 0)
 
 
-CG = CumulatedGain()
-DCG = DiscountedGain()
-nDCG = NormalizedGain()
-
-
 @kernel
 def _expected_gain(  # type: ignore[no-untyped-def]
-    offsets, above, size, gain, retrieved, cutoffs, discount, summed, out
+    offsets, above, size, retrieved, cutoffs, gain, discount, summed, out
 ):
     """Sum expected gains: a block adds its mean gain times (D(c + m) - D(c))."""
     for g in range(offsets.shape[0] - 1):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, distinct_cutoffs, one_of
-from fastrank_eval.measures.precision import expected_hits
+from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, one_of, over_groups
+from fastrank_eval.measures.precision import depths_of, expected_hits
 
 #: Added to the counts of both classes by infAP, as in trec_eval.
 _EPSILON = 1e-5
@@ -26,20 +26,20 @@ class _Incomplete(Measure):
     options = (REL, WEIGHT)
     takes_cutoff = False
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.rel
-
     def nonrelevant(self, ranking: Ranking) -> np.ndarray:
         """Count the rows judged not relevant in each group. int64."""
 
         def count() -> np.ndarray:
-            others = np.empty(ranking.groups, np.int64)
-            _count_others(
-                ranking.offsets, ranking.grade, float(self.rel), ranking.above, ranking.rows, others
-            )
+            others = self.others(ranking, ranking.rows)
             return ranking.rows - ranking.unjudged_rows().missing - others
 
         return ranking.cached(("nonrelevant", self.rel), count)
+
+    def others(self, ranking: Ranking, limit: np.ndarray) -> np.ndarray:
+        """Count entries above a rank that are relevant or not judged. int64."""
+        out = np.empty(ranking.groups, np.int64)
+        _count_others(ranking.offsets, ranking.grade, float(self.rel), ranking.above, limit, out)
+        return out
 
 
 class BinaryPreference(_Incomplete):
@@ -50,31 +50,18 @@ class BinaryPreference(_Incomplete):
     formula = "1/R sum over relevant of 1 - min(nonrelevant above, R) / min(N, R)"
     reference = "Buckley & Voorhees (2004), doi:10.1145/1008992.1009000"
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[BinaryPreference],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        judged = ranking.unjudged_rows()
-        value = np.empty(ranking.groups)
-        _expected_preference(
-            ranking.offsets,
-            ranking.above,
-            ranking.size,
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        judged, rel = ranking.unjudged_rows(), float(self.rel)
+        return over_groups(
+            _expected_preference,
+            ranking,
             ranking.grade,
-            float(first.rel),
-            ranking.retrieved,
-            ranking.relevant(first.rel),
-            first.nonrelevant(ranking),
+            rel,
+            ranking.relevant(rel),
+            self.nonrelevant(ranking),
             judged.before,
             judged.tied,
-            value,
         )
-        for out in outs:
-            out[:] = value
 
 
 class GeometricPreference(BinaryPreference):
@@ -104,25 +91,10 @@ class NonrelevantRetrieved(_Incomplete):
     def empty_is_known(self) -> bool:
         return False
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[NonrelevantRetrieved],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        others = np.empty(ranking.groups, np.int64)
-        _count_others(
-            ranking.offsets,
-            ranking.grade,
-            float(measures[0].rel),
-            ranking.above,
-            ranking.retrieved,
-            others,
-        )
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        others = self.others(ranking, ranking.retrieved)
         unjudged = np.diff(ranking.unjudged_rows().offsets)
-        for out in outs:
-            out[:] = ranking.retrieved - unjudged - others
+        return ranking.retrieved - unjudged - others
 
 
 class InferredAP(_Incomplete):
@@ -139,28 +111,11 @@ class InferredAP(_Incomplete):
     def has_expectation(self) -> bool:
         return False
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[InferredAP],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        rel = float(measures[0].rel)
-        value = np.empty(ranking.groups)
-        _inferred(
-            ranking.offsets,
-            ranking.above,
-            ranking.grade,
-            rel,
-            ranking.retrieved,
-            ranking.relevant(rel),
-            ranking.unjudged_rows().before,
-            _EPSILON,
-            value,
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel, before = float(self.rel), ranking.unjudged_rows().before
+        return over_groups(
+            _inferred, ranking, ranking.grade, rel, ranking.relevant(rel), before, _EPSILON
         )
-        for out in outs:
-            out[:] = value
 
 
 class _JudgedRows(Measure):
@@ -175,33 +130,23 @@ class _JudgedRows(Measure):
     def empty_is_known(self) -> bool:
         return False
 
-    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         """Compute the numerator from unjudged rows and ranks at the cutoff."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    @classmethod
-    def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
-        """Count unjudged rows above each cutoff. float64, shape (cutoffs, groups)."""
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        """Count unjudged rows above each cutoff."""
         judged = ranking.unjudged_rows()
         marks = np.ones(len(judged.above))
         return _above(judged.offsets, judged.above, judged.size, marks, ranking, cutoffs)
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[_JudgedRows],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        cutoffs, indices = distinct_cutoffs(measures)
-        unjudged_rows = cls.unjudged(ranking, cutoffs)
-        for m, out, row in zip(measures, outs, indices, strict=True):
-            ranks = ranking.retrieved
-            if m.cutoff is not None:
-                ranks = np.minimum(ranks, m.cutoff)
-            below = ranks if m.short == "length" or m.cutoff is None else m.cutoff
-            out[:] = 0.0
-            np.divide(m.value(unjudged_rows[row], ranks), below, out=out, where=ranks > 0)
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        ranks = ranking.retrieved
+        if self.cutoff is not None:
+            ranks = np.minimum(ranks, self.cutoff)
+        below = ranks if self.short == "length" or self.cutoff is None else self.cutoff
+        value = np.zeros(len(shared))
+        return np.divide(self.counted(shared, ranks), below, out=value, where=ranks > 0)
 
 
 class JudgedShare(_JudgedRows):
@@ -220,7 +165,7 @@ class JudgedShare(_JudgedRows):
         WEIGHT,
     )
 
-    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         return ranks - unjudged
 
 
@@ -246,13 +191,12 @@ class UnjudgedShare(_JudgedRows):
     )
     spellings = ("unj", "hole")
 
-    @classmethod
-    def unjudged(cls, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
         marks = (ranking.grade < 0).astype(np.float64)
         pooled = _above(ranking.offsets, ranking.above, ranking.size, marks, ranking, cutoffs)
-        return pooled + super().unjudged(ranking, cutoffs)
+        return pooled + super().shared_values(ranking, cutoffs)
 
-    def value(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    def counted(self, unjudged: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         return unjudged
 
 
@@ -271,17 +215,9 @@ def _above(
     ndarray of float64, shape (cutoffs, groups)
     """
     hits = np.empty((len(cutoffs), ranking.groups))
-    none = np.empty((0, ranking.groups), np.int64)
-    expected_hits(offsets, above, size, marks, 1.0, ranking.retrieved, none, cutoffs, hits)
+    depths = depths_of(cutoffs, ranking.retrieved)
+    expected_hits(offsets, above, size, ranking.retrieved, depths, marks, 1.0, hits)
     return hits
-
-
-bpref = BinaryPreference()
-GMbpref = GeometricPreference()
-NumNonrelRet = NonrelevantRetrieved()
-infAP = InferredAP()
-Judged = JudgedShare()
-Unjudged = UnjudgedShare()
 
 
 @kernel
@@ -299,17 +235,7 @@ def _count_others(offsets, grade, rel, above, limit, out):  # type: ignore[no-un
 
 @kernel
 def _expected_preference(  # type: ignore[no-untyped-def]
-    offsets,
-    above,
-    size,
-    grade,
-    rel,
-    retrieved,
-    relevant,
-    nonrelevant,
-    unjudged_above,
-    tied,
-    out,
+    offsets, above, size, retrieved, grade, rel, relevant, nonrelevant, unjudged_above, tied, out
 ):
     """Sum expected preferences of relevant rows.
 
@@ -349,7 +275,7 @@ def _expected_preference(  # type: ignore[no-untyped-def]
 
 @kernel
 def _inferred(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, retrieved, relevant, unjudged_above, epsilon, out
+    offsets, above, size, retrieved, grade, rel, relevant, unjudged_above, epsilon, out
 ):
     for g in range(offsets.shape[0] - 1):
         if relevant[g] == 0:

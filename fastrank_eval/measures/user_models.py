@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable
 from typing import Any, cast
 
 import numpy as np
@@ -16,11 +16,11 @@ from fastrank_eval.measures.base import (
     WEIGHT,
     Measure,
     Param,
-    distinct_cutoffs,
     integer,
     number,
     one_of,
     outside_unit,
+    over_groups,
 )
 from fastrank_eval.measures.gain import DEEPEST, PositionWeighted, discount_table, gain_of
 
@@ -58,9 +58,8 @@ class UserModel(PositionWeighted):
         """Compute the expected number of rows seen: sum of V(i) over all ranks."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def from_gain(self, gained: np.ndarray, ranking: Ranking) -> np.ndarray:
-        # Rounding may exceed 1 in the last place.
-        return np.minimum(gained / self.rows_seen(), 1.0)
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        return super().from_shared(shared / self.rows_seen(), ranking)
 
 
 class TruncatedModel(UserModel):
@@ -125,10 +124,6 @@ class ScaledDiscountedGain(TruncatedModel):
         return "log2", 0.0
 
 
-RBP = RankBiasedPrecision()
-SDCG = ScaledDiscountedGain()
-
-
 class InverseSquare(UserModel):
     """INSQ@k, the gain per row seen by a reader more patient with rank."""
 
@@ -182,31 +177,12 @@ class AdaptiveInverseSquare(UserModel):
     def pass_key(self) -> Hashable:
         return "adaptive inverse square", self.gain_key(), self.T
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[PositionWeighted],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
-        cutoffs, indices = distinct_cutoffs(measures)
-        values = np.empty((len(cutoffs), ranking.groups))
-        _adaptive(
-            ranking.offsets,
-            ranking.above,
-            first.gains(ranking),
-            ranking.retrieved,
-            cutoffs,
-            2.0 * first.T,
-            values,
-        )
-        for out, row in zip(outs, indices, strict=True):
-            np.minimum(values[row], 1.0, out=out)
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        gains = self.gains(ranking)
+        return over_groups(_adaptive, ranking, gains, 2.0 * self.T, cutoffs=cutoffs)
 
-
-INSQ = InverseSquare()
-INST = AdaptiveInverseSquare()
+    def rows_seen(self) -> float:
+        return 1.0  # they differ between groups: the kernel divides by them
 
 
 @kernel
@@ -230,7 +206,7 @@ def _trigamma(x):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _adaptive(offsets, above, gain, retrieved, cutoffs, start, out):  # type: ignore[no-untyped-def]
+def _adaptive(offsets, above, size, retrieved, cutoffs, gain, start, out):  # type: ignore[no-untyped-def]
     """Compute INST of one order.
 
     `next_rank` is seen with probability `chance`; x determines the probabilities of later ranks.
@@ -291,21 +267,11 @@ class RBPResidual(Measure):
     )
     spellings = ("rbp_resid",)
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.p
-
     def empty_is_known(self) -> bool:
         return False
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[RBPResidual],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        p = float(measures[0].p)
-        judged = ranking.unjudged_rows()
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        judged, p = ranking.unjudged_rows(), float(self.p)
         below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
         unknown, unjudged_rows = np.empty((2, ranking.groups))
         _unknown_weight(
@@ -322,13 +288,9 @@ class RBPResidual(Measure):
             unjudged_rows,
         )
         beyond = below[ranking.retrieved]
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = (1.0 - p) * unknown
-            out += beyond if m.tail == "always" else np.where(unjudged_rows > 0, beyond, 0.0)
-            np.minimum(out, 1.0, out=out)
-
-
-RBPres = RBPResidual()
+        if self.tail == "if_unjudged":
+            beyond = np.where(unjudged_rows > 0, beyond, 0.0)
+        return (1.0 - p) * unknown + beyond
 
 
 @kernel
@@ -397,43 +359,19 @@ class Compatibility(Measure):
     def has_expectation(self) -> bool:
         return False  # the ideal follows the order of tied rows
 
-    def pass_key(self) -> Hashable:
-        return self.name, self.p, self.depth, self.rel
-
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[Compatibility],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        first = measures[0]
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel = float(self.rel)
         entries = np.diff(ranking.offsets)
         group = np.repeat(np.arange(ranking.groups), entries)
         order = np.lexsort((-ranking.grade, group))  # stable: ranks ascend where grades are equal
         ideal = np.empty(len(order), np.int64)
         ideal[order] = np.arange(len(order)) - np.repeat(ranking.offsets[:-1], entries)
-        value = np.empty(ranking.groups)
-        if first.depth == "lists":
-            depth = np.maximum(ranking.retrieved, ranking.relevant(first.rel))
+        if self.depth == "lists":
+            depth = np.maximum(ranking.retrieved, ranking.relevant(rel))
         else:
-            depth = np.full(ranking.groups, first.depth, np.int64)
-        _overlap(
-            ranking.offsets,
-            ranking.above,
-            ranking.grade,
-            float(first.rel),
-            ideal,
-            ranking.retrieved,
-            depth,
-            _weight_below(float(first.p), int(depth.max(initial=0))),
-            value,
-        )
-        for out in outs:
-            out[:] = value
-
-
-Compat = Compatibility()
+            depth = np.full(ranking.groups, self.depth, np.int64)
+        weights = _weight_below(float(self.p), int(depth.max(initial=0)))
+        return over_groups(_overlap, ranking, ranking.grade, rel, ideal, depth, weights)
 
 
 def _weight_below(p: float, depth: int) -> np.ndarray:
@@ -450,7 +388,7 @@ def _weight_below(p: float, depth: int) -> np.ndarray:
 
 @kernel
 def _overlap(  # type: ignore[no-untyped-def]
-    offsets, above, grade, rel, ideal, retrieved, depth, weight, out
+    offsets, above, size, retrieved, grade, rel, ideal, depth, weight, out
 ):
     """Sum overlaps of the list and the ideal.
 

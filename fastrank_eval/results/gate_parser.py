@@ -292,6 +292,8 @@ def _in_brackets(label: str | None) -> str:
 
 
 _FUNCTIONS = ("abs", "min", "max")
+#: Words of the grammar: no measure has such a name, so none is looked up.
+_WORDS = frozenset((*FIELDS, *COUNTS, *KEYWORDS, *_FUNCTIONS))
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 _SPELLING = {"==": "=", "<>": "!="}
 _EXPECTED = "a comparison (=, !=, <, <=, >, >=)"
@@ -375,7 +377,7 @@ class _Parser(TokenReader):
         if kind in ("", "word"):
             for pattern in _NAMES:
                 name = pattern.match(self._text, at)
-                if name and names_measure(name.group()):
+                if name and name.group() not in _WORDS and names_measure(name.group()):
                     options = _OPTIONS.match(self._text, name.end())
                     return "measure", options.end() if options else name.end()
         return None if match is None else (kind, match.end())
