@@ -51,29 +51,18 @@ from fastrank_eval.measures.average_precision import (
 from fastrank_eval.measures.average_precision import InterpolatedPrecision as _InterpolatedPrecision
 from fastrank_eval.measures.average_precision import PrecisionRecallArea as _PrecisionRecallArea
 from fastrank_eval.measures.average_precision import QMeasure as _QMeasure
-from fastrank_eval.measures.averaged_gain import BinaryLaggingGain as _BinaryLaggingGain
-from fastrank_eval.measures.averaged_gain import GainAtLevels as _GainAtLevels
-from fastrank_eval.measures.averaged_gain import GainAtRelevantRows as _GainAtRelevantRows
-from fastrank_eval.measures.averaged_gain import LaggingGain as _LaggingGain
 from fastrank_eval.measures.base import Measure as Measure
 from fastrank_eval.measures.base import register as register
 from fastrank_eval.measures.calibration import BrierReliability as _BrierReliability
 from fastrank_eval.measures.calibration import BrierResolution as _BrierResolution
 from fastrank_eval.measures.calibration import BrierUncertainty as _BrierUncertainty
+from fastrank_eval.measures.calibration import (
+    CumulativeCalibrationError as _CumulativeCalibrationError,
+)
 from fastrank_eval.measures.calibration import ExpectedCalibrationError as _ExpectedCalibrationError
 from fastrank_eval.measures.calibration import FieldCalibrationError as _FieldCalibrationError
 from fastrank_eval.measures.calibration import FieldRelativeError as _FieldRelativeError
 from fastrank_eval.measures.calibration import MaximumCalibrationError as _MaximumCalibrationError
-from fastrank_eval.measures.cascade import BejeweledPlayer as _BejeweledPlayer
-from fastrank_eval.measures.cascade import ExpectedReciprocalRank as _ExpectedReciprocalRank
-from fastrank_eval.measures.cascade import NearlyERR8 as _NearlyERR8
-from fastrank_eval.measures.cascade import NearlyERR9 as _NearlyERR9
-from fastrank_eval.measures.cascade import NearlyERR10 as _NearlyERR10
-from fastrank_eval.measures.cascade import NearlyERR11 as _NearlyERR11
-from fastrank_eval.measures.cascade import ProbabilityFound as _ProbabilityFound
-from fastrank_eval.measures.cumulative_calibration import (
-    CumulativeCalibrationError as _CumulativeCalibrationError,
-)
 from fastrank_eval.measures.decisions import AccuracyAtThreshold as _AccuracyAtThreshold
 from fastrank_eval.measures.decisions import (
     BalancedAccuracyAtThreshold as _BalancedAccuracyAtThreshold,
@@ -99,12 +88,17 @@ from fastrank_eval.measures.diversity import NoveltyRBP as _NoveltyRBP
 from fastrank_eval.measures.diversity import SubtopicRecall as _SubtopicRecall
 from fastrank_eval.measures.gain import CumulatedGain as _CumulatedGain
 from fastrank_eval.measures.gain import DiscountedGain as _DiscountedGain
+from fastrank_eval.measures.gain import GainAtLevels as _GainAtLevels
+from fastrank_eval.measures.gain import GainAtRelevantRows as _GainAtRelevantRows
+from fastrank_eval.measures.gain import LaggingGain as _LaggingGain
 from fastrank_eval.measures.gain import NormalizedGain as _NormalizedGain
 from fastrank_eval.measures.judged import BinaryPreference as _BinaryPreference
+from fastrank_eval.measures.judged import Compatibility as _Compatibility
 from fastrank_eval.measures.judged import GeometricPreference as _GeometricPreference
 from fastrank_eval.measures.judged import InferredAP as _InferredAP
 from fastrank_eval.measures.judged import JudgedShare as _JudgedShare
 from fastrank_eval.measures.judged import NonrelevantRetrieved as _NonrelevantRetrieved
+from fastrank_eval.measures.judged import RBPResidual as _RBPResidual
 from fastrank_eval.measures.judged import UnjudgedShare as _UnjudgedShare
 from fastrank_eval.measures.likelihood import BrierScore as _BrierScore
 from fastrank_eval.measures.likelihood import InformationGain as _InformationGain
@@ -117,6 +111,7 @@ from fastrank_eval.measures.likelihood import PredictedOverObserved as _Predicte
 from fastrank_eval.measures.likelihood import RootMeanSquaredError as _RootMeanSquaredError
 from fastrank_eval.measures.parser import measure as measure
 from fastrank_eval.measures.parser import parse_measures as parse_measures
+from fastrank_eval.measures.precision import BinaryLaggingGain as _BinaryLaggingGain
 from fastrank_eval.measures.precision import FMeasure as _FMeasure
 from fastrank_eval.measures.precision import Precision as _Precision
 from fastrank_eval.measures.precision import Recall as _Recall
@@ -130,10 +125,15 @@ from fastrank_eval.measures.precision import SetAveragePrecision as _SetAverageP
 from fastrank_eval.measures.precision import SetUtility as _SetUtility
 from fastrank_eval.measures.precision import SuccessRate as _SuccessRate
 from fastrank_eval.measures.user_models import AdaptiveInverseSquare as _AdaptiveInverseSquare
-from fastrank_eval.measures.user_models import Compatibility as _Compatibility
+from fastrank_eval.measures.user_models import BejeweledPlayer as _BejeweledPlayer
+from fastrank_eval.measures.user_models import ExpectedReciprocalRank as _ExpectedReciprocalRank
 from fastrank_eval.measures.user_models import InverseSquare as _InverseSquare
+from fastrank_eval.measures.user_models import NearlyERR8 as _NearlyERR8
+from fastrank_eval.measures.user_models import NearlyERR9 as _NearlyERR9
+from fastrank_eval.measures.user_models import NearlyERR10 as _NearlyERR10
+from fastrank_eval.measures.user_models import NearlyERR11 as _NearlyERR11
+from fastrank_eval.measures.user_models import ProbabilityFound as _ProbabilityFound
 from fastrank_eval.measures.user_models import RankBiasedPrecision as _RankBiasedPrecision
-from fastrank_eval.measures.user_models import RBPResidual as _RBPResidual
 from fastrank_eval.measures.user_models import ScaledDiscountedGain as _ScaledDiscountedGain
 from fastrank_eval.results.evaluate import evaluate as evaluate
 from fastrank_eval.results.evaluate import partial as partial

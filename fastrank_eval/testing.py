@@ -71,8 +71,7 @@ _COLUMNS: dict[str, Any] = {
 
 
 def result_of(source: Any, measures: Measures, **options: Any) -> Result:
-    """Evaluate groups, a table of them or its batches."""
-    source = table_of(source) if isinstance(source, list) else source
+    """Evaluate a table of groups, its batches or a file of it."""
     if options.get("ties") == "item":
         options["item"] = "item"
     return evaluate(source, measures=list(measures), **_COLUMNS, **options)
@@ -303,18 +302,13 @@ def agrees_with(oracle: Callable[[list[Row]], float], of: Measure, groups: Group
         Small: all orders of tied rows are tried.
     """
     if of.pooled:
-        found = [result_of(table_of(groups), [of]).value(of)]
+        found: Any = [result_of(table_of(groups), [of]).value(of)]
         wanted = [oracle([row for group in groups for row in group])]
     else:
         ties = "input" if of.refuses("expected") else "expected"
-        result = result_of(table_of(groups), [of], ties=ties)
-        values = values_of_groups(result)[str(of)].tolist()
-        by_group = dict(zip(result.per_group["group"].to_pylist(), values, strict=True))
-        found = [by_group[number] for number in range(len(groups))]
-        wanted = [
-            float(np.mean([oracle(order) for order in orders(group, ties == "expected")]))
-            for group in groups
-        ]
+        found = result_of(table_of(groups), [of], ties=ties)[of]
+        several = ([*map(oracle, orders(group, ties == "expected"))] for group in groups)
+        wanted = [math.fsum(values) / len(values) for values in several]
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9, err_msg=str(of))
 
 

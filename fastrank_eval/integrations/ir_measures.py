@@ -15,30 +15,16 @@ from fastrank_eval.engine.conventions import PROFILES
 from fastrank_eval.integrations.trec.join import join
 from fastrank_eval.integrations.trec.tables import read_qrels, read_run
 from fastrank_eval.measures import (
-    AP,
-    BPM,
-    ERR,
-    NERR8,
-    NERR9,
-    NERR10,
+    MEASURES,
     RBP,
-    RR,
-    SDCG,
     F,
     IPrec,
-    Judged,
-    Measure,
-    NumRel,
     NumRelRet,
     NumRet,
     P,
     R,
     RelP,
-    Rprec,
-    SetAP,
-    Success,
     bpref,
-    infAP,
     nDCG,
 )
 from fastrank_eval.results.evaluate import evaluate
@@ -165,30 +151,20 @@ def _rbp(options: dict[str, Any]) -> EquivalentMeasure | None:
     return EquivalentMeasure(RBP(**options)) if "rel" in options else None
 
 
+#: Measures of the same name and options, and user models of the same name.
+_SAME = "AP ERR Judged NumRel P R RR Rprec SetAP Success infAP"
+_USER_MODELS = "BPM NERR10 NERR8 NERR9 SDCG"
+
 _MEASURES: Mapping[str, Callable[[dict[str, Any]], EquivalentMeasure | None]] = {
-    "AP": _same(AP),
-    "BPM": _user_model(BPM),
+    **{name: _same(MEASURES[name]) for name in _SAME.split()},
+    **{name: _user_model(MEASURES[name]) for name in _USER_MODELS.split()},
     "Bpref": _same(bpref),
-    "ERR": _same(ERR),
     "IPrec": _same(IPrec(rounding="up")),
-    "Judged": _same(Judged),
-    "NERR10": _user_model(NERR10),
-    "NERR8": _user_model(NERR8),
-    "NERR9": _user_model(NERR9),
-    "NumRel": _same(NumRel),
     "NumRet": _retrieved,
-    "P": _same(P),
-    "R": _same(R),
     "RBP": _rbp,
-    "RR": _same(RR),
-    "Rprec": _same(Rprec),
-    "SDCG": _user_model(SDCG),
-    "SetAP": _same(SetAP),
     "SetF": _set_f,
     "SetP": _set_precision,
     "SetR": _same(R),
-    "Success": _same(Success),
-    "infAP": _same(infAP),
     "nDCG": _ndcg,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,16 +58,9 @@ class GroupedAUC(Measure):
     def pass_key(self) -> Hashable:
         return "grouped auc", self.rel
 
-    @classmethod
-    def compute(
-        cls,
-        measures: Sequence[GroupedAUC],
-        ranking: Ranking,
-        outs: Iterable[np.ndarray],
-    ) -> None:
-        rel = float(measures[0].rel)
-        value = np.empty(ranking.groups)
-        if ranking.weights is None:
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel, weights, value = float(self.rel), ranking.weights, np.empty(ranking.groups)
+        if weights is None:
             _auc(
                 ranking.offsets,
                 ranking.block_above,
@@ -79,7 +72,6 @@ class GroupedAUC(Measure):
                 value,
             )
         else:
-            weights = ranking.weights
             _weighted_auc(
                 ranking.offsets,
                 ranking.block_above,
@@ -92,10 +84,13 @@ class GroupedAUC(Measure):
                 weights.zeros,
                 value,
             )
-        for m, out in zip(measures, outs, strict=True):
-            out[:] = value
-            for _, left_out in m._too_small(ranking):
-                out[left_out] = np.nan
+        return value
+
+    def from_shared(self, shared: np.ndarray, ranking: Ranking) -> np.ndarray:
+        value = shared.copy()
+        for _, left_out in self._too_small(ranking):
+            value[left_out] = np.nan
+        return value
 
     def _too_small(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
         if self.min_rows:

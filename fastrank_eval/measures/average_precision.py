@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -16,11 +16,12 @@ from fastrank_eval.measures.base import (
     WEIGHT,
     Measure,
     Param,
+    longest,
     number,
     one_of,
     over_groups,
 )
-from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table, longest
+from fastrank_eval.measures.gain import LINEAR_GAIN, PositiveGain, discount_table
 from fastrank_eval.measures.pooled import PooledValue, SteppedMeasure
 
 if TYPE_CHECKING:
@@ -322,7 +323,6 @@ class QMeasure(PositiveGain):
         "(hits@i + beta CG@i) / (i + beta ICG@i)"
     )
     reference = "Sakai (2004), NTCIR-4 Open Submission Session"
-    needs_relevant = True
     options = (
         LINEAR_GAIN,
         Param("beta", 1, "weight of a unit of gain relative to a hit", number(least=0, most=1e6)),
@@ -334,9 +334,6 @@ class QMeasure(PositiveGain):
         gains = self.gains(ranking)
         ideal = ranking.descending(self.gain_key(), gains)
         return over_groups(_blended, ranking, gains, ideal, float(self.beta), cutoffs=cutoffs)
-
-    def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
-        yield "no_relevant", ~self.has_gain(ranking)
 
 
 @kernel

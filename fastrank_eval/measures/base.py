@@ -477,6 +477,12 @@ def distinct_cutoffs(measures: Sequence[Measure]) -> tuple[np.ndarray, list[int]
     return np.array(distinct, np.int64), [distinct.index(m.cutoff or 0) for m in measures]
 
 
+def longest(cutoffs: np.ndarray, lengths: np.ndarray) -> int:
+    """Return the deepest rank for some cutoffs (0: none) and list lengths."""
+    most = int(lengths.max(initial=0))
+    return most if np.any(cutoffs == 0) else min(most, int(cutoffs.max(initial=0)))
+
+
 def over_groups(
     loop: Callable[..., Any],
     ranking: Ranking | IntentRanking,

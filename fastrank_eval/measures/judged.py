@@ -1,14 +1,26 @@
-"""Measure rankings with incomplete judgments, and their judged share."""
+"""Measure rankings with partial judgments, and their judged share."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 
+from fastrank_eval._lib.elementary import powers
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.groups.ranking import Ranking
-from fastrank_eval.measures.base import REL, WEIGHT, Measure, Param, one_of, over_groups
+from fastrank_eval.measures.base import (
+    REL,
+    WEIGHT,
+    Measure,
+    Param,
+    integer,
+    number,
+    one_of,
+    over_groups,
+)
+from fastrank_eval.measures.gain import discount_table
 from fastrank_eval.measures.precision import depths_of, expected_hits
 
 #: Added to the counts of both classes by infAP, as in trec_eval.
@@ -296,3 +308,171 @@ def _inferred(  # type: ignore[no-untyped-def]
                 value += (1.0 + pooled * likely) / (above[e] + 1.0)
                 hits += 1
         out[g] = value / relevant[g]
+
+
+class RBPResidual(Measure):
+    """RBPres, the increase of RBP if every unknown row were relevant.
+
+    Unknown rows are retrieved rows without a label or of negative grade, and all ranks after the
+    list.
+    """
+
+    name = "RBPres"
+    summary = "the weight of RBP on unjudged ranks and on those beyond the list"
+    formula = "(1 - p) sum over unjudged ranks i of p^(i-1) + p^n, n being the rows of the list"
+    higher_is_better = False
+    reference = "Moffat & Zobel (2008), doi:10.1145/1416950.1416952"
+    needs_judgments = True
+    takes_cutoff = False
+    options = (
+        Param("p", 0.8, "persistence, as of RBP", number(above=0, below=1)),
+        Param(
+            "tail",
+            "always",
+            "'always': ranks after the list count; 'if_unjudged': only if a row of the list is "
+            "unjudged, as in trec_eval",
+            one_of("always", "if_unjudged"),
+        ),
+        WEIGHT,
+    )
+    spellings = ("rbp_resid",)
+
+    def empty_is_known(self) -> bool:
+        return False
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        judged, p = ranking.unjudged_rows(), float(self.p)
+        below, summed = discount_table("geometric", p, int(ranking.retrieved.max(initial=0)) + 1)
+        unknown, unjudged_rows = np.empty((2, ranking.groups))
+        _unknown_weight(
+            ranking.offsets,
+            ranking.above,
+            ranking.size,
+            ranking.grade,
+            ranking.retrieved,
+            judged.offsets,
+            judged.above,
+            judged.size,
+            summed,
+            unknown,
+            unjudged_rows,
+        )
+        beyond = below[ranking.retrieved]
+        if self.tail == "if_unjudged":
+            beyond = np.where(unjudged_rows > 0, beyond, 0.0)
+        return (1.0 - p) * unknown + beyond
+
+
+@kernel
+def _unknown_weight(  # type: ignore[no-untyped-def]
+    offsets, above, size, grade, retrieved, others, other_above, other_size, summed, out, count
+):
+    """Sum the mean weight of a block's ranks over unjudged rows; count them."""
+    for g in range(offsets.shape[0] - 1):
+        weight = 0.0
+        rows = 0.0
+        for u in range(others[g], others[g + 1]):
+            c = other_above[u]
+            n = other_size[u]
+            weight += (summed[c + n] - summed[c]) / n
+            rows += 1.0
+        for e in range(offsets[g], offsets[g + 1]):
+            if grade[e] < 0 and above[e] < retrieved[g]:
+                c = above[e]
+                n = size[e]
+                weight += (summed[c + n] - summed[c]) / n
+                rows += 1.0
+        out[g] = weight
+        count[g] = rows
+
+
+def _depth(value: Any) -> Any:
+    if isinstance(value, str) and value == "lists":
+        return value
+    try:
+        return integer(1, most=10**7)(value)
+    except ValueError as wrong:
+        raise ValueError(f"'lists' or {wrong}") from None
+
+
+class Compatibility(Measure):
+    """Compat, rank-biased overlap with the ideal order, normalized.
+
+    It is divided by the overlap of the ideal with itself. Rows of equal grade have the order of the
+    ranking in the ideal, and rows that were not retrieved come last among them.
+    """
+
+    name = "Compat"
+    summary = "rank-biased overlap with the nearest ideal ranking"
+    formula = (
+        "RBO(list, ideal) / RBO(ideal, ideal),  RBO = sum over d <= depth of p^(d-1) overlap@d / d"
+    )
+    reference = "Clarke, Vtyurina & Smucker (2021), doi:10.1145/3451161"
+    needs_relevant = True
+    takes_cutoff = False
+    options = (
+        Param(
+            "p", 0.95, "persistence: the probability of looking deeper", number(above=0, below=1)
+        ),
+        Param(
+            "depth",
+            1000,
+            "the deepest rank at which lists are compared; 'lists': the end of the longer of the "
+            "list and the ideal, as in ir_measures",
+            _depth,
+        ),
+        REL,
+        WEIGHT,
+    )
+    spellings = ("Compatibility",)
+
+    def has_expectation(self) -> bool:
+        return False  # the ideal follows the order of tied rows
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel = float(self.rel)
+        entries = np.diff(ranking.offsets)
+        group = np.repeat(np.arange(ranking.groups), entries)
+        order = np.lexsort((-ranking.grade, group))  # stable: ranks ascend where grades are equal
+        ideal = np.empty(len(order), np.int64)
+        ideal[order] = np.arange(len(order)) - np.repeat(ranking.offsets[:-1], entries)
+        if self.depth == "lists":
+            depth = np.maximum(ranking.retrieved, ranking.relevant(rel))
+        else:
+            depth = np.full(ranking.groups, self.depth, np.int64)
+        weights = _weight_below(float(self.p), int(depth.max(initial=0)))
+        return over_groups(_overlap, ranking, ranking.grade, rel, ideal, depth, weights)
+
+
+def _weight_below(p: float, depth: int) -> np.ndarray:
+    """Sum p^(d-1)/d over d = m + 1 ... depth for each m.
+
+    Addition starts with the smallest term.
+    """
+    ranks = np.arange(1, depth + 1, dtype=np.float64)
+    weights = np.zeros(depth + 1)
+    weights[:-1] = np.cumsum((powers(p, depth) / ranks)[::-1])[::-1]
+    weights.flags.writeable = False
+    return weights
+
+
+@kernel
+def _overlap(  # type: ignore[no-untyped-def]
+    offsets, above, size, retrieved, grade, rel, ideal, depth, weight, out
+):
+    """Sum overlaps of the list and the ideal.
+
+    A row is in both lists from the deeper of its ranks to the depth.
+    """
+    for g in range(offsets.shape[0] - 1):
+        deepest = depth[g]
+        beyond = weight[deepest]
+        overlap = 0.0
+        most = 0.0
+        for e in range(offsets[g], offsets[g + 1]):
+            if grade[e] < rel:
+                continue
+            most += weight[min(ideal[e], deepest)] - beyond
+            if above[e] < retrieved[g]:
+                overlap += weight[min(max(above[e], ideal[e]), deepest)] - beyond
+        out[g] = min(overlap / most, 1.0) if most > 0.0 else np.nan

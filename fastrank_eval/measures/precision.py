@@ -1,4 +1,4 @@
-"""Measure relevant rows among the first ranks or the retrieved set."""
+"""Measure where relevant rows are: in the first ranks, or in a set."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fastrank_eval.measures.base import (
     one_of,
     over_groups,
 )
+from fastrank_eval.measures.gain import discount_table
 
 SHORT = Param(
     "short",
@@ -446,3 +447,55 @@ def _expected_reciprocal(offsets, above, size, retrieved, cutoffs, grade, rel, o
                     if i < n:
                         chance *= (n - i - r + 1) / (n - i)
             break
+
+
+class BinaryLaggingGain(Measure):
+    """binG, the mean over relevant rows of 1/log2(2 + others before it)."""
+
+    name = "binG"
+    summary = "mean over the relevant rows of one over the log of the others before it"
+    formula = "1/R sum over relevant ranks i of 1 / log2(2 + i - hits@i)"
+    reference = "Buckley, trec_eval: binG"
+    options = (REL, WEIGHT)
+    needs_relevant = True
+    takes_cutoff = False
+
+    def shared_values(self, ranking: Ranking, cutoffs: np.ndarray) -> np.ndarray:
+        rel = float(self.rel)
+        table = discount_table("log2", 0.0, int(ranking.retrieved.max(initial=0)) + 1)
+        summed = over_groups(_expected_lag, ranking, ranking.grade, rel, *table)
+        value, relevant = np.full(ranking.groups, np.nan), ranking.relevant(rel)
+        return np.divide(summed, relevant, out=value, where=relevant > 0)
+
+
+@kernel
+def _expected_lag(  # type: ignore[no-untyped-def]
+    offsets, above, size, retrieved, grade, rel, discount, summed, out
+):
+    """Sum the expected discounts of relevant rows.
+
+    Of the z other rows of a block, 0 to z come before a relevant row, equally likely.
+    """
+    for g in range(offsets.shape[0] - 1):
+        total = 0.0
+        before = 0
+        e = offsets[g]
+        end = offsets[g + 1]
+        while e < end and above[e] < retrieved[g]:
+            c = above[e]
+            n = size[e]
+            r = 0
+            while e < end and above[e] == c:
+                if grade[e] >= rel:
+                    r += 1
+                e += 1
+            if r == 0:
+                continue
+            others = c - before
+            levels = n - r + 1
+            if levels == 1:
+                total += r * discount[others]
+            else:
+                total += r * ((summed[others + levels] - summed[others]) / levels)
+            before += r
+        out[g] = total
