@@ -331,7 +331,8 @@ class Measure:
         The measures have equal `pass_key`.
         """
         cutoffs, indices = distinct_cutoffs(measures)
-        shared = np.atleast_2d(measures[0].shared_values(ranking, cutoffs))
+        values = measures[0].shared_values(ranking, cutoffs)
+        shared = np.atleast_2d(np.asarray(values, np.float64))
         for m, out, index in zip(measures, outs, indices, strict=True):
             out[:] = m.from_shared(shared[index], ranking)
 
@@ -355,6 +356,8 @@ class Measure:
         """Compute the measure from its row of `shared_values`."""
         # Rounding in a block may exceed the largest value by one unit in the last place.
         top = self.range[1]
+        if not np.fmax.reduce(shared, initial=-np.inf) > top:
+            return shared
         return np.where(shared > top + 1e-9, shared, np.minimum(shared, top))
 
     def reasons(self, ranking: Ranking) -> Iterator[tuple[str, np.ndarray]]:
