@@ -18,8 +18,11 @@ __all__ = [
     "fixed_items",
     "fixed_width",
     "frozen",
+    "is_textual",
+    "plain_type",
     "row_column",
     "values_column",
+    "values_type",
 ]
 
 
@@ -119,6 +122,48 @@ def _wide(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):
         return column.cast(pa.large_binary())
     return column
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of decoded values for comparisons in Arrow.
+
+    A column of nulls counts as booleans: each comparison with it is null.
+    """
+    kind = values_type(kind)
+    for is_kind, plain in (
+        (pa.types.is_string_view, pa.large_string()),
+        (pa.types.is_binary_view, pa.large_binary()),
+        (pa.types.is_float16, pa.float32()),
+        (pa.types.is_null, pa.bool_()),
+    ):
+        if is_kind(kind):
+            return plain
+    return kind
+
+
+def values_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the decoded values of a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return values_type(kind.storage_type)
+    if pa.types.is_run_end_encoded(kind) or pa.types.is_dictionary(kind):
+        return values_type(kind.value_type)
+    return kind
+
+
+def is_textual(kind: pa.DataType) -> bool:
+    """Return whether a type is strings or bytes.
+
+    Arrow, Parquet and Python order both by bytes.
+    """
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )
 
 
 def row_column(rows: np.ndarray) -> pa.Array:

@@ -11,13 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import column_name, column_names
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    bytes_column,
+    decode_array,
+    frozen,
+    plain_type,
+)
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
 from fastrank_eval.io import require_columns
 from fastrank_eval.io.columns import Columns, Roles
-from fastrank_eval.io.literals import plain_type
 from fastrank_eval.io.numbers import RowError
 from fastrank_eval.io.validate import columns_of
 

@@ -59,9 +59,9 @@ def open_source(
         Format of the files. By default the suffix decides, else the first bytes.
     where : str or pyarrow.compute.Expression, optional
         A condition on rows: ``"day = '2026-11-19' and slot in (1, 2)"``; only rows that satisfy it
-        are read. Files whose folders exclude it (``day=2026-11-18/``) are not opened; for an
-        Expression that names other columns too, only their schema is read. Parquet row groups
-        whose statistics exclude it are not decoded.
+        are read. Files whose folders exclude a text (``day=2026-11-18/``) are not opened, and
+        Parquet row groups whose statistics exclude it are not decoded. An Expression reads all
+        files and row groups.
     text : str or sequence of str, optional
         Columns that are text in CSV and TSV files, exactly as written: ``007`` is not ``7``. The
         types of the others come from the first lines. Unquoted, an empty field, ``NULL``, ``null``

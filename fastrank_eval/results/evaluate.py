@@ -222,8 +222,8 @@ def evaluate(
         Evaluate only the rows for which this holds: ``"day = '2026-11-19' and slot in (1, 2)"``.
         Comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``, parentheses; text
         in single quotes, column names bare or in double quotes. A row for which it is null is
-        left out. Literals take the type of their column. Files and Parquet row groups without a
-        matching row are not read.
+        left out. Literals take the type of their column. With a text, files and Parquet row groups
+        without a matching row are not read.
     limit : int, optional
         Read only the first rows (that `where` selects), for a quick look. The last groups may be
         incomplete.

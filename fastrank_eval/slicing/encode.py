@@ -17,10 +17,10 @@ from fastrank_eval._lib.arrow import (
     column_with_nulls,
     decode_array,
     fixed_items,
+    plain_type,
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval.io.keys import CategoricalEncoder, CodedColumn, KeyEncoder
-from fastrank_eval.io.literals import plain_type
 from fastrank_eval.io.source import first_line
 from fastrank_eval.slicing.spec import NULL, Edges, Period, SliceColumn, value_texts
 

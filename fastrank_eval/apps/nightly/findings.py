@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fastrank_eval._lib.lexer import COMPARISONS, Operation
 from fastrank_eval.apps.nightly.gates import JudgedGate, comparison_rows
 from fastrank_eval.apps.nightly.night import (
     EARLIER,
@@ -24,13 +25,8 @@ from fastrank_eval.measures.parser import find_computed, measure
 from fastrank_eval.results.gate_parser import (
     ALL,
     COMPARISON_FIELDS,
-    And,
-    Compare,
-    Condition,
     Count,
-    Negative,
     Number,
-    Or,
     Term,
     terms_of,
 )
@@ -141,7 +137,6 @@ def few_scores_outcomes(few: Sequence[FewScores]) -> list[GateOutcome]:
     return [GateOutcome(failing[0].condition, False, "; ".join(shown))]
 
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 #: The most findings of a gate; its reason names the others.
 _MAX_FINDINGS = 100
 
@@ -175,7 +170,7 @@ def gate_findings(
 
 
 def _largest_failures(
-    night: Night, judged_gate: JudgedGate, condition: Condition, requested: Mapping[str, str]
+    night: Night, judged_gate: JudgedGate, condition: Operation, requested: Mapping[str, str]
 ) -> Sequence[GateFailure]:
     """Choose the failures to report: all rows, then by size."""
     if len(judged_gate.failures) <= _MAX_FINDINGS:
@@ -305,7 +300,7 @@ def _share(smallest: float, value: float, base: float) -> float:
 def _finding(
     night: Night,
     judged_gate: JudgedGate,
-    condition: Condition,
+    condition: Operation,
     failure: GateFailure,
     requested: Mapping[str, str],
 ) -> Finding:
@@ -337,12 +332,12 @@ def _finding(
 def _failing_part(
     night: Night,
     kind: str,
-    condition: Condition,
+    condition: Operation,
     failure: GateFailure,
     requested: Mapping[str, str],
-) -> Condition:
+) -> Operation:
     """Return the part of a condition that explains a failure best."""
-    if isinstance(condition, Or):
+    if condition.operator == "or":
         for part in condition.parts:
             verdict = judge(
                 [Gate(part)], [*night.values, *comparison_rows(night, kind)],
@@ -356,7 +351,7 @@ def _failing_part(
             ):
                 return _failing_part(night, kind, part, failure, requested)
         return condition
-    if isinstance(condition, And):
+    if condition.operator == "and":
         parts = list(condition.parts)
         parts.sort(key=lambda part: not any(_is_difference(term) for term in terms_of(part)))
         return _failing_part(night, kind, parts[0], failure, requested)
@@ -392,16 +387,16 @@ def _with_numbers(finding: Finding, night: Night, kind: str) -> Finding:
 
 
 def _with_limit(
-    finding: Finding, condition: Condition, lead_term: Term | Count, night: Night, kind: str
+    finding: Finding, condition: Operation, lead_term: Term | Count, night: Night, kind: str
 ) -> Finding:
     """Add limit and number if the condition limits one number."""
-    if not isinstance(condition, Compare):
+    if condition.operator not in COMPARISONS:
         return finding
-    sides = condition.left, condition.right
-    if lead_term == condition.left:
-        operator, limit = condition.operator, _constant(sides[1])
-    elif lead_term == condition.right:
-        operator, limit = _FLIPPED[condition.operator], _constant(sides[0])
+    left, right = condition.parts
+    if lead_term == left:
+        operator, limit = condition.operator, _constant(right)
+    elif lead_term == right:
+        operator, limit = COMPARISONS[condition.operator], _constant(left)
     else:
         return finding
     if limit is None:
@@ -414,8 +409,8 @@ def _with_limit(
 def _constant(quantity: object) -> float | None:
     if isinstance(quantity, Number):
         return quantity.value
-    if isinstance(quantity, Negative):
-        inner = _constant(quantity.part)
+    if isinstance(quantity, Operation) and quantity.operator == "-" and len(quantity.parts) == 1:
+        inner = _constant(quantity.parts[0])
         return None if inner is None else -inner
     return None
 
