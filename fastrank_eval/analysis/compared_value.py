@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastrank_eval._lib.csv_text import csv_text
 from fastrank_eval.engine.records import plain_value
-from fastrank_eval.slicing.parser import short_texts
+from fastrank_eval.slicing.spec import short_texts
 
 __all__ = [
     "ComparedValue",

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.csv_text import csv_text
-from fastrank_eval.slicing.parser import short_texts
+from fastrank_eval.slicing.spec import short_texts
 
 __all__ = [
     "MeasureValue",

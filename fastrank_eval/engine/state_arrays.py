@@ -43,10 +43,9 @@ from fastrank_eval.engine.totals import RowStates, Sums, Totals
 from fastrank_eval.io.columns import Roles
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.slicing.bins import BinEncoder
-from fastrank_eval.slicing.encode import bin_ranks
-from fastrank_eval.slicing.parser import requested_slicing
+from fastrank_eval.slicing.encode import bin_ranks, value_texts
 from fastrank_eval.slicing.slicer import SliceEncoder, Slices, Slicings
-from fastrank_eval.slicing.spec import SliceSpec, value_texts
+from fastrank_eval.slicing.spec import SliceSpec, requested_slicing
 from fastrank_eval.stats.clustered_scores import ClusteredScores
 from fastrank_eval.stats.means import MeanState
 from fastrank_eval.stats.moments import ClusterMoments

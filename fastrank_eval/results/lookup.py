@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fastrank_eval._lib.errors import ArgumentError, MeasureError, near
 from fastrank_eval.measures import measure, registry
 from fastrank_eval.measures.parser import find_computed
-from fastrank_eval.slicing.parser import parse
+from fastrank_eval.slicing.spec import parse
 
 if TYPE_CHECKING:
     from fastrank_eval.engine.records import MeasureValue

@@ -30,7 +30,7 @@ from fastrank_eval.measures.likelihood import sampling_rate_of
 from fastrank_eval.measures.parser import requested_measures
 from fastrank_eval.results.gate_parser import ALL, COMPARISON_FIELDS, Term, terms_of
 from fastrank_eval.results.gates import Gate, gate
-from fastrank_eval.slicing.parser import requested_slicing
+from fastrank_eval.slicing.spec import requested_slicing
 
 __all__ = [
     "ConfigErrors",

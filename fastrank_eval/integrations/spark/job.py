@@ -41,9 +41,8 @@ from fastrank_eval.io.keys import refuse_unhashable
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.results.state import State
-from fastrank_eval.slicing.parser import requested_slicing
-from fastrank_eval.slicing.quantiles import Distribution
-from fastrank_eval.slicing.spec import Quantile, SliceColumn
+from fastrank_eval.slicing.bins import Distribution
+from fastrank_eval.slicing.spec import Quantile, SliceColumn, requested_slicing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

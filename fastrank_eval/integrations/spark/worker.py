@@ -24,8 +24,8 @@ from fastrank_eval.groups.boundaries import key_text
 from fastrank_eval.io import Source
 from fastrank_eval.io.numbers import RowError
 from fastrank_eval.results.run_state import state_of_run
+from fastrank_eval.slicing.bins import Distribution
 from fastrank_eval.slicing.encode import values_of
-from fastrank_eval.slicing.quantiles import Distribution
 
 __all__ = [
     "FIRST_HASH",
