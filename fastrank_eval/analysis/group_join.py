@@ -15,7 +15,7 @@ from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.group_values import GroupValues, SavedGroups
 from fastrank_eval.engine.plan import Plan
 from fastrank_eval.groups.boundaries import Keys
-from fastrank_eval.io.keys import KeyEncoder
+from fastrank_eval.io.keys import KeyEncoder, number_keys
 from fastrank_eval.measures import Measure, measure
 
 if TYPE_CHECKING:
@@ -400,16 +400,10 @@ def _match_keys(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the right row of each left key, or -1; and rows only there."""
     groups = len(left[0])
-    codes = np.zeros(groups + len(right[0]), np.int64)
-    for left_key, right_key in zip(left, right, strict=True):
-        column = pa.concat_arrays([left_key, right_key]).dictionary_encode()
-        numbers = np.asarray(column.indices).astype(np.int64)
-        _, codes = np.unique(codes * (len(column.dictionary) + 1) + numbers, return_inverse=True)
-    row_of_code = np.full(int(codes.max(initial=-1)) + 1, -1)
+    codes, firsts = number_keys([pa.concat_arrays(pair) for pair in zip(left, right, strict=True)])
+    row_of_code = np.full(len(firsts), -1)
     row_of_code[codes[groups:]] = np.arange(len(right[0]))
-    on_left = np.zeros(len(row_of_code), np.bool_)
-    on_left[codes[:groups]] = True
-    return row_of_code[codes[:groups]], np.flatnonzero(~on_left[codes[groups:]])
+    return row_of_code[codes[:groups]], np.flatnonzero(firsts[codes[groups:]] >= groups)
 
 
 KEEP_GROUPS = "evaluate with keep_groups=True (--keep-groups)"

@@ -26,13 +26,13 @@ from fastrank_eval.groups.boundaries import (
     KeyWatch,
     ReturningKey,
     group_starts,
-    key_integers,
     key_text,
     keys_at,
 )
 from fastrank_eval.groups.external_sort import Sorter, WideKeys
 from fastrank_eval.groups.gather import Gatherer, PartitionRange
 from fastrank_eval.groups.partition import PartitionedBatch, Partitioner, can_stay_packed
+from fastrank_eval.io.keys import key_integers
 from fastrank_eval.io.reader import RowReader, WorkBatch, in_scratch, read_batch, rebatch
 from fastrank_eval.io.source import Batch, first_rows
 from fastrank_eval.io.validate import columns_of, keys_of

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, frozen, row_column
+from fastrank_eval._lib.arrow import arrow_column, as_array, fixed_width, row_column
 from fastrank_eval._lib.jit import kernel, scratch
-from fastrank_eval.io.keys import number_integers
+from fastrank_eval.io.keys import number_keys
 
 Keys = tuple[pa.Array, ...]
 
@@ -261,50 +261,3 @@ class KeyWatch:
         if len(firsts) < len(codes):
             repeat = int(np.flatnonzero(firsts[codes] != np.arange(len(codes)))[0])
             raise ReturningKey(tuple(key.slice(repeat, 1) for key in keys))
-
-
-def number_keys(keys: Keys) -> tuple[np.ndarray, np.ndarray]:
-    """Number the distinct keys in order of first appearance.
-
-    Parameters
-    ----------
-    keys : tuple of pyarrow.Array, each of length rows
-        Key columns, without nulls.
-
-    Returns
-    -------
-    codes : ndarray of int64, shape (rows,)
-        Number of the row's group.
-    firsts : ndarray of int64, shape (groups,)
-        First row of each group.
-    """
-    return number_integers(key_integers(keys))
-
-
-def key_integers(keys: Keys) -> np.ndarray:
-    """Map keys to integers that are equal exactly where the keys are.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,), read-only
-    """
-    integers = _column_integers(keys[0])
-    for key in keys[1:]:
-        left, _ = number_integers(integers)
-        right, firsts = number_integers(_column_integers(key))
-        integers = left * len(firsts) + right
-    return frozen(np.ascontiguousarray(integers))
-
-
-def _column_integers(key: pa.Array) -> np.ndarray:
-    words = fixed_width(key)
-    if words is not None and words.ndim == 1:
-        if words.dtype == np.uint64:
-            return words.view(np.int64)
-        return words.astype(np.int64, copy=False)
-    if words is not None:
-        key = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(words.shape[1] * 8), len(key), [None, pa.py_buffer(words.tobytes())]
-        )
-    encoded = key.dictionary_encode()
-    return as_array(encoded.indices).astype(np.int64)

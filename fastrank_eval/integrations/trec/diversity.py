@@ -11,7 +11,7 @@ from fastrank_eval._lib.arguments import typed
 from fastrank_eval._lib.arrow import arrow_column, as_array
 from fastrank_eval._lib.errors import ArgumentError, SourceError
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
-from fastrank_eval.integrations.trec.pairs import pair_codes
+from fastrank_eval.integrations.trec.pairs import number_pairs
 from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_table
 from fastrank_eval.io.numbers import MAX_SUBTOPICS
 
@@ -77,11 +77,7 @@ def read_diversity_qrels(
         )
     names = {"query": query, "subtopic": subtopic, "doc": doc, "grade": grade}
     rows = read_table(source, DIVERSITY_QRELS, names, format)
-    _, first, pair = np.unique(pair_codes(rows), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    position = np.empty(len(first), np.int64)
-    position[order] = np.arange(len(first))
-    pair = position[pair]  # numbered in order of first appearance
+    pair, first = number_pairs(rows)
     grades = as_array(rows["grade"].combine_chunks())
     best = np.full(len(first), grades.min(initial=0))
     np.maximum.at(best, pair, grades)
@@ -91,7 +87,7 @@ def read_diversity_qrels(
     covered = np.unique(pair[covering] * MAX_SUBTOPICS + _subtopic_numbers(covering_rows))
     ends = np.searchsorted(covered, np.arange(len(first) + 1) * MAX_SUBTOPICS).astype(np.int32)
     lists = pa.ListArray.from_arrays(arrow_column(ends), arrow_column(covered % MAX_SUBTOPICS))
-    judged = rows.select(["query", "doc"]).take(arrow_column(first[order]))
+    judged = rows.select(["query", "doc"]).take(arrow_column(first))
     judged = judged.append_column("grade", arrow_column(best))
     return judged.append_column("subtopics", lists.cast(SUBTOPICS))
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near
 from fastrank_eval._lib.jit import kernel
+from fastrank_eval.io.keys import number_keys
 
 __all__ = [
     "DUPLICATES",
@@ -24,7 +25,7 @@ __all__ = [
     "drop_duplicates",
     "indices_in",
     "map_in_threads",
-    "pair_codes",
+    "number_pairs",
     "pair_hashes",
     "query_starts",
     "uint64_windows",
@@ -457,7 +458,7 @@ def drop_duplicates(
     positions = np.searchsorted(shared, hashes)
     rows = np.flatnonzero(shared[np.minimum(positions, len(shared) - 1)] == hashes)
     candidates = pairs.encoded.select(["query", "doc", pairs.name]).take(arrow_column(rows))
-    codes = pair_codes(candidates)
+    codes, _ = number_pairs(candidates)
     order = np.argsort(codes, kind="stable")
     first = np.ones(len(order), np.bool_)
     first[1:] = codes[order[1:]] != codes[order[:-1]]
@@ -487,11 +488,7 @@ def drop_duplicates(
     return PairTable(pairs.encoded.filter(mask), pairs.name)
 
 
-def pair_codes(table: pa.Table) -> np.ndarray:
-    """Compute codes of pairs, equal exactly where the pairs are equal."""
-    query, doc = (
-        table[name].cast(pa.string()).combine_chunks().dictionary_encode()
-        for name in ("query", "doc")
-    )
-    queries, docs = (as_array(column.indices).astype(np.int64) for column in (query, doc))
-    return queries * len(doc.dictionary) + docs
+def number_pairs(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Number the pairs of query and document as `number_keys` does."""
+    keys = [table[name].cast(pa.string()).combine_chunks() for name in ("query", "doc")]
+    return number_keys(keys)
