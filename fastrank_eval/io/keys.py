@@ -463,7 +463,7 @@ class CategoricalEncoder:
             for index in np.flatnonzero(nulls).tolist():
                 keys.insert(index, None)
             codes = [self._codes.setdefault(key, len(self._codes)) for key in keys]
-        return frozen(np.array(codes, np.int32)[rows])
+        return frozen(np.array(codes, np.int32).take(rows))
 
     def _decode(self, column: pa.Array) -> pa.Array:
         """Decode a column; raise if its type cannot be a key."""
@@ -540,12 +540,21 @@ def _distinct_values(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     if integers is not None and integers.ndim == 1:
         codes, firsts = number_integers(_as_int64(integers))
         return codes, column.take(row_column(firsts))
+    distinct = encoded(column)
+    return as_array(distinct.indices), distinct.dictionary.cast(column.type)
+
+
+def wide_decimal(column: pa.Array) -> pa.Array:
+    """Widen decimals to 128 bits: Arrow cannot encode or sort shorter ones."""
     kind = column.type
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        # Arrow's dictionary_encode supports only wider decimals.
-        column = column.cast(pa.decimal128(kind.precision, kind.scale))
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return as_array(encoded.indices), encoded.dictionary.cast(kind)
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return column.cast(pa.decimal128(kind.precision, kind.scale))
+    return column
+
+
+def encoded(column: pa.Array) -> pa.DictionaryArray:
+    """Dictionary-encode a column; null is a value of the dictionary."""
+    return wide_decimal(column).dictionary_encode(null_encoding="encode")
 
 
 def _used_values(indices: pa.Array, values: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -33,6 +33,8 @@ _TREC = [
         (r"(n?ERR|M?AP|P)-(IA\b.*)", r"\1_\2"),
     )
 ]
+#: Texts in quotes, which may lack their end, brackets and commas.
+_SIGNS = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|[][(){},]""", re.DOTALL)
 #: F1 without a cutoff, which is ambiguous: of whole lists, or of decisions at a threshold.
 _F1 = re.compile(r"f1(?!\w)(?!.*@\s*\d)", re.IGNORECASE | re.DOTALL)
 
@@ -253,21 +255,11 @@ def requested_measures(measures: str | Measure | Sequence[str | Measure]) -> tup
 
 
 def _split(text: str) -> list[str]:
-    parts, depth, quote, start, escaped = [], 0, "", 0, False
-    for index, letter in enumerate(text):
-        if escaped:
-            escaped = False
-        elif quote:
-            escaped = letter == "\\"
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "([{":
-            depth += 1
-        elif letter in ")]}":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    parts.append(text[start:])
-    return [part for part in parts if part.strip()]
+    parts, depth, start = [], 0, 0
+    for match in _SIGNS.finditer(text):
+        sign = match.group()
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and depth == 0:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    return [part for part in (*parts, text[start:]) if part.strip()]

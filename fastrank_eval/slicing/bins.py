@@ -22,7 +22,7 @@ from fastrank_eval._lib.arrow import (
 )
 from fastrank_eval._lib.errors import ArgumentError, ColumnError
 from fastrank_eval.io import Source
-from fastrank_eval.io.keys import CategoricalEncoder
+from fastrank_eval.io.keys import CategoricalEncoder, encoded
 from fastrank_eval.io.reader import RowReader
 from fastrank_eval.slicing.encode import (
     MAX_SLICES,
@@ -31,7 +31,6 @@ from fastrank_eval.slicing.encode import (
     bin_texts,
     comparable,
     count_texts,
-    encoded,
     numbers_with_nulls,
     ranks_of,
     value_texts,

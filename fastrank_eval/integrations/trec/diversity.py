@@ -13,6 +13,7 @@ from fastrank_eval._lib.errors import ArgumentError, SourceError
 from fastrank_eval.integrations.trec.lines import DIVERSITY_QRELS
 from fastrank_eval.integrations.trec.pairs import number_pairs
 from fastrank_eval.integrations.trec.tables import SUBTOPICS, is_nested, read_table
+from fastrank_eval.io.keys import number_keys
 from fastrank_eval.io.numbers import MAX_SUBTOPICS
 
 __all__ = ["read_diversity_qrels"]
@@ -100,9 +101,7 @@ def _subtopic_numbers(rows: pa.Table) -> np.ndarray:
     if all(text.isascii() and text.isdigit() and int(text) < MAX_SUBTOPICS for text in texts):
         return np.array([int(text) for text in texts], np.int64)[text_of_row]
     queries = as_array(query.indices).astype(np.int64)
-    _, first, pair = np.unique(
-        queries * max(len(texts), 1) + text_of_row, return_index=True, return_inverse=True
-    )
+    pair, first = number_keys([query.indices, subtopic.indices])
     order = np.lexsort((first, queries[first]))
     starts = np.searchsorted(queries[first][order], queries[first][order])
     number = np.empty(len(first), np.int64)
