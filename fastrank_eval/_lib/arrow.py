@@ -21,6 +21,8 @@ __all__ = [
     "is_textual",
     "plain_type",
     "row_column",
+    "text_buffers",
+    "uint64_windows",
     "values_column",
     "values_type",
 ]
@@ -205,3 +207,22 @@ def fixed_width(key: pa.Array) -> np.ndarray | None:
     if width > 8:
         return fixed_items(key, np.dtype((np.uint64, (width // 8,))))
     return fixed_items(key, np.dtype(f"i{width}"))
+
+
+def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Get the offsets of strings or bytes, and the bytes of all of them."""
+    wide = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
+    kind = np.dtype(np.int64 if wide else np.int32)
+    _, offset_buffer, content = texts.buffers()
+    if offset_buffer is None or not len(texts):
+        return frozen(np.zeros(1, kind)), frozen(np.zeros(1, np.uint8))
+    offsets = np.frombuffer(offset_buffer, kind, len(texts) + 1, texts.offset * kind.itemsize)
+    has_bytes = content is not None and content.size
+    return frozen(offsets), frozen(np.frombuffer(content if has_bytes else b"\0", np.uint8))
+
+
+def uint64_windows(content: np.ndarray) -> np.ndarray:
+    """View the eight bytes from each position on as one integer."""
+    if len(content) < 16:  # two of them at least: NumPy calls a single one aligned
+        content = np.append(content, np.zeros(16, np.uint8))
+    return frozen(np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,)))

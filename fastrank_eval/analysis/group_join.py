@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, column_with_nulls, decode_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    column_with_nulls,
+    decode_array,
+    frozen,
+    text_buffers,
+)
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, text_keys_hint
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.engine.group_values import GroupValues, SavedGroups
@@ -80,11 +86,7 @@ def _fold_column(key: pa.Array, ids: np.ndarray) -> None:
         words = KeyEncoder("key of groups", key.type).words(key)
         _fold_words(frozen(np.stack(words).view(np.uint64)), ids)
         return
-    _, offset_buffer, content = key.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64, len(key) + 1, key.offset * 8)
-    has_bytes = content is not None and content.size
-    content_bytes = np.frombuffer(content if has_bytes else b"\0", np.uint8)
-    _fold_letters(frozen(offsets), frozen(content_bytes), ids)
+    _fold_letters(*text_buffers(key), ids)
 
 
 @kernel

@@ -18,6 +18,8 @@ from fastrank_eval._lib.arrow import (
     fixed_width,
     frozen,
     row_column,
+    text_buffers,
+    uint64_windows,
 )
 from fastrank_eval._lib.errors import ColumnError
 from fastrank_eval._lib.jit import kernel, scratch
@@ -303,17 +305,14 @@ class KeyEncoder:
         return arrow_column(np.ascontiguousarray(items), self.kind)
 
     def _encode_text(self, keys: pa.Array) -> list[np.ndarray]:
-        offsets, content = _offsets_and_content(keys)
+        offsets, content = text_buffers(keys)
         lengths = np.diff(offsets)
         long = np.flatnonzero(lengths > MAX_INLINE_BYTES)
         longest = int(lengths.max(initial=0, where=lengths <= MAX_INLINE_BYTES))
         width = max(longest // 8 + 1, 2 if len(long) else 1)
-        uint64_windows = np.zeros(0, np.uint64)
-        if len(content) >= 8:
-            uint64_windows = np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,))
         buffer = scratch(f"words of {self.name}", width * len(keys), np.uint64)
         words = buffer.reshape(width, len(keys))
-        _pack(offsets, content, frozen(uint64_windows), _INLINE, words)
+        _pack(offsets, content, uint64_windows(content), _INLINE, words)
         if len(long):
             words[:, long] = 0
             words[0, long] = self._number_long_keys(keys.take(row_column(long)))
@@ -353,16 +352,6 @@ class KeyEncoder:
         return keys.cast(self.kind)
 
 
-def _offsets_and_content(keys: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets of strings, and the bytes of all strings."""
-    wide = pa.types.is_large_string(keys.type) or pa.types.is_large_binary(keys.type)
-    kind = np.dtype(np.int64 if wide else np.int32)
-    _, offsets_buffer, content = keys.buffers()
-    offsets = np.frombuffer(offsets_buffer, kind, len(keys) + 1, keys.offset * kind.itemsize)
-    has_content = content is not None and content.size
-    return frozen(offsets), frozen(np.frombuffer(content if has_content else b"\0", np.uint8))
-
-
 def _pad_to_words(keys: pa.Array) -> np.ndarray:
     """Pad keys of a fixed number of bytes to whole words; shape (rows, words)."""
     width = keys.type.byte_width
@@ -373,7 +362,7 @@ def _pad_to_words(keys: pa.Array) -> np.ndarray:
 
 
 @kernel
-def _pack(offsets, content, uint64_windows, mark, words):  # type: ignore[no-untyped-def]
+def _pack(offsets, content, windows, mark, words):  # type: ignore[no-untyped-def]
     # Eight bytes at a time: keys of 6 to 11 bytes take 8 ns each, byte by byte 24.
     width = words.shape[0]
     for i in range(words.shape[1]):
@@ -384,13 +373,13 @@ def _pack(offsets, content, uint64_windows, mark, words):  # type: ignore[no-unt
         for w in range(width):
             remaining = size - 8 * w
             if remaining >= 8:
-                words[w, i] = uint64_windows[lo + 8 * w]
+                words[w, i] = windows[lo + 8 * w]
             elif remaining < 0:
                 words[w, i] = np.uint64(0)
             else:
                 word = np.uint64(0)
-                if lo + 8 * w < uint64_windows.shape[0]:
-                    word = uint64_windows[lo + 8 * w] & (
+                if lo + 8 * w < windows.shape[0]:
+                    word = windows[lo + 8 * w] & (
                         (np.uint64(1) << np.uint64(8 * remaining)) - np.uint64(1)
                     )
                 else:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, frozen
+from fastrank_eval._lib.arrow import arrow_column, frozen, uint64_windows
 from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval.integrations.trec.blocks import PADDING
-from fastrank_eval.integrations.trec.pairs import pair_hashes, uint64_windows
+from fastrank_eval.integrations.trec.pairs import pair_hashes
 
 __all__ = ["DIVERSITY_QRELS", "QRELS", "RUN", "Layout", "Lines", "read_lines", "split_fields"]
 

@@ -11,7 +11,13 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    frozen,
+    text_buffers,
+    uint64_windows,
+)
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near
 from fastrank_eval._lib.jit import kernel
 from fastrank_eval.io.keys import number_keys
@@ -28,7 +34,6 @@ __all__ = [
     "number_pairs",
     "pair_hashes",
     "query_starts",
-    "uint64_windows",
 ]
 
 
@@ -49,7 +54,7 @@ def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.nda
     ndarray of uint64, shape (rows,)
     """
     hashes = np.empty(len(docs), np.uint64)
-    query_buffers, doc_buffers = _text_buffers(queries), _text_buffers(docs)
+    query_buffers, doc_buffers = text_buffers(queries), text_buffers(docs)
     bounds = frozen(np.append(starts, len(docs)))
     _hash_pairs(
         *query_buffers,
@@ -64,7 +69,7 @@ def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.nda
 
 def query_starts(queries: pa.Array) -> np.ndarray:
     """Find the rows whose query differs from that of the row before: int64."""
-    buffers, starts = _text_buffers(queries), np.empty(len(queries), np.int64)
+    buffers, starts = text_buffers(queries), np.empty(len(queries), np.int64)
     return starts[: _find_starts(*buffers, starts)].copy()
 
 
@@ -92,7 +97,7 @@ class PairIndex:
         _, bits = np.frexp(np.maximum(4 * counts - 1, 1).astype(np.float64))
         self._firsts = frozen(np.append(0, np.cumsum(1 << (bits.astype(np.int64) - 1))))
         self._hashes = frozen(hashes.view())
-        self._docs = _text_buffers(docs, np.int64)
+        self._docs = text_buffers(docs)
         slots = np.full(int(self._firsts[-1]), -1, np.int64)
         _fill(self._hashes, frozen(codes.view()), self._firsts, slots)
         self._slots = frozen(slots)
@@ -115,7 +120,7 @@ class PairIndex:
         _find(
             frozen(codes.view()),
             frozen(hashes.view()),
-            *_text_buffers(docs),
+            *text_buffers(docs),
             self._firsts,
             self._slots,
             self._hashes,
@@ -129,24 +134,6 @@ def concat_texts(chunks: Sequence[pa.Array]) -> pa.Array:
     """Concatenate chunks to one large string array."""
     wide = [chunk.cast(pa.large_string()) for chunk in chunks]
     return pa.concat_arrays(wide) if wide else pa.nulls(0, pa.large_string())
-
-
-def _text_buffers(texts: pa.Array, offset: type = np.int32) -> tuple[np.ndarray, np.ndarray]:
-    """Get the offsets and the bytes of texts."""
-    _, offset_buffer, content = texts.buffers()
-    kind = np.dtype(offset)
-    if offset_buffer is None or not len(texts):
-        return frozen(np.zeros(1, kind)), frozen(np.zeros(1, np.uint8))
-    offsets = np.frombuffer(offset_buffer, kind, len(texts) + 1, texts.offset * kind.itemsize)
-    has_bytes = content is not None and content.size
-    return frozen(offsets), frozen(np.frombuffer(content if has_bytes else b"\0", np.uint8))
-
-
-def uint64_windows(content: np.ndarray) -> np.ndarray:
-    """View the eight bytes from each position on as one integer."""
-    if len(content) < 16:  # two of them at least: NumPy calls a single one aligned
-        content = np.append(content, np.zeros(16, np.uint8))
-    return frozen(np.ndarray((len(content) - 7,), np.uint64, content, strides=(1,)))
 
 
 @kernel
