@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -147,11 +146,9 @@ class Gatherer:
         else:
             hashes = hash_keys([list(words)], scratch("hash", partitions.rows, np.uint64))
             hashes, heads = frozen(hashes.view()), scratch("chunk heads", partitions.rows)
-            ends = [0]
-            for lo, hi in pairwise(partitions.bounds.tolist()):
-                ends.append(number_rows(words, hashes, lo, hi, position, heads, ends[-1]))
-            groups = ends[-1]
-            _place_groups(partitions.bounds, frozen(np.array(ends)), heads, position, starts)
+            ends = number_rows(words, hashes, partitions.bounds, position, heads)
+            groups = int(ends[-1])
+            _place_groups(partitions.bounds, ends, heads, position, starts)
         position = frozen(position.view())
         parts = [
             self._part(partitions, part, position) for part in range(len(self._batches[0].parts))

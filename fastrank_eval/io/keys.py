@@ -92,49 +92,38 @@ def _number_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rows = words.shape[1]
     codes, firsts = np.empty((2, rows), np.int64)
     hashes = frozen(hash_keys([list(words)], scratch("hash of keys", rows, np.uint64)).view())
-    keys = number_rows(words, hashes, 0, rows, codes, firsts, 0)
-    return codes, firsts[:keys].copy()
+    ends = number_rows(words, hashes, frozen(np.array([0, rows])), codes, firsts)
+    return codes, firsts[: ends[1]].copy()
 
 
 def number_rows(
-    words: np.ndarray,
-    hashes: np.ndarray,
-    first: int,
-    end: int,
-    codes: np.ndarray,
-    firsts: np.ndarray,
-    keys: int,
-) -> int:
-    """Number the distinct keys of some rows in order of first appearance.
+    words: np.ndarray, hashes: np.ndarray, bounds: np.ndarray, codes: np.ndarray, firsts: np.ndarray
+) -> np.ndarray:
+    """Number the distinct keys of each part of some rows, as they appear.
 
     Parameters
     ----------
     words : ndarray of int64, shape (words, rows), read-only
         The keys.
     hashes : ndarray of uint64, shape (rows,), read-only
-        Their hashes, of `hash_keys`.
-    first, end : int
-        The first row, and the one after the last.
+    bounds : ndarray of int64, shape (parts + 1,), read-only
+        First row of each part, then the number of rows.
     codes : ndarray of integers, shape (rows,)
-        Output: number of the row's key, from 0.
+        Output: number of the row's key in its part, from 0.
     firsts : ndarray of int64, shape (rows,)
-        Output: first row of each key, from item `keys` on.
-    keys : int
+        Output: first row of each key, part by part.
 
     Returns
     -------
-    int
-        `keys` and the number of these keys.
+    ndarray of int64, shape (parts + 1,), read-only
+        Number of the keys of all parts before each.
     """
-    # Most keys have several rows: a table for fewer keys stays in the cache.
-    slots = 1 << max(4, ((end - first) // 4 - 1).bit_length())
-    while True:
-        table = scratch("table of keys", slots, np.uint32)
-        tags = scratch("tags of keys", slots, np.uint64)
-        numbered = _number_rows(words, hashes, first, end, table, tags, codes, firsts, keys)
-        if numbered >= 0:
-            return keys + int(numbered)
-        slots *= 4
+    slots = 1 << (4 * int(np.diff(bounds).max()) + 64).bit_length()
+    table = scratch("table of keys", slots, np.uint32)
+    tags = scratch("tags of keys", slots, np.uint64)
+    ends = np.zeros(len(bounds), np.int64)
+    _number_parts(words, hashes, bounds, table, tags, codes, firsts, ends)
+    return frozen(ends)
 
 
 def hash_keys(words: Sequence[Sequence[np.ndarray]], out: np.ndarray) -> np.ndarray:
@@ -193,11 +182,28 @@ def _number_dense(values, minimum, table, codes, firsts):  # type: ignore[no-unt
 
 
 @kernel
-def _number_rows(words, hashes, first, end, table, tags, codes, firsts, keys):  # type: ignore[no-untyped-def]
+def _number_parts(words, hashes, bounds, table, tags, codes, firsts, ends):  # type: ignore[no-untyped-def]
+    for p in range(bounds.shape[0] - 1):
+        slots = 16
+        # Most keys have several rows: a table for fewer keys stays in the cache.
+        while slots < (bounds[p + 1] - bounds[p]) // 4:
+            slots *= 2
+        while True:
+            keys = _number_rows(
+                words, hashes, bounds[p], bounds[p + 1], slots, table, tags, codes, firsts, ends[p]
+            )
+            if keys >= 0:
+                break
+            slots *= 4
+        ends[p + 1] = ends[p] + keys
+
+
+@kernel
+def _number_rows(words, hashes, first, end, slots, table, tags, codes, firsts, keys):  # type: ignore[no-untyped-def]
     """Number keys by open addressing; -1 once the table is half full."""
-    for t in range(table.shape[0]):
+    for t in range(slots):
         table[t] = 0
-    mask = np.uint64(table.shape[0] - 1)
+    mask = np.uint64(slots - 1)
     count = 0
     for i in range(first, end):
         tag = hashes[i]
@@ -205,7 +211,7 @@ def _number_rows(words, hashes, first, end, table, tags, codes, firsts, keys):  
         while True:
             number = np.int64(table[slot])
             if number == 0:
-                if 2 * count >= table.shape[0]:
+                if 2 * count >= slots:
                     return -1
                 firsts[keys + count] = i
                 codes[i] = count
