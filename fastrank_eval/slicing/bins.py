@@ -1,4 +1,4 @@
-"""Bin numbers, times and the activity of groups by edges, widths or quantiles."""
+"""Bin numbers, times and counts by edges, widths or quantiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specify slices, and parse slicings: ``slot,country``, ``age:18,25,35``, ``@rows:1,5``.
+"""Specify and parse slicings: ``slot,country``, ``age:18,25,35``.
 
 The grammar; blanks may stand around each sign::
 
