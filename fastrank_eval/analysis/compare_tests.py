@@ -36,9 +36,9 @@ from fastrank_eval.stats.bootstrap import (
 from fastrank_eval.stats.hypothesis_tests import (
     PairedTest,
     adjust_p_values,
-    clustered_t,
-    clustered_z,
+    clustered_test,
     group_differences,
+    minimum_detectable_difference,
     paired_t,
     sign_test,
     wilcoxon,
@@ -51,7 +51,6 @@ from fastrank_eval.stats.paired import (
     error_of_difference,
     error_of_sums,
 )
-from fastrank_eval.stats.power import minimum_detectable_difference
 
 __all__ = [
     "NEED_GROUPS",
@@ -61,11 +60,9 @@ __all__ = [
     "TESTS",
     "Choices",
     "Evidence",
-    "TestResult",
     "adjust_rows",
     "compare_measure",
     "compare_model",
-    "error_test",
     "group_evidence",
     "group_tests",
     "pooled_evidence",
@@ -184,7 +181,7 @@ def compare_measure(
     candidate: MeasureValue,
     evidence: Evidence,
     choices: Choices,
-    result: TestResult | None = None,
+    result: PairedTest | None = None,
 ) -> ComparedValue:
     """Compare two models by one measure, before any correction.
 
@@ -194,16 +191,20 @@ def compare_measure(
     base, candidate : MeasureValue
     evidence : Evidence
     choices : Choices
-    result : TestResult, optional
+    result : PairedTest, optional
         Result of a test by the values of every group. By default the difference is tested by its
         standard error.
     """
-    delta = candidate.value - base.value
+    delta, support = candidate.value - base.value, evidence.support
     test = choices.test
+    if result is None and test != "clustered_z":
+        test = "clustered_t"
+    degrees = None if test == "clustered_z" else support.degrees
     if result is None:
-        test = test if test == "clustered_z" else "clustered_t"
-        result = error_test(test, delta, evidence)
-    se, low, high = result.interval or _interval_of(delta, evidence, choices.confidence, test)
+        result = clustered_test(delta, evidence.se, support.groups, degrees)
+    se, low, high = result.interval or _interval_of(
+        delta, evidence.se, support.groups, choices.confidence, degrees
+    )
     row = ComparedValue(
         score=candidate.score,
         baseline=base.score,
@@ -221,12 +222,12 @@ def compare_measure(
         test=test,
         statistic=result.statistic,
         p_value=result.p_value,
-        groups=evidence.support.groups,
-        degrees=_degrees(evidence, test),
+        groups=support.groups,
+        degrees=math.nan if degrees is None or support.groups < 2 else degrees,
         caution=_caution(delta, evidence, result),
     )
     if has_chance(measure):
-        row = _with_rela_impr(row, base, candidate, evidence, choices)
+        row = _with_rela_impr(row, base, candidate, evidence, choices.confidence)
     pairs = evidence.pairs
     if pairs is None:
         return row
@@ -267,7 +268,7 @@ def compare_model(
         Values of every group, for tests that need them. With None, differences are tested by their
         standard errors.
     """
-    results: dict[int, TestResult] = {}
+    results: dict[int, PairedTest] = {}
     if records is not None and choices.needs_groups:
         deltas = {m: other.value - base[m].value for m, other in enumerate(candidate)}
         indices = [records.scores.index(side[0].score) for side in (base, candidate)]
@@ -307,27 +308,16 @@ def adjust_rows(
 
 
 def _interval_of(
-    delta: float, evidence: Evidence, confidence: float, test: str
+    value: float, se: float, groups: int, confidence: float, degrees: float | None
 ) -> tuple[float, float, float]:
-    """Compute standard error and interval of a difference, or NaN."""
-    se = evidence.se
-    if math.isnan(delta) or math.isnan(se) or evidence.support.groups < 2:
+    """Compute standard error and interval of a value, or NaN."""
+    if math.isnan(value) or math.isnan(se) or groups < 2:
         return math.nan, math.nan, math.nan
-    if test == "clustered_z":
-        half_width = normal_quantile(confidence) * se
-    else:
-        half_width = t_quantile(confidence, evidence.support.degrees) * se
-    return se, delta - half_width, delta + half_width
+    quantile = normal_quantile(confidence) if degrees is None else t_quantile(confidence, degrees)
+    return se, value - quantile * se, value + quantile * se
 
 
-def _degrees(evidence: Evidence, test: str) -> float:
-    """Find the degrees of freedom of the standard error, or NaN."""
-    if test == "clustered_z" or evidence.support.groups < 2:
-        return math.nan
-    return evidence.support.degrees
-
-
-def _caution(delta: float, evidence: Evidence, result: TestResult) -> str | None:
+def _caution(delta: float, evidence: Evidence, result: PairedTest) -> str | None:
     if math.isnan(delta):
         return "undefined"
     if evidence.caution:
@@ -354,24 +344,21 @@ def _with_rela_impr(
     base: MeasureValue,
     candidate: MeasureValue,
     evidence: Evidence,
-    choices: Choices,
+    confidence: float,
 ) -> ComparedValue:
     """Add RelaImpr, with its interval if the baseline is above chance."""
     improvement = rela_impr(candidate.value, base.value)
     if math.isnan(improvement):
         return replace(row, rela_impr_caution=None if math.isnan(row.delta) else _NOT_ABOVE)
     row = replace(row, rela_impr=improvement)
-
-    def interval_of(value: float, se: float) -> tuple[float, float, float]:
-        return _interval_of(value, replace(evidence, se=se), choices.confidence, row.test)
-
-    _, least, _ = interval_of(base.value, base.se)
+    degrees = None if row.test == "clustered_z" else evidence.support.degrees
+    _, least, _ = _interval_of(base.value, base.se, row.groups, confidence, degrees)
     if least <= CHANCE:
         return replace(row, rela_impr_caution=_NEAR)
     se = evidence.rela_impr_se
     if evidence.pairs is None:
         se = error_of_rela_impr(candidate.value, base.value, candidate.se, base.se, evidence.se)
-    se, low, high = interval_of(improvement, se)
+    se, low, high = _interval_of(improvement, se, row.groups, confidence, degrees)
     return replace(row, rela_impr_se=se, rela_impr_ci_low=low, rela_impr_ci_high=high)
 
 
@@ -412,25 +399,6 @@ class Choices:
         return self.test in NEED_GROUPS
 
 
-@dataclass(frozen=True, slots=True)
-class TestResult:
-    """The result of a test of one measure and one candidate.
-
-    Parameters
-    ----------
-    statistic, p_value : float
-    note : str or None
-        As in `PairedTest`.
-    interval : tuple of float, optional
-        Standard error and ends of the interval, if the test has its own.
-    """
-
-    statistic: float
-    p_value: float
-    note: str | None = None
-    interval: tuple[float, float, float] | None = None
-
-
 def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
     """Raise if a test needs values of groups and a measure has none."""
     pooled = [str(m) for m in measures if m.pooled]
@@ -443,17 +411,9 @@ def refuse_pooled(test: str, measures: Sequence[Measure]) -> None:
         )
 
 
-def error_test(test: str, delta: float, evidence: Evidence) -> TestResult:
-    """Test a difference by its standard error."""
-    support = evidence.support
-    if test == "clustered_z":
-        return _result_of(clustered_z(delta, evidence.se, support.groups))
-    return _result_of(clustered_t(delta, evidence.se, support.groups, support.degrees))
-
-
 def group_tests(
     choices: Choices, records: GroupRecords, base: int, model: int, deltas: Mapping[int, float]
-) -> dict[int, TestResult]:
+) -> dict[int, PairedTest]:
     """Test measures of two models by the values of every group.
 
     Parameters
@@ -468,7 +428,7 @@ def group_tests(
 
     Returns
     -------
-    dict of int to TestResult
+    dict of int to PairedTest
         By the index of the measure.
     """
     pairs = {
@@ -478,7 +438,7 @@ def group_tests(
     if choices.test in _PAIRED_TESTS:
         test = _PAIRED_TESTS[choices.test]
         return {
-            m: _result_of(test(group_differences(*pair.base_terms, *pair.model_terms)))
+            m: test(group_differences(*pair.base_terms, *pair.model_terms))
             for m, pair in pairs.items()
         }
     ids = group_ids(records.keys)
@@ -521,13 +481,9 @@ def _value(measure: Measure, sums: np.ndarray) -> np.ndarray:
     return exp_each(values) if measure.aggregate == "geometric mean" else values
 
 
-def _result_of(test: PairedTest) -> TestResult:
-    return TestResult(test.statistic, test.p_value, test.note)
-
-
 def _randomisation_tests(
     choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
-) -> dict[int, TestResult]:
+) -> dict[int, PairedTest]:
     # A measure whose patterns can all be tried is tested alone: other measures do not change it.
     differing = {m: pair.differing() for m, pair in pairs.items()}
     alone = [m for m, n in differing.items() if n < 32 and 1 << n <= choices.replicates]
@@ -549,13 +505,13 @@ def _randomisation_tests(
                 replicates.sums_a[:, columns], replicates.sums_b[:, columns]
             )
             p_value = randomisation_p_value(pairs[m].delta, differences, replicates.exact)
-            results[m] = TestResult(pairs[m].delta, p_value)
+            results[m] = PairedTest(pairs[m].delta, p_value, len(ids))
     return results
 
 
 def _bootstrap_tests(
     choices: Choices, pairs: Mapping[int, _Pair], ids: np.ndarray
-) -> dict[int, TestResult]:
+) -> dict[int, PairedTest]:
     results = {}
     # A sum is not divided by the number of groups drawn, so that number must be the original one.
     for kind, members in (
@@ -578,9 +534,10 @@ def _bootstrap_tests(
             first = 4 * position
             values = pairs[m].difference(sums[:, first : first + 2], sums[:, first + 2 : first + 4])
             interval = bootstrap_interval(pairs[m].delta, values, choices.confidence)
-            results[m] = TestResult(
+            results[m] = PairedTest(
                 pairs[m].delta,
                 bootstrap_p_value(pairs[m].delta, values),
+                len(ids),
                 interval=(bootstrap_error(values), *interval),
             )
     return results

@@ -27,7 +27,7 @@ from fastrank_eval.engine.state_merge import RUN_CONVENTIONS
 from fastrank_eval.measures import Measure
 from fastrank_eval.measures.parser import measure as measure_of
 from fastrank_eval.measures.pooled import PooledMeasure
-from fastrank_eval.stats.hypothesis_tests import adjust_p_values, clustered_t
+from fastrank_eval.stats.hypothesis_tests import adjust_p_values, clustered_test
 from fastrank_eval.stats.intervals import normal_quantile, normal_tail, t_quantile
 
 __all__ = [
@@ -137,7 +137,7 @@ def from_baseline(
                     Evidence() if undefined else _evidence(evaluation, slice_of_run, model, m)
                 )
                 se, groups, degrees = evidence.se, evidence.support.groups, evidence.support.degrees
-                test = clustered_t(delta, se, groups, degrees)
+                test = clustered_test(delta, se, groups, degrees)
                 half_width = t_quantile(confidence, degrees) * se if groups > 1 else math.nan
                 difference = NightDifference("baseline", score, base, *key, delta, se)
                 differences.append(_with_test(difference, half_width, base_value, test.p_value))

@@ -25,7 +25,7 @@ from fastrank_eval.apps.nightly.quality import (
 )
 from fastrank_eval.apps.nightly.run import curves_of
 from fastrank_eval.engine.run import Evaluation, run
-from fastrank_eval.stats.hypothesis_tests import clustered_t
+from fastrank_eval.stats.hypothesis_tests import clustered_test
 from tests.support.nights import a_night
 
 COUNTS = [SINGLE_CLASS, TIED]
@@ -112,7 +112,7 @@ def test_from_baseline__is_the_paired_clustered_error(measure: str) -> None:
         delta, se, groups = paired_error(log, measure, rows)
         assert line.delta == pytest.approx(delta, abs=1e-14)
         assert line.se == pytest.approx(se, rel=1e-9)
-        test = clustered_t(delta, se, groups)
+        test = clustered_test(delta, se, groups, groups - 1)
         # Of at most as many degrees of freedom.
         assert test.p_value * (1 - 1e-6) <= line.p_value <= 1.2 * test.p_value
         assert (line.ci_low + line.ci_high) / 2 == pytest.approx(delta)
