@@ -8,18 +8,24 @@ from typing import Any
 import click
 
 from fastrank_eval._lib.errors import ArgumentError
-from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
+from fastrank_eval._lib.signals import defer_signals
 from fastrank_eval.apps.cli.options import (
     choice,
+    compute,
     csv_safe_option,
+    format_option,
     input_options,
+    join_lists,
     limit_option,
     option,
+    quiet_option,
+    sources_argument,
     threads_option,
     weight_option,
     where_option,
 )
-from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit, render_text
+from fastrank_eval.apps.cli.output import report_text
+from fastrank_eval.apps.cli.shell import SectionedCommand, check_standard_output, emit
 
 __all__ = ["classes"]
 
@@ -32,18 +38,19 @@ def _parse_class_columns(
     r"""Parse "cat=p_cat,dog=p_dog" or plain columns; ``\,`` is a comma."""
     parts = [part.replace("\\,", ",") for text in values for part in re.split(r"(?<!\\),", text)]
     if not any("=" in part for part in parts):
-        return [part.strip() for part in parts]
-    columns: dict[str, str] = {}
+        columns = [part.strip() for part in parts]
+        return columns[0] if param.name == "label" and len(columns) == 1 else columns
+    by_class: dict[str, str] = {}
     for part in parts:
         name, sign, column = (text.strip() for text in part.rpartition("="))
         if not sign or not column:
             raise ArgumentError(
                 f"--{param.name}: must be CLASS=COLUMN, got {part!r}; write cat=p_cat,dog=p_dog."
             )
-        if name in columns:
+        if name in by_class:
             raise ArgumentError(f"--{param.name} names the class {name!r} twice.")
-        columns[name] = column
-    return columns
+        by_class[name] = column
+    return by_class
 
 
 @click.command(
@@ -55,7 +62,7 @@ Examples:
   fastrank-eval classes news.parquet -l sport=is_sport,art=is_art -s sport=p_sport,art=p_art \\
       -m "PPV(threshold=0.3),AUC" -a macro,micro,samples""",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @option(
     "Columns",
     "-l",
@@ -86,6 +93,7 @@ Examples:
     multiple=True,
     default=[_MEASURES],
     show_default=True,
+    callback=join_lists,
     metavar="LIST",
     help="Measures, separated by commas. A measure of all rows compares each class with the "
     "others. A measure of groups takes each row as a group of its classes.",
@@ -121,24 +129,19 @@ Examples:
 @where_option
 @limit_option
 @input_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("table", "json", "csv", "markdown"),
+@format_option(
+    "table",
+    "json",
+    "csv",
+    "markdown",
     default="table",
-    show_default=True,
     help="Format of the report; table and json include the values of the classes.",
 )
 @csv_safe_option
-@option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
+@quiet_option()
 def classes(
     sources: tuple[str, ...],
-    label: Any,
     score: Any,
-    measures: tuple[str, ...],
-    input_format: str | None,
     report_format: str,
     csv_safe: bool,
     quiet: bool,
@@ -152,22 +155,6 @@ def classes(
     check_standard_output()
     with defer_signals():
         from fastrank_eval.analysis.multiclass import evaluate_classes as run
-        from fastrank_eval.apps.cli.progress_bar import progress_bar
 
-    with progress_bar(quiet) as progress:
-        result = run(
-            sources[0] if len(sources) == 1 else list(sources),
-            label=label[0] if isinstance(label, list) and len(label) == 1 else label,
-            scores=score,
-            measures=",".join(measures),
-            format=input_format,
-            progress=progress,
-            **options,
-        )
-    raise_if_stopped()
-    if report_format == "json":
-        emit(result.to_json() + "\n")
-    elif report_format == "csv":
-        emit(result.to_csv(safe=csv_safe))
-    else:
-        emit(result.to_markdown() if report_format == "markdown" else render_text(result))
+    result = compute(run, sources, quiet, scores=score, **options)
+    emit(report_text(result, report_format, None, csv_safe))

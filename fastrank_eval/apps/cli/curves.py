@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,19 @@ from fastrank_eval.apps.cli.options import (
     choice,
     column_options,
     combine,
+    compute,
     convention_options,
     csv_safe_option,
+    format_option,
     input_options,
     label_option,
     limit_option,
     option,
+    overwrite_option,
+    quiet_option,
     reading_options,
     score_option,
+    sources_argument,
     threads_option,
     weight_option,
     where_option,
@@ -131,13 +137,9 @@ _curve_options = combine(
         help="For gauc-by-activity: first count of each bucket; by default 1,5,20,100.",
     ),
 )
-_OVERWRITE = option("Output", "--overwrite", is_flag=True, help="Replace a file that exists.")
-_QUIET = option(
-    "Output",
-    "-q",
-    "--quiet",
-    is_flag=True,
-    help="No progress bar on a terminal, no notes.",
+_file_options = combine(
+    overwrite_option("Replace a file that exists."),
+    quiet_option("No progress bar on a terminal, no notes."),
 )
 
 
@@ -151,19 +153,12 @@ Examples:
       --cutoffs 1-20""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @column_options
 @_curve_options
 @convention_options
 @reading_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "table_format",
-    type=choice("csv", "json"),
-    help="Format on standard output; by default csv.",
-)
+@format_option("csv", "json", help="Format on standard output; by default csv.")
 @option(
     "Output",
     "-o",
@@ -175,12 +170,11 @@ Examples:
     ".json.",
 )
 @csv_safe_option
-@_OVERWRITE
-@_QUIET
+@_file_options
 def curve(
     kind: str,
     sources: tuple[str, ...],
-    table_format: str | None,
+    report_format: str | None,
     output: str | None,
     csv_safe: bool,
     overwrite: bool,
@@ -198,17 +192,17 @@ def curve(
         check_standard_output()
     else:
         check_suffix("--output", output, list(_FORMATS))
-        if table_format is not None:
+        if report_format is not None:
             raise ArgumentError(
                 "--format is for standard output, and the suffix of --output sets the format: "
                 "leave one of them out."
             )
-    check_files({"--output": output}, overwrite, sources, options["input_format"])
-    result = _run_curve(kind, sources, quiet, options)
+    check_files({"--output": output}, overwrite, sources, options["format"])
+    result = _compute_curve(kind, sources, quiet, options)
     for score, reason in result.undefined.items() if not quiet else ():
         note(f"{printable(score)}: no curve ({reason})")
     if output is None:
-        emit(result.to_json() + "\n" if table_format == "json" else result.to_csv(safe=csv_safe))
+        emit(result.to_json() + "\n" if report_format == "json" else result.to_csv(safe=csv_safe))
         return
     from fastrank_eval.results.tables import write_table
 
@@ -229,7 +223,7 @@ Examples:
   fastrank-eval plot calibration impressions.parquet -g user_id -l click -s score_a -o bins.html""",
 )
 @click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @column_options
 @_curve_options
 @convention_options
@@ -244,8 +238,7 @@ Examples:
     help="Write the picture to FILE: .png, .svg or .html (one page without other files).",
 )
 @option("Output", "--title", metavar="TEXT", help="Title; by default the kind of curve.")
-@_OVERWRITE
-@_QUIET
+@_file_options
 def plot(
     kind: str,
     sources: tuple[str, ...],
@@ -264,8 +257,8 @@ def plot(
     from fastrank_eval.analysis.plot_files import check_picture, draw_file
 
     check_picture(output, "--output")
-    check_files({"--output": output}, overwrite, sources, options["input_format"])
-    result = _run_curve(kind, sources, quiet, options)
+    check_files({"--output": output}, overwrite, sources, options["format"])
+    result = _compute_curve(kind, sources, quiet, options)
     with (
         defer_signals(),
         atomic_path(output, overwrite=overwrite) as part,
@@ -277,25 +270,13 @@ def plot(
         note(f"wrote {output}")
 
 
-def _run_curve(kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Curve:
-    """Compute a curve."""
-    from fastrank_eval.apps.cli.progress_bar import progress_bar
-
+def _compute_curve(
+    kind: str, sources: tuple[str, ...], quiet: bool, options: dict[str, Any]
+) -> Curve:
     with defer_signals():
         from fastrank_eval.analysis.curve import curve as run
 
-    group, score = options.pop("group"), options.pop("score")
-    with progress_bar(quiet) as progress:
-        result = run(
-            kind,
-            sources[0] if len(sources) == 1 else list(sources),
-            group=group[0] if len(group) == 1 else group,
-            score=score[0] if len(score) == 1 else score,
-            format=options.pop("input_format"),
-            progress=progress,
-            **options,
-        )
-    raise_if_stopped()
+    result: Curve = compute(partial(run, kind), sources, quiet, **options)
     return result
 
 
@@ -325,7 +306,7 @@ Examples:
   fastrank-eval threshold logs -l click -s score_a,score_b --by recall --target 0.9 -f csv
   fastrank-eval threshold logs -l click -s score_a --by cost --costs fp=1,fn=20 --pos 0.02""",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCES...")
+@sources_argument
 @label_option
 @score_option
 @weight_option
@@ -409,26 +390,11 @@ Examples:
 @where_option
 @limit_option
 @input_options
-@option(
-    "Output",
-    "-f",
-    "--format",
-    "report_format",
-    type=choice("text", "json", "csv"),
-    default="text",
-    show_default=True,
-    help="Format of the report.",
-)
+@format_option("text", "json", "csv", default="text", help="Format of the report.")
 @csv_safe_option
-@option("Output", "-q", "--quiet", is_flag=True, help="No progress bar on a terminal.")
+@quiet_option()
 def threshold(
-    sources: tuple[str, ...],
-    score: list[str],
-    input_format: str | None,
-    report_format: str,
-    csv_safe: bool,
-    quiet: bool,
-    **options: Any,
+    sources: tuple[str, ...], report_format: str, csv_safe: bool, quiet: bool, **options: Any
 ) -> None:
     """Find the score at which to start predicting positive.
 
@@ -438,18 +404,8 @@ def threshold(
     check_standard_output()
     with defer_signals():
         from fastrank_eval.analysis.thresholds import best_threshold as run
-        from fastrank_eval.apps.cli.progress_bar import progress_bar
 
-    with progress_bar(quiet) as progress:
-        best_by_score = run(
-            sources[0] if len(sources) == 1 else list(sources),
-            score=score,
-            format=input_format,
-            progress=progress,
-            **options,
-        )
-    raise_if_stopped()
-    thresholds = list(best_by_score.values())
+    thresholds = list(compute(run, sources, quiet, **options).values())
     if report_format == "text":
         emit("".join(f"{best}\n" for best in thresholds))
         return

@@ -181,7 +181,7 @@ def test_evaluate__every_option__reaches_the_engine(passed_on: dict[str, Any]) -
     assert outcome.exit_code == 0, outcome.output
     assert callable(passed_on.pop("progress"))
     assert passed_on == {
-        "source": "log.parquet", "group": ["user", "click"], "label": "click", "score": "pctr",
+        "source": ["log.parquet"], "group": ["user", "click"], "label": "click", "score": ["pctr"],
         "measures": "GAUC,P@1", "weight": "w", "item": "i", "ties": "item", "undefined": "zero",
             "subtopics": "c",
         "groups": "with_relevant", "unretrieved": "allow", "unjudged": "drop",
