@@ -280,17 +280,17 @@ def compare_model(
 
 
 def adjust_rows(
-    rows: Sequence[ComparedValue], measures: Mapping[str, Measure], choices: Choices
+    rows: Sequence[ComparedValue], measures: Sequence[Measure], choices: Choices
 ) -> list[ComparedValue]:
     """Add adjusted p-values and verdicts to comparisons made together.
 
     Parameters
     ----------
     rows : sequence of ComparedValue
-    measures : mapping of str to Measure
-        By text.
+    measures : sequence of Measure
     choices : Choices
     """
+    by_text = {str(m): m for m in measures}
     p_values = np.array([row.p_value for row in rows], np.float64)
     count = int(np.count_nonzero(~np.isnan(p_values)))
     # For tiny confidences the difference would round to 1.
@@ -302,7 +302,7 @@ def adjust_rows(
         rows, adjust_p_values(p_values, choices.correction).tolist(), strict=True
     ):
         row = replace(row, p_adjusted=p_value, comparisons=count, mdd=_detectable(row, alpha))
-        verdict = verdict_on(row, measures[row.measure], choices.confidence)
+        verdict = verdict_on(row, by_text[row.measure], choices.confidence)
         corrected.append(replace(row, verdict=verdict))
     return corrected
 
