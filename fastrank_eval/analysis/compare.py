@@ -34,6 +34,7 @@ from fastrank_eval.analysis.compare_tests import (
     compare_model,
     group_evidence,
     pooled_evidence,
+    records_evidence,
     refuse_pooled,
 )
 from fastrank_eval.analysis.compared_value import ComparedValue
@@ -57,8 +58,6 @@ from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.result import result_of
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
-from fastrank_eval.stats.means import MeanState
-from fastrank_eval.stats.paired import PairedState
 
 if TYPE_CHECKING:
     from fastrank_eval.results.result import Result
@@ -342,7 +341,7 @@ _SliceValues = dict[tuple[str, str], MeasureValue]
 
 
 def _by_slice(values: Iterable[MeasureValue]) -> dict[tuple[str | None, str], _SliceValues]:
-    """Arrange values by slicing and slice: "age<18" may be in several slicings."""
+    """Arrange values by slicing and slice; slicings may share a label."""
     slices: dict[tuple[str | None, str], _SliceValues] = {}
     for v in values:
         slices.setdefault((v.by, v.slice), {})[v.score, v.measure] = v
@@ -405,7 +404,7 @@ def _compare_groups(
     slicings = slicings_of(result.values)
     if other is None:
         meta = result.meta
-        records, evaluated = groups_of(result), list(result.values)
+        records, evaluated = _records_of(result), list(result.values)
         candidates = [score for score in result.scores if score != base]
     else:
         _check_conventions(result, other, texts)
@@ -416,7 +415,11 @@ def _compare_groups(
             score: score if score != base else free_name(score, names) for score in other.scores
         }
         joined = join_groups(
-            groups_of(result), result.scores.index(base), groups_of(other), texts, names_of_other
+            _records_of(result),
+            result.scores.index(base),
+            _records_of(other),
+            texts,
+            names_of_other,
         )
         records, candidates = joined.groups, list(names_of_other.values())
         evaluated = [
@@ -431,7 +434,7 @@ def _compare_groups(
         candidate: [
             NO_ERROR
             if m.pooled
-            else _evidence_of_records(
+            else records_evidence(
                 records, base_index, records.scores.index(candidate), records.measures.index(m)
             )
             for m in measures
@@ -447,7 +450,8 @@ def _compare_groups(
         for (key_by, label), slice_values in values.items():
             if key_by == by:
                 for score, m in product((base, *candidates), measures):
-                    slice_values.setdefault((score, str(m)), _no_value(by, label, score, m))
+                    if (score, str(m)) not in slice_values:
+                        slice_values[score, str(m)] = _no_value(by, label, score, m)
                 slice_rows += _compare_models(
                     slice_values, measures, base, not_paired, choices, None
                 )
@@ -465,20 +469,8 @@ def _compare_groups(
     )
 
 
-def _evidence_of_records(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
-    """Compute evidence from the values of groups, by exact sums."""
-    paired = PairedState(1)
-    sides = [
-        (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
-    ]
-    states = []
-    for values, weights in sides:
-        state, ones = MeanState(1), np.ones(len(values), np.int64)
-        state.add(0, values, weights, ones, ones)
-        states.append(state)
-    (base_values, base_weights), (model_values, model_weights) = sides
-    paired.add(0, base_values, model_values, base_weights, model_weights)
-    return group_evidence(records.measures[m], 0, states[0], states[1], paired)
+def _records_of(result: Result) -> GroupRecords:
+    return groups_of(result.per_group, result.group_weights, result.scores, result.measures)
 
 
 def _no_value(by: str, label: str, score: str, measure: Measure) -> MeasureValue:

@@ -52,23 +52,6 @@ from fastrank_eval.stats.paired import (
     error_of_sums,
 )
 
-__all__ = [
-    "NEED_GROUPS",
-    "NOT_PAIRED",
-    "NO_ERROR",
-    "RESAMPLING",
-    "TESTS",
-    "Choices",
-    "Evidence",
-    "adjust_rows",
-    "compare_measure",
-    "compare_model",
-    "group_evidence",
-    "group_tests",
-    "pooled_evidence",
-    "refuse_pooled",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -140,6 +123,22 @@ def group_evidence(
         slopes = slopes_of_rela_impr(means[1], means[0])
         rela_impr_se = error_of_difference(base_moments, other_moments, cross, pairs.groups, slopes)
     return Evidence(se, support, pairs, rela_impr_se=rela_impr_se)
+
+
+def records_evidence(records: GroupRecords, base: int, model: int, m: int) -> Evidence:
+    """Compute evidence from the values of groups, by exact sums."""
+    paired = PairedState(1)
+    sides = [
+        (records.summands(index, m), records.weights.get((index, m))) for index in (base, model)
+    ]
+    states = []
+    for values, weights in sides:
+        state, ones = MeanState(1), np.ones(len(values), np.int64)
+        state.add(0, values, weights, ones, ones)
+        states.append(state)
+    (base_values, base_weights), (model_values, model_weights) = sides
+    paired.add(0, base_values, model_values, base_weights, model_weights)
+    return group_evidence(records.measures[m], 0, states[0], states[1], paired)
 
 
 def pooled_evidence(

@@ -24,8 +24,6 @@ from fastrank_eval.results.evaluate import evaluate
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-__all__ = ["Choice", "Explanation", "explain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,6 @@ from fastrank_eval.measures import Measure, measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-__all__ = ["GroupJoin", "GroupRecords", "group_ids", "group_records", "groups_of", "join_groups"]
 
 
 _TURN = np.uint64(0x9E3779B97F4A7C15)
@@ -233,45 +230,36 @@ def group_records(
     )
 
 
-class ResultGroups(Protocol):
-    """The fields of a result that `groups_of` reads."""
-
-    @property
-    def per_group(self) -> pa.Table:
-        """A table of one row for each group."""
-        ...
-
-    @property
-    def group_weights(self) -> Mapping[tuple[int, int], NDArray[np.float64]] | None:
-        """Weights of groups by model and measure."""
-        ...
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """Score columns of the models."""
-        ...
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """Canonical texts of the measures."""
-        ...
-
-
-def groups_of(result: ResultGroups) -> GroupRecords:
+def groups_of(
+    table: pa.Table,
+    weights: Mapping[tuple[int, int], NDArray[np.float64]] | None,
+    scores: tuple[str, ...],
+    texts: Sequence[str],
+) -> GroupRecords:
     """Read the groups of a result.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row for each group.
+    weights : mapping of (int, int) to ndarray of float64, or None
+        Weights of groups by model and measure.
+    scores : tuple of str
+        Score columns of the models.
+    texts : sequence of str
+        Canonical texts of the measures.
 
     Raises
     ------
     ArgumentError
-        If the result has no values of groups.
+        If the result has no weights of groups.
     """
-    weights, table = result.group_weights, result.per_group
     if weights is None:
         raise ArgumentError("this result has no groups that could be compared one by one.")
-    measures = tuple(measure(text) for text in result.measures)
+    measures = tuple(measure(text) for text in texts)
     group_measures = [m for m, computed in enumerate(measures) if not computed.pooled]
     columns = table.combine_chunks().columns
-    keys = table.num_columns - 2 - len(result.scores) * len(group_measures)
+    keys = table.num_columns - 2 - len(scores) * len(group_measures)
     numbers = [np.asarray(column.to_numpy()) for column in columns[keys:]]
     values = iter(numbers[2:])
     return GroupRecords(
@@ -279,11 +267,11 @@ def groups_of(result: ResultGroups) -> GroupRecords:
         tuple(column.combine_chunks() for column in columns[:keys]),
         numbers[0],
         numbers[1],
-        result.scores,
+        scores,
         measures,
         {
             (model, m): next(values).astype(np.float64, copy=False)
-            for model in range(len(result.scores))
+            for model in range(len(scores))
             for m in group_measures
         },
         weights,
@@ -429,16 +417,11 @@ def require_groups(
         raise ArgumentError(
             f"{shown} has no keys of groups to join it with another; {KEEP_GROUPS}."
         )
-    if not alone and _has_spanning_groups(groups):
+    if not alone and groups.equal_neighbours(np.lexsort(groups.ranks()[::-1])).any():
         raise ArgumentError(
             f"{shown} has groups that were merged in parts, so they cannot be joined with "
             "the groups of another state by their keys; evaluate the rows of a group together."
         )
-
-
-def _has_spanning_groups(groups: SavedGroups) -> bool:
-    order = np.lexsort(groups.ranks()[::-1])
-    return bool(groups.equal_neighbours(order).any())
 
 
 def free_name(score: str, names: Collection[str]) -> str:

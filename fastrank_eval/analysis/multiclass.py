@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from fastrank_eval.measures import Measure
 
-__all__ = ["ClassResult"]
-
 
 class ClassResult(Result):
     """The result of :func:`fastrank_eval.evaluate_classes`.
@@ -154,7 +152,7 @@ class ClassResult(Result):
         ArgumentError
             If the average was not part of it, or is left out if there are several.
         """
-        return self._of_average(measure, score, average).value
+        return self._value_of(str(self._find_measure(measure)), score, average).value
 
     @typed
     def interval(  # type: ignore[override]  # averages take the place of slices
@@ -179,13 +177,8 @@ class ClassResult(Result):
         MeasureError, ArgumentError
             As `value` does.
         """
-        value = self._of_average(measure, score, average)
+        value = self._value_of(str(self._find_measure(measure)), score, average)
         return value.ci_low, value.ci_high
-
-    def _of_average(
-        self, measure: str | Measure, score: str | None, average: str | None
-    ) -> MeasureValue:
-        return self._value_of(str(self._find_measure(measure)), score, average)
 
     def _value_of(self, text: str, score: str | None, part: str | None = None) -> MeasureValue:
         average = part
@@ -417,11 +410,10 @@ def evaluate_classes(
         "weight": weight,
         "measures": {str(m): _options(m, plan) for m in requested},
     }
-    if where is not None:
-        conventions["where"] = str(where)
-    if limit is not None:
-        conventions["limit"] = limit
-    sorted_values = sorted(values.rows(), key=lambda value: _position(value.measure, requested))
+    conventions |= {} if where is None else {"where": str(where)}
+    conventions |= {} if limit is None else {"limit": limit}
+    texts = [str(m) for m in requested]
+    sorted_values = sorted(values.rows(), key=lambda value: texts.index(value.measure))
     table = _per_class(plan, states, values)
     seconds, new_kernels = perf_counter() - started, compilations() - compiled
     return ClassResult(
@@ -430,7 +422,7 @@ def evaluate_classes(
         None if states.confusion is None else states.confusion.matrix(),
         Meta(__version__, states.rows, len(roles.classes), conventions, seconds, new_kernels),
         name,
-        [str(m) for m in requested],
+        texts,
         roles.classes,
     )
 
@@ -438,12 +430,11 @@ def evaluate_classes(
 def _read_averages(average: str | Sequence[str] | None) -> tuple[str, ...]:
     if average is None:
         return ()
-    words = (
-        [word.strip() for word in average.split(",")] if isinstance(average, str) else list(average)
-    )
+    words = map(str.strip, average.split(",")) if isinstance(average, str) else average
+    words = tuple(dict.fromkeys(words))
     for word in words:
         check_choice("average", word, AVERAGES)
-    return tuple(dict.fromkeys(words))
+    return words
 
 
 def _row_measures(requested: tuple[Measure, ...], plan: ClassPlan) -> dict[str, Measure]:
@@ -515,19 +506,13 @@ def _options(measure: Measure, plan: ClassPlan) -> dict[str, Any]:
     return options
 
 
-def _position(text: str, requested: Sequence[Measure]) -> int:
-    return [str(m) for m in requested].index(text)
-
-
 def _per_class(plan: ClassPlan, states: ClassStates, values: ClassValues) -> pa.Table:
-    names = ["class", "rows", "positives"]
-    columns = [
-        plan.roles.values,
-        arrow_column(np.full(len(states.positives), states.rows, np.int64)),
-        arrow_column(states.positives),
-    ]
+    columns = {
+        "class": plan.roles.values,
+        "rows": arrow_column(np.full(len(states.positives), states.rows, np.int64)),
+        "positives": arrow_column(states.positives),
+    }
     for m in plan.measures:
         numbers = values.of_classes(m)
-        names.append(str(m))
-        columns.append(column_with_nulls(numbers, np.isnan(numbers)))
-    return pa.table(columns, names=names)
+        columns[str(m)] = column_with_nulls(numbers, np.isnan(numbers))
+    return pa.table(columns)

@@ -123,17 +123,11 @@ class ClassRoles:
             if self.form == "column":
                 _refuse_grades(columns[-1].label, label, first_row)
         # Scores of all classes are compared with each other, so they need one type.
-        score_type = np.result_type(*(class_batch.scores[0].dtype for class_batch in columns))
+        score_type = np.result_type(*(each.scores[0].dtype for each in columns))
         return ClassRows(
             first_row,
-            [
-                frozen(np.ascontiguousarray(class_batch.label != 0).view(np.uint8))
-                for class_batch in columns
-            ],
-            [
-                frozen(class_batch.scores[0].astype(score_type, copy=False))
-                for class_batch in columns
-            ],
+            [frozen(np.ascontiguousarray(each.label != 0).view(np.uint8)) for each in columns],
+            [frozen(each.scores[0].astype(score_type, copy=False)) for each in columns],
             columns[0].weight,
             codes,
         )

@@ -18,10 +18,7 @@ from fastrank_eval._lib.files import check_suffix
 from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:
-    from fastrank_eval.analysis.plots import Drawable
-
-__all__ = ["SUFFIXES", "check_picture", "draw_file", "inline_svg"]
-
+    from fastrank_eval.analysis.curve_points import CurvePoints
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -132,11 +129,7 @@ def _style_attributes(style: str, colours: Mapping[str, str]) -> Iterator[tuple[
 #: Suffixes of picture files.
 SUFFIXES = (".png", ".svg", ".html")
 DPI = 150
-# No date, host or version in the file: equal curves give equal files.
-_FILE_METADATA = {
-    ".png": {"Software": None},
-    ".svg": dict.fromkeys(("Creator", "Date", "Format", "Type")),
-}
+_FILE_METADATA: dict[str, dict[str, None]] = {".png": {"Software": None}, ".svg": _NO_METADATA}
 # Inline SVG, no script and no request: the page works offline from a local file.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = (
@@ -170,12 +163,12 @@ def check_picture(path: str | os.PathLike[str], argument: str = "path") -> None:
         )
 
 
-def draw_file(curve: Drawable, temporary: Path, path: str, title: str | None = None) -> None:
+def draw_file(curve: CurvePoints, temporary: Path, path: str, title: str | None = None) -> None:
     """Draw a curve to a file in the format of the suffix of `path`.
 
     Parameters
     ----------
-    curve : Drawable
+    curve : CurvePoints
     temporary : Path
         File to write.
     path : str
@@ -228,7 +221,7 @@ def _svg(figure: Any) -> str:
     return text[text.index("<svg") :]
 
 
-def _page(curve: Drawable, svg: str, title: str, caption: str) -> str:
+def _page(curve: CurvePoints, svg: str, title: str, caption: str) -> str:
     def safe(text: object) -> str:
         return html.escape(printable(str(text)))
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -18,30 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from fastrank_eval.results.format import printable
 
 if TYPE_CHECKING:
-    from fastrank_eval.engine.records import Meta
-
-__all__ = [
-    "CHANCE",
-    "DIM",
-    "activity",
-    "by_cutoff",
-    "calibration",
-    "caption_of",
-    "colour",
-    "dash",
-    "det",
-    "figure_of",
-    "legend",
-    "lift",
-    "mark",
-    "pr",
-    "roc",
-    "shortened",
-    "styled",
-    "thin",
-    "title_of",
-]
-
+    from fastrank_eval.analysis.curve_points import CurvePoints
 
 # Okabe & Ito (2008), without yellow, which is hard to see on white.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -52,15 +29,12 @@ DIM = "#666666"
 #: Style of reference lines: chance, or a perfect model.
 CHANCE: dict[str, Any] = {"color": DIM, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 _MAX_LENGTH = 44
+#: Style of bars of errors.
+_BARS = {"elinewidth": 1.2, "capsize": 2.5}
 #: Fallback fonts for characters that the first font lacks, if installed.
 _MORE_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Microsoft YaHei",
-    "PingFang SC",
-    "Hiragino Sans",
-    "WenQuanYi Zen Hei",
-    "Arial Unicode MS",
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Microsoft YaHei", "PingFang SC", "Hiragino Sans"),
+    *("WenQuanYi Zen Hei", "Arial Unicode MS"),
 )
 
 _SETTINGS = {
@@ -116,6 +90,14 @@ def mark(model: int) -> str:
     return _MARKS[model % len(_MARKS)]
 
 
+def _look(model: int) -> dict[str, Any]:
+    return {"color": colour(model), "linestyle": dash(model)}
+
+
+def _point(model: int) -> dict[str, Any]:
+    return {"color": colour(model), "linestyle": "", "marker": mark(model), "markersize": 7}
+
+
 def shortened(name: str, longest: int = _MAX_LENGTH) -> str:
     """Shorten a name in its middle, and make it printable."""
     name = printable(name)
@@ -154,55 +136,7 @@ _STEPS = 2000
 _MIN_RECALL = 0.005
 
 
-class Drawable(Protocol):
-    """The fields of a curve that are drawn."""
-
-    @property
-    def kind(self) -> str:
-        """One of `SCHEMAS`."""
-        ...
-
-    @property
-    def scores(self) -> tuple[str, ...]:
-        """The models."""
-        ...
-
-    @property
-    def columns(self) -> dict[str, dict[str, np.ndarray]]:
-        """Columns of points by model."""
-        ...
-
-    @property
-    def values(self) -> dict[str, dict[str, float]]:
-        """Summary values of the curve by model."""
-        ...
-
-    @property
-    def undefined(self) -> dict[str, str]:
-        """Models without a curve, with the reason."""
-        ...
-
-    @property
-    def choices(self) -> dict[str, object]:
-        """Options of the kind."""
-        ...
-
-    @property
-    def meta(self) -> Meta:
-        """Provenance and conventions of the curve."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Name of the source."""
-        ...
-
-    def of(self, score: str | None = None) -> dict[str, np.ndarray]:
-        """Return the columns of one model."""
-        ...
-
-
-def models(curve: Drawable) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:
+def models(curve: CurvePoints) -> Iterator[tuple[int, str, dict[str, np.ndarray]]]:
     """Iterate over the models that have a curve, with their indices."""
     for model, score in enumerate(curve.scores):
         if score not in curve.undefined:
@@ -224,13 +158,7 @@ def thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def draw(axes: Any, model: int, x: np.ndarray, y: np.ndarray, **look: Any) -> None:
     """Draw the line of one model."""
-    axes.plot(
-        *thin(x, y),
-        color=colour(model),
-        linestyle=dash(model),
-        solid_joinstyle="round",
-        **look,
-    )
+    axes.plot(*thin(x, y), **_look(model), solid_joinstyle="round", **look)
 
 
 def square(figure: Any, across: str, up: str) -> Any:
@@ -242,7 +170,7 @@ def square(figure: Any, across: str, up: str) -> Any:
     return axes
 
 
-def roc(figure: Any, curve: Drawable) -> References:
+def roc(figure: Any, curve: CurvePoints) -> References:
     """Draw true over false positive rate, with the diagonal of chance."""
     axes = square(figure, "False positive rate", "True positive rate")
     axes.plot([0, 1], [0, 1], **CHANCE)
@@ -251,7 +179,7 @@ def roc(figure: Any, curve: Drawable) -> References:
     return {"chance": CHANCE}
 
 
-def pr(figure: Any, curve: Drawable) -> References:
+def pr(figure: Any, curve: CurvePoints) -> References:
     """Draw precision over recall, with the share of positives as chance level."""
     axes = square(figure, "Recall", "Precision")
     highest = 0.0
@@ -269,7 +197,7 @@ def pr(figure: Any, curve: Drawable) -> References:
     return {"chance: share of positives": CHANCE}
 
 
-def det(figure: Any, curve: Drawable) -> References:
+def det(figure: Any, curve: CurvePoints) -> References:
     """Draw false negative over false positive rate, as normal deviates."""
     axes = square(figure, "False positive rate", "False negative rate")
     errors = [curve.values[score]["EER"] for _, score, _ in models(curve)]
@@ -310,7 +238,7 @@ _FEW_CUTOFFS = 8
 _STANDARD_ERRORS = 1.96
 
 
-def lift(figure: Any, curve: Drawable) -> References:
+def lift(figure: Any, curve: CurvePoints) -> References:
     """Draw cumulative gains, and lift next to them."""
     figure.set_size_inches(10.5, 6.2)
     gains, lifts = figure.subplots(1, 2)
@@ -332,7 +260,7 @@ def lift(figure: Any, curve: Drawable) -> References:
     return {"random choice": CHANCE}
 
 
-def calibration(figure: Any, curve: Drawable) -> References:
+def calibration(figure: Any, curve: CurvePoints) -> References:
     """Draw observed rate over mean prediction, and rows of bins."""
     has_counts = curve.choices["binning"] == "equal-width"
     figure.set_size_inches(6.4, 8.9 if has_counts else 7.2)
@@ -351,7 +279,6 @@ def calibration(figure: Any, curve: Drawable) -> References:
     ends = (-0.03 * highest, 1.03 * highest)
     if log:
         ends = both.min() / 1.6, min(both.max() * 1.6, 1.12)
-    if log:
         axes.set(xscale="log", yscale="log")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -362,20 +289,11 @@ def calibration(figure: Any, curve: Drawable) -> References:
         x, y = columns["mean_prediction"], columns["observed_rate"]
         # Wilson's interval includes the rate itself, except for rounding.
         half_widths = np.maximum([y - columns["low"], columns["high"] - y], 0.0)
-        axes.errorbar(
-            x,
-            y,
-            half_widths if np.isfinite(half_widths).all() else None,
-            color=colour(model),
-            linestyle=dash(model),
-            marker="o",
-            markersize=5,
-            elinewidth=1.2,
-            capsize=2.5,
-        )
+        bars = half_widths if np.isfinite(half_widths).all() else None
+        axes.errorbar(x, y, bars, **_look(model), **_BARS, marker="o", markersize=5)
         if has_counts:
             rows = columns.get("rows", columns.get("weight"))
-            below.plot(x, rows, color=colour(model), linestyle=dash(model), marker="o", ms=4)
+            below.plot(x, rows, **_look(model), marker="o", markersize=4)
     if has_counts:
         below.set(yscale="log", xlabel="Mean prediction", ylabel="Rows of the bin")
         below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
@@ -385,7 +303,7 @@ def calibration(figure: Any, curve: Drawable) -> References:
     return {"perfectly calibrated": CHANCE}
 
 
-def by_cutoff(figure: Any, curve: Drawable) -> References:
+def by_cutoff(figure: Any, curve: CurvePoints) -> References:
     """Draw each measure over its cutoff, one panel for each."""
     names = list(dict.fromkeys(curve.of(curve.scores[0])["measure"].tolist()))
     across = 2 if len(names) == 4 else min(len(names), _MAX_PANELS)
@@ -395,14 +313,8 @@ def by_cutoff(figure: Any, curve: Drawable) -> References:
     for axes, name in zip(panels, names, strict=False):
         for model, _, columns in models(curve):
             is_measure = columns["measure"] == name
-            axes.plot(
-                columns["k"][is_measure],
-                columns["value"][is_measure],
-                color=colour(model),
-                linestyle=dash(model),
-                marker="o" if np.count_nonzero(is_measure) <= 30 else "",
-                markersize=4,
-            )
+            x, y = columns["k"][is_measure], columns["value"][is_measure]
+            axes.plot(x, y, **_look(model), marker="o" if len(x) <= 30 else "", markersize=4)
         axes.set(xlabel="Cutoff k", ylabel=f"{shortened(name, 40)}@k")
         cutoffs = np.unique(curve.of(curve.scores[0])["k"])
         if len(cutoffs) > _FEW_CUTOFFS:
@@ -417,7 +329,7 @@ def by_cutoff(figure: Any, curve: Drawable) -> References:
     return {}
 
 
-def activity(figure: Any, curve: Drawable) -> References:
+def activity(figure: Any, curve: CurvePoints) -> References:
     """Draw a measure over buckets of groups, with the number of groups."""
     figure.set_size_inches(8.0, 5.6)
     axes = figure.subplots()
@@ -426,36 +338,17 @@ def activity(figure: Any, curve: Drawable) -> References:
     model_count = len(curve.scores)
     for model, _, columns in models(curve):
         x = buckets + 0.6 * (model - (model_count - 1) / 2) / model_count
-        axes.errorbar(
-            x,
-            columns["value"],
-            _STANDARD_ERRORS * np.nan_to_num(columns["standard_error"]),
-            color=colour(model),
-            linestyle="",
-            marker=mark(model),
-            markersize=7,
-            elinewidth=1.2,
-            capsize=2.5,
-        )
+        half_widths = _STANDARD_ERRORS * np.nan_to_num(columns["standard_error"])
+        axes.errorbar(x, columns["value"], half_widths, **_point(model), **_BARS)
         for across, value in zip(x, columns["value"], strict=True):
             if model_count <= _MAX_PANELS and np.isfinite(value):
+                at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
                 axes.annotate(
-                    f"{value:.3f}",
-                    (across, value),
-                    (7, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=9,
-                    color=colour(model),
+                    f"{value:.3f}", (across, value), **at, fontsize=9, color=colour(model)
                 )
     groups_used = np.max([columns["groups_used"] for _, _, columns in models(curve)], axis=0)
-    axes.set_xticks(
-        buckets,
-        [
-            f"{bucket}\n{int(n):,} groups"
-            for bucket, n in zip(first["bucket"], groups_used, strict=True)
-        ],
-    )
+    pairs = zip(first["bucket"], groups_used, strict=True)
+    axes.set_xticks(buckets, [f"{bucket}\n{int(n):,} groups" for bucket, n in pairs])
     labels = {"rows": "Rows of a group", "positives": "Positives of a group"}
     axes.set_xlabel(f"{labels[str(curve.choices['activity'])]}, and how many groups have a value")
     axes.set_ylabel(shortened(str(curve.choices["measure"]), 50))
@@ -476,7 +369,7 @@ _TITLES = {
     "lift": "Cumulative gains and lift",
     "calibration": "Calibration",
 }
-_DRAW: dict[str, Callable[[Any, Drawable], dict[str, dict[str, Any]]]] = {
+_DRAW: dict[str, Callable[[Any, CurvePoints], dict[str, dict[str, Any]]]] = {
     "roc": roc,
     "pr": pr,
     "det": det,
@@ -489,7 +382,7 @@ _DRAW: dict[str, Callable[[Any, Drawable], dict[str, dict[str, Any]]]] = {
 _AXIS_VALUES = ("positive rate",)
 
 
-def title_of(curve: Drawable, title: str | None = None) -> str:
+def title_of(curve: CurvePoints, title: str | None = None) -> str:
     """Write the title of the picture."""
     if title is not None:
         return shortened(title, 90)
@@ -503,7 +396,7 @@ def title_of(curve: Drawable, title: str | None = None) -> str:
     return _TITLES[curve.kind]
 
 
-def caption_of(curve: Drawable) -> str:
+def caption_of(curve: CurvePoints) -> str:
     """Describe the data: source, rows, groups, conventions."""
     conditions = curve.meta.conventions
     texts = [shortened(curve.source)] if curve.source else []
@@ -526,7 +419,7 @@ def caption_of(curve: Drawable) -> str:
     return ", ".join(texts)
 
 
-def figure_of(curve: Drawable, title: str | None = None) -> Figure:
+def figure_of(curve: CurvePoints, title: str | None = None) -> Figure:
     """Draw all models of a curve in one figure."""
     figure = Figure(layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
@@ -542,20 +435,13 @@ def figure_of(curve: Drawable, title: str | None = None) -> Figure:
         fontweight="bold",
         pad=14 + 12 * (1 + caption.count("\n")),
     )
-    points = curve.kind == "gauc-by-activity"
-    entries = [
-        (
-            _legend_text(curve, score),
-            {"color": colour(i), "linestyle": "" if points else dash(i)}
-            | ({"marker": mark(i), "markersize": 7} if points else {}),
-        )
-        for i, score in enumerate(curve.scores)
-    ]
+    look = _point if curve.kind == "gauc-by-activity" else _look
+    entries = [(_legend_text(curve, score), look(i)) for i, score in enumerate(curve.scores)]
     legend(figure, [*entries, *references.items()])
     return figure
 
 
-def _legend_text(curve: Drawable, score: str) -> str:
+def _legend_text(curve: CurvePoints, score: str) -> str:
     """Write the legend text of a model: its name and summary values."""
     reason = curve.undefined.get(score)
     if reason is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +42,6 @@ from fastrank_eval.measures import (
     nDCG,
 )
 from fastrank_eval.results.evaluate import evaluate
-
-if TYPE_CHECKING:
-    from fastrank_eval.measures import Measure
-
-__all__ = ["NAME", "EquivalentMeasure", "equivalent", "register", "unregister"]
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,6 @@ from fastrank_eval._lib.jit import kernel, scratch
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.stats import random_numbers
 
-__all__ = [
-    "SwapReplicates",
-    "bootstrap",
-    "bootstrap_error",
-    "bootstrap_interval",
-    "bootstrap_p_value",
-    "randomisation_p_value",
-    "swap_models",
-]
-
-
 KINDS = ("poisson", "multinomial")
 
 #: Groups and replicates in a block: multiplicities and terms stay in the caches.

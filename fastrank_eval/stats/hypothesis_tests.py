@@ -14,22 +14,6 @@ from fastrank_eval._lib.errors import ArgumentError, FastRankEvalError
 from fastrank_eval.stats.intervals import normal_tail, t_quantile, t_tail
 from fastrank_eval.stats.paired import EQUAL_WITHIN
 
-__all__ = [
-    "CORRECTIONS",
-    "PairedTest",
-    "adjust_p_values",
-    "benjamini_hochberg",
-    "clustered_test",
-    "group_differences",
-    "holm",
-    "minimum_detectable_difference",
-    "paired_t",
-    "sign_tail",
-    "sign_test",
-    "wilcoxon",
-]
-
-
 #: Up to this many tosses the tail is computed in integers.
 _EXACT_TOSSES = 1000
 

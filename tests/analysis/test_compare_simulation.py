@@ -41,7 +41,8 @@ def studies():
         log, group="user", label="click", score=["old", "same", "new"],
         measures=MEASURES, order="grouped",
     )  # fmt: skip
-    kept, lines = groups_of(result), np.repeat(np.arange(STUDIES), GROUPS)
+    kept = groups_of(result.per_group, result.group_weights, result.scores, result.measures)
+    lines = np.repeat(np.arange(STUDIES), GROUPS)
     found = {}
     for m, measure in enumerate(kept.measures):
         for model, name in ((1, "same"), (2, "new")):

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from fastrank_eval.results.result import Result
     from fastrank_eval.results.state import State
 
-__all__ = ["compare", "merge"]
-
-
 #: Options that rows need. Saved states hold their values.
 _ROW_OPTIONS = ("group", "label", "score", "baseline")
 #: Options of the comparison of states. Options outside `_COMMON_OPTIONS` select and read rows.
@@ -127,7 +124,7 @@ def compare(
         files = ReportFiles(sources, options)
         choices = {
             name: options[name]
-            for name in ("test", "threads", *_STATE_OPTIONS)
+            for name in (*_STATE_OPTIONS, "threads")
             if name in explicit or name in ("test", "threads")
         }
         comparison, gates = _compare_states(sources, fail_if, quiet, choices)

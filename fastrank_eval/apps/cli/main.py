@@ -10,9 +10,8 @@ import click
 from fastrank_eval._lib import __version__
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.signals import defer_signals, raise_if_stopped
-from fastrank_eval.apps.cli.classes import classes
 from fastrank_eval.apps.cli.compare import compare, merge
-from fastrank_eval.apps.cli.curves import curve, plot, threshold
+from fastrank_eval.apps.cli.curves import classes, curve, plot, threshold
 from fastrank_eval.apps.cli.nightly import nightly, serve
 from fastrank_eval.apps.cli.options import (
     check_order,
@@ -41,8 +40,6 @@ from fastrank_eval.apps.cli.shell import (
     prepare_process,
     render_text,
 )
-
-__all__ = ["cli", "main", "spark_submit_example"]
 
 
 @click.command(
@@ -261,12 +258,13 @@ def trec(
     """
     check_standard_output()
     with defer_signals():
+        from fastrank_eval.integrations.trec.lines import QRELS
         from fastrank_eval.integrations.trec.report import trec_report
-        from fastrank_eval.integrations.trec.tables import pairs_of_qrels
+        from fastrank_eval.integrations.trec.tables import read_pairs
 
     import json
 
-    judgements = pairs_of_qrels(qrels, duplicates)
+    judgements = read_pairs(qrels, QRELS, duplicates)
     layout = {"single": single or only_single, "summary": not only_single}
     reports = []
     for path in runs:

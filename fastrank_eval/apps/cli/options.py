@@ -17,45 +17,7 @@ if TYPE_CHECKING:
     from fastrank_eval.results.gates import Gate
     from fastrank_eval.results.result import Result
 
-__all__ = [
-    "DEFAULT_MEASURES",
-    "GATE_FAILED",
-    "check_order",
-    "choice",
-    "column_options",
-    "combine",
-    "comparison_options",
-    "compute",
-    "confidence_option",
-    "convention_options",
-    "csv_safe_option",
-    "exit_if_failed",
-    "explicit_options",
-    "fail_if_compared_option",
-    "fail_if_option",
-    "format_option",
-    "input_options",
-    "join_lists",
-    "label_option",
-    "limit_option",
-    "measure_options",
-    "option",
-    "optional_column_options",
-    "overwrite_option",
-    "quiet_option",
-    "read_gates",
-    "reading_options",
-    "score_option",
-    "slice_options",
-    "sources_argument",
-    "threads_option",
-    "weight_option",
-    "where_option",
-]
-
-
 DEFAULT_MEASURES = "GAUC,AUC,nDCG@10,AP,RR,P@10,R@10"
-_PROFILE = "; by default from --profile, else "
 
 
 def option(section: str, *names: str, **keywords: Any) -> Callable[[Any], Any]:
@@ -277,6 +239,14 @@ slice_options = combine(
         help="Leave out slices of fewer groups, and print their number.",
     ),
 )
+
+
+def _convention(name: str, default: str, text: str, **keywords: Any) -> Callable[[Any], Any]:
+    """Make an option whose default comes from ``--profile``."""
+    text += f"; by default from --profile, else {default}."
+    return option("Conventions", name, help=text, **keywords)
+
+
 convention_options = combine(
     option(
         "Conventions",
@@ -286,55 +256,49 @@ convention_options = combine(
         "sklearn, gdeval, ndeval, catboost, xgboost, lightgbm, torchmetrics, din, recbole. Other "
         "options override them.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--ties",
+        "expected",
+        "Rank of tied rows: mean over all orders (expected), order of the rows (input), "
+        "descending item id (item), relevant rows first (best) or last (worst)",
         type=choice("expected", "input", "item", "best", "worst"),
-        help="Rank of tied rows: mean over all orders (expected), order of the rows (input), "
-        "descending item id (item), relevant rows first (best) or last (worst)"
-        + _PROFILE
-        + "expected.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--undefined",
+        "skip",
+        "Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
+        "sets single measures",
         metavar="POLICY",
-        help="Value of a group whose measure is undefined: skip, zero, one or error; skip,nDCG=one "
-        "sets single measures" + _PROFILE + "skip.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--groups",
+        "all",
+        "Groups to evaluate: all, or those with a row of grade 1 or more",
         type=choice("all", "with_relevant"),
-        help="Groups to evaluate: all, or those with a row of grade 1 or more" + _PROFILE + "all.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--unretrieved",
+        "error",
+        "A null score is an error, or a relevant row that was not retrieved",
         type=choice("error", "allow"),
-        help="A null score is an error, or a relevant row that was not retrieved"
-        + _PROFILE
-        + "error.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--unjudged",
+        "error",
+        "A null label is an error, an unjudged row that takes a rank, or no row at all",
         type=choice("error", "allow", "drop"),
-        help="A null label is an error, an unjudged row that takes a rank, or no row at all"
-        + _PROFILE
-        + "error.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--weight-rows",
+        "refuse",
+        "Refuse or ignore --weight in measures of rank positions",
         type=choice("refuse", "ignore"),
-        help="Refuse or ignore --weight in measures of rank positions" + _PROFILE + "refuse.",
     ),
-    option(
-        "Conventions",
+    _convention(
         "--score-type",
+        "given",
+        "Compare scores as they are, or rounded to float32",
         type=choice("given", "float32"),
-        help="Compare scores as they are, or rounded to float32" + _PROFILE + "given.",
     ),
     option(
         "Conventions",

@@ -19,19 +19,6 @@ from fastrank_eval.io.literals import fit
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = [
-    "GroupedFrame",
-    "arrow_schema",
-    "check_frame",
-    "filter_rows",
-    "functions_of",
-    "group_rows",
-    "hash_columns",
-    "numbered_columns",
-    "quote",
-]
-
-
 _INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 #: Arrow type of columns whose type Arrow does not have; no measure accepts it.
 _UNKNOWN = pa.struct([])

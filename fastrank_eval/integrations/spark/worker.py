@@ -27,23 +27,6 @@ from fastrank_eval.results.run_state import state_of_run
 from fastrank_eval.slicing.encode import values_of
 from fastrank_eval.slicing.quantiles import Distribution
 
-__all__ = [
-    "FIRST_HASH",
-    "REPLY",
-    "SECOND_HASH",
-    "VALUES",
-    "Task",
-    "batch_from_bytes",
-    "batch_to_bytes",
-    "complete_runs",
-    "distinct_values",
-    "first_misplaced",
-    "group_values",
-    "partition_of",
-    "partition_state",
-]
-
-
 #: Columns that replace keys of other types than integers.
 FIRST_HASH, SECOND_HASH = "first hash of the group", "second hash of the group"
 #: Schema of the reply of a partition: one row of counts and its state, or an error.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -14,21 +13,7 @@ import pyarrow as pa
 from fastrank_eval._lib.arrow import arrow_column, as_array, frozen
 from fastrank_eval._lib.errors import ArgumentError, SourceError, near
 from fastrank_eval._lib.jit import kernel
-
-__all__ = [
-    "DUPLICATES",
-    "PairIndex",
-    "PairTable",
-    "check_duplicates",
-    "concat_texts",
-    "drop_duplicates",
-    "indices_in",
-    "map_in_threads",
-    "pair_codes",
-    "pair_hashes",
-    "query_starts",
-    "uint64_windows",
-]
+from fastrank_eval._lib.threads import map_jobs
 
 
 def pair_hashes(queries: pa.Array, starts: np.ndarray, docs: pa.Array) -> np.ndarray:
@@ -259,8 +244,10 @@ class PairTable:
         self.encoded = table
         self.name = number
         self._batches = table.to_batches()
+        #: The first row of each batch, then the number of rows.
+        self._bounds = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
         if keys is None:
-            keys = map_in_threads(lambda i: _batch_keys(self._batches[i]), len(self._batches))
+            keys = in_threads(lambda i: _batch_keys(self._batches[i]), len(self._batches))
         self._keys = keys
 
     @property
@@ -287,14 +274,13 @@ class PairTable:
         """Take the documents of rows, string, in the order of the rows."""
         # Arrow's take from a chunked column joins all its chunks first.
         order = np.argsort(rows, kind="stable")
-        ends = np.cumsum([batch.num_rows for batch in self._batches])
-        cuts = np.searchsorted(rows[order], ends)
+        cuts = np.searchsorted(rows[order], self._bounds).tolist()
         batches = [pa.nulls(0, pa.string())]
-        for batch, end, lo, hi in zip(
-            self._batches, ends.tolist(), [0, *cuts[:-1].tolist()], cuts.tolist(), strict=True
+        for batch, first, (lo, hi) in zip(
+            self._batches, self._bounds, pairwise(cuts), strict=False
         ):
             if lo < hi:
-                batch_rows = rows[order[lo:hi]] - (end - batch.num_rows)
+                batch_rows = rows[order[lo:hi]] - first
                 batches.append(batch.column("doc").take(arrow_column(batch_rows)))
         inverse = np.empty(len(order), np.int64)
         inverse[order] = np.arange(len(order))
@@ -329,8 +315,9 @@ class PairTable:
         if not query_texts:
             return np.empty(0, np.int32), pa.nulls(0, pa.string())
         encoded = pa.concat_arrays(query_texts).dictionary_encode()
-        firsts = accumulate((batch.num_rows for batch in self._batches), initial=0)
-        starts = [start + first for (_, start), first in zip(self._keys, firsts, strict=False)]
+        starts = [
+            start + first for (_, start), first in zip(self._keys, self._bounds, strict=False)
+        ]
         lengths = np.diff(np.concatenate(starts), append=self.rows)
         return frozen(np.repeat(as_array(encoded.indices), lengths)), encoded.dictionary
 
@@ -339,16 +326,16 @@ class PairTable:
         codes = self.codes
         # A query with one run of rows, in one batch, has all its pairs there.
         runs_of_query = np.zeros(len(self.queries), np.int64)
-        ends = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
-        for first, (_, starts) in zip(ends, self._keys, strict=False):
+        bounds = self._bounds
+        for first, (_, starts) in zip(bounds, self._keys, strict=False):
             np.add.at(runs_of_query, codes[starts + first], 1)
 
         def scan_batch(i: int) -> tuple[np.ndarray, np.ndarray]:
             hashes = self._keys[i][0]
-            scattered = runs_of_query[codes[ends[i] : ends[i + 1]]] > 1
+            scattered = runs_of_query[codes[bounds[i] : bounds[i + 1]]] > 1
             return _repeated(hashes), hashes[scattered]
 
-        by_batch = map_in_threads(scan_batch, len(self._batches))
+        by_batch = in_threads(scan_batch, len(self._batches))
         no_hashes = np.empty(0, np.uint64)
         scattered = _repeated(np.concatenate([no_hashes, *(hashes for _, hashes in by_batch)]))
         return np.unique(np.concatenate([scattered, *(hashes for hashes, _ in by_batch)]))
@@ -368,15 +355,13 @@ class PairTable:
         docs = concat_texts(other.docs.chunks)
         pairs = PairIndex(other.codes, len(other.queries), docs, other.hashes)
         other_codes = indices_in(self.queries, other.queries).astype(np.int32)
-        ends = list(accumulate((batch.num_rows for batch in self._batches), initial=0))
+        bounds = self._bounds
 
         def find_rows(i: int) -> np.ndarray:
-            codes = other_codes[self.codes[ends[i] : ends[i + 1]]]
+            codes = other_codes[self.codes[bounds[i] : bounds[i + 1]]]
             return pairs.find(codes, self._batches[i].column("doc"), self._keys[i][0])
 
-        return np.concatenate(
-            [np.empty(0, np.int64), *map_in_threads(find_rows, len(self._batches))]
-        )
+        return np.concatenate([np.empty(0, np.int64), *in_threads(find_rows, len(self._batches))])
 
 
 def _repeated(hashes: np.ndarray) -> np.ndarray:
@@ -394,10 +379,9 @@ def indices_in(values: pa.Array, distinct: pa.Array) -> np.ndarray:
     return np.where(as_array(indices.is_valid()), as_array(indices), -1).astype(np.int64)
 
 
-def map_in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
+def in_threads(task: Callable[[int], _Result], count: int) -> list[_Result]:
     """Call a task for each number below `count` in threads; keep the order."""
-    with ThreadPoolExecutor(pa.cpu_count()) as pool:
-        return list(pool.map(task, range(count)))
+    return list(map_jobs(pa.cpu_count(), task, range(count)))
 
 
 def _batch_keys(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
