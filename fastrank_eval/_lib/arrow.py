@@ -112,6 +112,12 @@ def decode_array(column: pa.Array) -> pa.Array:
     return column
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether a type is a list of any form."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def _wide(column: pa.Array) -> pa.Array:
     """Widen offsets to 64 bits: repeated short strings can pass 2 GiB."""
     if pa.types.is_string(column.type):

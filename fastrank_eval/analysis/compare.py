@@ -10,8 +10,6 @@ from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fastrank_eval._lib.arguments import (
     at_least_one,
     check_choice,
@@ -57,6 +55,7 @@ from fastrank_eval.measures import Measure, measure
 from fastrank_eval.measures.parser import requested_measures, text_with_options
 from fastrank_eval.measures.pooled import PooledMeasure
 from fastrank_eval.results.result import result_of
+from fastrank_eval.stats.bootstrap import check_seed
 from fastrank_eval.stats.hypothesis_tests import CORRECTIONS
 
 if TYPE_CHECKING:
@@ -261,14 +260,13 @@ def choices_of(
     """Check the arguments of a comparison."""
     check_choice("test", test, TESTS)
     check_choice("correction", correction, ("none", *CORRECTIONS))
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 1 << 64:
-        raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
+    seed = check_seed(seed)
     return Choices(
         test,
         correction,
         check_fraction("confidence", confidence),
         at_least_one("replicates", replicates, 10_000),
-        int(seed),
+        seed,
         at_least_one("threads", threads, processors()),
     )
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fastrank_eval._lib.arguments import check_indent, check_options, typed
+from fastrank_eval._lib.arguments import check_choice, check_indent, check_options, typed
 from fastrank_eval._lib.arrow import arrow_value, bytes_column, column_with_nulls
-from fastrank_eval._lib.errors import ArgumentError, near
+from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval._lib.files import atomic_path, check_writable
 from fastrank_eval.analysis import curve_points
 from fastrank_eval.analysis.curve_points import (
@@ -345,10 +345,7 @@ def curve_of(result: Result, kind: str, *, rel: float = 1, **choices: Any) -> Cu
 
 def _choices(kind: str, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Check the options of a kind and fill in the defaults."""
-    if kind not in KINDS:
-        raise ArgumentError(
-            f"kind={kind!r} is not one of {', '.join(map(repr, KINDS))}.{near(str(kind), KINDS)}"
-        )
+    check_choice("kind", kind, KINDS)
     choices = dict(_DEFAULTS[kind])
     for name, value in requested.items():
         if value is None or (name == "rel" and kind in _SCORE_KINDS):

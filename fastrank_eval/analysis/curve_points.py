@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fastrank_eval._lib.arguments import at_least_one, typed
+from fastrank_eval._lib.arguments import at_least_one, check_choice, typed
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, MeasureError, near
 from fastrank_eval.engine.records import Meta
 from fastrank_eval.engine.run import run
@@ -373,8 +373,7 @@ def check_bins(bins: object, binning: object, confidence: object) -> None:
     ArgumentError
     """
     at_least_one("bins", bins, None, _MOST_BINS)
-    if binning not in BINNINGS:
-        raise ArgumentError(f"binning={binning!r} is not one of {', '.join(map(repr, BINNINGS))}.")
+    check_choice("binning", binning, BINNINGS)
     if not isinstance(confidence, float) or not 0 < confidence < 1:
         raise ArgumentError(f"confidence={confidence!r} is not a number between 0 and 1.")
 
@@ -426,10 +425,7 @@ def by_activity(
     options: Mapping[str, Any],
 ) -> tuple[Result, Rows]:
     """Evaluate a measure over the groups of each bucket of activity."""
-    if activity not in ACTIVITIES:
-        raise ArgumentError(
-            f"activity={activity!r} is not one of {', '.join(map(repr, ACTIVITIES))}."
-        )
+    check_choice("activity", activity, ACTIVITIES)
     edges = _edges(buckets)
     _check_mean(measure(requested))
     by = f"@{activity}:{','.join(map(str, edges))}"

@@ -11,7 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import column_name, column_names
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, frozen
+from fastrank_eval._lib.arrow import (
+    arrow_column,
+    as_array,
+    bytes_column,
+    decode_array,
+    frozen,
+    is_list,
+)
 from fastrank_eval._lib.errors import ArgumentError
 from fastrank_eval.groups.chunk import Chunk, Scored
 from fastrank_eval.groups.labels import Labels
@@ -57,22 +64,25 @@ class ClassRoles:
     @classmethod
     def of(cls, schema: pa.Schema, label: Any, scores: Any, weight: str | None) -> ClassRoles:
         """Read the arguments of `evaluate_classes`."""
-        columns = column_names("scores", tuple(scores.values()) if _is_mapping(scores) else scores)
+        label_by_class, scores_by_class = (
+            isinstance(columns, Mapping) for columns in (label, scores)
+        )
+        columns = column_names("scores", tuple(scores.values()) if scores_by_class else scores)
         weight = None if weight is None else column_name("weight", weight)
         if isinstance(label, str):
             labels: tuple[str, ...] = (column_name("label", label),)
             require_columns(schema, labels, role="label")
             kind = schema.field(label).type
-            form = "list" if _is_list(kind) else "one"
+            form = "list" if is_list(kind) else "one"
             kind = plain_type(kind.value_type if form == "list" else kind)
-            classes = _texts(scores) if _is_mapping(scores) else _default_classes(kind, columns)
+            classes = _texts(scores) if scores_by_class else _default_classes(kind, columns)
             values = _class_values(classes, kind, label)
         else:
-            labels = column_names("label", tuple(label.values()) if _is_mapping(label) else label)
-            form, classes = "column", _texts(label) if _is_mapping(label) else labels
-            if _is_mapping(label) and _is_mapping(scores):
+            labels = column_names("label", tuple(label.values()) if label_by_class else label)
+            form, classes = "column", _texts(label) if label_by_class else labels
+            if label_by_class and scores_by_class:
                 classes, columns, labels = _pair_columns(label, scores)
-            elif _is_mapping(label) or _is_mapping(scores):
+            elif label_by_class or scores_by_class:
                 raise ArgumentError(
                     "label and scores: give both by class, or both as lists of columns."
                 )
@@ -233,16 +243,6 @@ def scored_rows(label: np.ndarray, score: np.ndarray, weight: np.ndarray | None)
     starts = np.array([0, len(label)])
     labels = Labels.of(columns.label, starts, skip_empty=False)
     return Scored.of(Chunk(columns, starts, grouped=False), 0, labels)
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _text(value: object) -> str:

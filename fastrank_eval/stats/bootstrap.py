@@ -193,10 +193,15 @@ def _check_counts(replicates: Any, seed: Any, threads: Any) -> tuple[int, int, i
     replicates = at_least_one("replicates", replicates, 0)
     if replicates >= 1 << 31:
         raise ArgumentError(f"replicates={replicates} are too many; at most 2^31 - 1 are drawn.")
+    return replicates, check_seed(seed), at_least_one("threads", threads, 1)
+
+
+def check_seed(seed: Any) -> int:
+    """Return a whole number from 0 to 2^64 - 1 after a check."""
     is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not is_integer or not 0 <= seed < 1 << 64:
         raise ArgumentError(f"seed={seed!r} is not a whole number from 0 to 2^64 - 1.")
-    return replicates, int(seed), at_least_one("threads", threads, 1)
+    return int(seed)
 
 
 def _check_terms(name: str, terms: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

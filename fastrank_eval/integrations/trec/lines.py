@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -255,14 +255,11 @@ QRELS = Layout(
     False,
 )
 #: The format of ndeval.
-DIVERSITY_QRELS = Layout(
-    "diversity qrels",
-    "qid subtopic docno rel",
-    {"query": 0, "subtopic": 1, "doc": 2, "grade": 3},
-    ("query",),
-    "grade",
-    4,
-    False,
+DIVERSITY_QRELS = replace(
+    QRELS,
+    kind="diversity qrels",
+    form="qid subtopic docno rel",
+    columns={"query": 0, "subtopic": 1, "doc": 2, "grade": 3},
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastrank_eval._lib.arguments import typed
-from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array
+from fastrank_eval._lib.arrow import arrow_column, as_array, bytes_column, decode_array, is_list
 from fastrank_eval._lib.errors import ArgumentError, ColumnError, SourceError, near
 from fastrank_eval._lib.threads import map_jobs
 from fastrank_eval.integrations.trec.blocks import (
@@ -85,7 +85,8 @@ def _batches_of_columns(
         for column in layout.columns
         if column != "run" or "run" in opened.schema.names
     }
-    if layout is QRELS and _has_list_column(opened.schema, "subtopics"):
+    index = opened.schema.get_field_index("subtopics")
+    if layout is QRELS and index >= 0 and is_list(opened.schema.field(index).type):
         source_names["subtopics"] = "subtopics"
     require_columns(opened.schema, source_names.values(), source=opened.name)
     row = 0
@@ -174,15 +175,6 @@ def _text_column(values: pa.Array, column: _Column) -> pa.Array:
             f"Column {column.name!r} of {column.source} cannot be read as text: "
             f"{first_line(error)}. Cast it to string."
         ) from error
-
-
-def _has_list_column(schema: pa.Schema, name: str) -> bool:
-    if name not in schema.names:
-        return False
-    kind = schema.field(name).type
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
 
 
 def _list_column(values: pa.Array, column: _Column) -> pa.Array:
